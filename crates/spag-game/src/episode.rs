@@ -55,6 +55,8 @@ pub struct Episode {
 
 /// The key of the seed of a game's draws.
 pub(crate) const SEED: &str = "seed";
+/// The key of an utterance that was refused: the name of the [`Refusal`](crate::Refusal).
+pub(crate) const REFUSAL: &str = "refusal";
 /// The key of the name of a game.
 pub(crate) const GAME_NAME: &str = "game_name";
 /// The key of the options of a game, an object.
@@ -80,6 +82,12 @@ impl Episode {
             seed: self.extra.get(SEED).and_then(Value::as_u64).unwrap_or_default(),
             extra: IgnoredAny,
         }
+    }
+
+    /// Whether the episode names this game with these options. One without a name is of Adversarial Taboo.
+    pub fn is_of(&self, game: &dyn Game) -> bool {
+        let keys = game.record_keys();
+        [GAME_NAME, GAME_OPTIONS].into_iter().all(|key| self.extra.get(key) == keys.get(key))
     }
 
     /// Appends an utterance.

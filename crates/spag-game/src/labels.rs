@@ -1,5 +1,6 @@
 //! What files, reports and pages call the parts of a game.
 
+use crate::games::INVALID;
 use crate::seat::{SEATS, Seat};
 use crate::verdict::Ending;
 
@@ -35,6 +36,11 @@ impl Labels {
     /// The seat that speaks at a 0-based index of a history, if the seats alternate.
     pub fn seat_at(&self, index: usize) -> Seat {
         self.seats[index % SEATS]
+    }
+
+    /// Whether the game refuses utterances, which players can lose by.
+    pub fn has_refusals(&self) -> bool {
+        self.endings.contains(&INVALID)
     }
 
     /// Who has which seat: "X attacks, Y defends".

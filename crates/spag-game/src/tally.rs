@@ -1,5 +1,7 @@
 //! Counts of judged games, from which all statistics, ratings and weights are computed.
 
+use crate::episode::{Episode, REFUSAL};
+use crate::games::INVALID;
 use crate::labels::Labels;
 use crate::seat::{SEATS, Seat};
 use crate::verdict::{Ending, Play, Verdict};
@@ -27,8 +29,17 @@ pub struct Tally {
     endings: Vec<(Ending, EndingCount)>,
     /// Utterances of all games up to the deciding ones.
     utterances: usize,
+    /// Of them, those of each seat in the games of [`Tally::add_game`].
+    said: [Said; SEATS],
     /// Games in which a seat gave no utterance. They count in nothing else.
     pub failed: usize,
+}
+
+/// The utterances of a seat.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Said {
+    all: usize,
+    refused: usize,
 }
 
 /// The games of one ending.
@@ -50,7 +61,7 @@ impl Tally {
     /// Counts of no games of the game with these labels.
     pub fn new(labels: &'static Labels) -> Self {
         let endings = labels.endings.iter().map(|ending| (*ending, EndingCount::default())).collect();
-        Self { labels, endings, utterances: 0, failed: 0 }
+        Self { labels, endings, utterances: 0, said: [Said::default(); SEATS], failed: 0 }
     }
 
     /// The names of the game.
@@ -58,7 +69,17 @@ impl Tally {
         self.labels
     }
 
-    /// Counts a finished game.
+    /// Counts a finished game, and which of its utterances up to the end were refused.
+    pub fn add_game(&mut self, episode: &Episode, verdict: &Verdict) {
+        self.add(verdict);
+        for utterance in episode.history.iter().take(verdict.history_length) {
+            let said = &mut self.said[utterance.role.index()];
+            said.all += 1;
+            said.refused += usize::from(utterance.extra.contains_key(REFUSAL));
+        }
+    }
+
+    /// Counts a finished game by its end alone.
     pub fn add(&mut self, verdict: &Verdict) {
         let count = self.count_of(verdict.ending);
         match verdict.winner() {
@@ -86,6 +107,10 @@ impl Tally {
             count.first_reply += more.first_reply;
         }
         self.utterances += other.utterances;
+        for (said, more) in self.said.iter_mut().zip(other.said) {
+            said.all += more.all;
+            said.refused += more.refused;
+        }
         self.failed += other.failed;
     }
 
@@ -149,6 +174,21 @@ impl Tally {
     /// Utterances of all games up to the deciding ones.
     pub fn utterances(&self) -> usize {
         self.utterances
+    }
+
+    /// Utterances of a seat in the games of [`Tally::add_game`].
+    pub fn utterances_of(&self, seat: Seat) -> usize {
+        self.said[seat.index()].all
+    }
+
+    /// Those of them that were refused.
+    pub fn refused(&self, seat: Seat) -> usize {
+        self.said[seat.index()].refused
+    }
+
+    /// Games that a seat lost by refused utterances.
+    pub fn lost_by_refusals(&self, seat: Seat) -> usize {
+        self.count(|ending, count| if *ending == INVALID { count.won[1 - seat.index()] } else { 0 })
     }
 
     /// Mean number of turns up to the deciding utterance; `None` without games.

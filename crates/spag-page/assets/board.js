@@ -1,9 +1,19 @@
 // A game on the page: the word, the utterances, the verdict, and what can be done with it.
 
 import { announce, fill, h, problem, quoted } from "./dom.js";
-import { episodeOf, isOver, linkOf, nextRole, ownSeat, wordIsOpen } from "./game.js";
+import { episodeOf, isOver, linkOf, nextRole, ownSeat, seatClass, seatsOf, wordIsOpen } from "./game.js";
 
-const ROLES = { attacker: "Attacker", defender: "Defender" };
+/** A text with its first letter in upper case. */
+export function capitalised(text) {
+  return text.charAt(0).toUpperCase() + text.slice(1);
+}
+
+/** Names the page after a kind of game; without one, after Adversarial Taboo. */
+export function entitle(kind) {
+  const title = kind?.title ?? "Adversarial Taboo";
+  document.title = title;
+  document.querySelector(".top h1").textContent = title;
+}
 
 /** How a game ended, from the seat of the person who plays, or from outside. */
 const ENDINGS = {
@@ -44,7 +54,7 @@ function headline(game) {
   if (game.gaveUp) return seat === null ? `The ${ownSeat(game) ?? "player"} gave up` : "You gave up";
   const { winner } = game.verdict;
   if (winner === null) return "A tie";
-  if (seat === null) return `The ${winner} wins`;
+  if (seat === null) return game.kind ? `${capitalised(winner)} wins` : `The ${winner} wins`;
   return winner === seat ? "You win" : "You lose";
 }
 
@@ -54,12 +64,13 @@ function look(game) {
   if (game.gaveUp) return "lost";
   const { winner } = game.verdict;
   if (winner === null) return "tied";
-  if (seat === null) return winner;
+  if (seat === null) return seatClass(winner);
   return winner === seat ? "won" : "lost";
 }
 
 function reason(game) {
   if (game.gaveUp) return "";
+  if (game.kind) return `${capitalised(game.verdict.description)}.`;
   const texts = ENDINGS[game.verdict.ending] ?? {};
   return texts[readersSeat(game)] ?? texts.other ?? game.verdict.outcome;
 }
@@ -75,9 +86,41 @@ function text(game, at) {
 }
 
 function utterance(role, who, isOwn, children) {
-  return h("li", { class: `said ${role}${isOwn ? " own" : ""}` },
-    h("span", { class: "who" }, ROLES[role], " · ", quoted(who)),
+  return h("li", { class: `said ${seatClass(role)}${isOwn ? " own" : ""}` },
+    h("span", { class: "who" }, capitalised(role), " · ", quoted(who)),
     h("p", { class: "text", dir: "auto" }, children));
+}
+
+/** The utterances of Adversarial Taboo. */
+function talkOf(game) {
+  const seat = readersSeat(game);
+  const said = game.history.map(({ role }, at) => utterance(role, playerName(game, role), role === seat, text(game, at)));
+  const counted = game.verdict?.length ?? Infinity;
+  if (counted < said.length) {
+    said.splice(counted, 0, h("li", { class: "soft after" }, "What was said afterwards does not count:"));
+  }
+  return said;
+}
+
+/** What the players of another game have been told and have said, in order: boards as text. */
+function messagesOf(game) {
+  const seat = readersSeat(game);
+  return game.position.messages.filter(({ kind }) => kind !== "prompt").map(({ kind, from, to, text: said }) => {
+    if (from !== null) {
+      const shown = said.trim() === "" ? h("i", { class: "soft" }, "(says nothing)") : said;
+      return utterance(from, playerName(game, from), from === seat, shown);
+    }
+    const whom = to !== null && to !== seat ? h("span", { class: "who" }, `Only ${to} sees this:`) : null;
+    if (kind === "board") return h("li", { class: "position" }, whom, h("pre", { dir: "auto" }, said));
+    return h("li", { class: kind === "admin" ? "told refused" : "told" }, whom, said);
+  });
+}
+
+/** The rules of another game, as its players are told them. */
+function promptsOf(game) {
+  return game.position.messages.filter(({ kind }) => kind === "prompt").map(({ to, text: told }) =>
+    h("details", { class: "rules" }, h("summary", {}, to === readersSeat(game) ? "Rules" : `What ${to} is told`),
+      h("p", { class: "prompt", dir: "auto" }, told)));
 }
 
 /** A board. `actions` is an element below the verdict or the utterances. */
@@ -86,12 +129,13 @@ export function createBoard(title) {
   const word = h("p", { class: "word" });
   const turn = h("p", { class: "turn soft" });
   const talk = h("ol", { class: "talk", "aria-label": "Utterances" });
+  const told = h("div", {});
   const note = h("p", { class: "soft note", hidden: true });
   const verdict = h("div", { class: "verdict", tabindex: "-1", hidden: true });
   const trouble = h("div", {});
   const actions = h("div", { class: "actions" });
   const root = h("section", { class: "board", "aria-label": title },
-    heading, h("div", { class: "head" }, word, turn), talk, note, trouble, verdict, actions);
+    heading, h("div", { class: "head" }, word, turn), talk, note, trouble, verdict, actions, told);
 
   const board = {
     root,
@@ -100,17 +144,8 @@ export function createBoard(title) {
     /** Shows a game as it is. */
     show(game) {
       const seat = readersSeat(game);
-      const label = seat === "attacker" ? "Your word: " : "The word: ";
-      fill(word, wordIsOpen(game) ? [label, h("b", {}, quoted(game.target_word))] : ["The word is hidden from you"]);
-      const now = Math.min(Math.floor(game.history.length / 2) + 1, game.max_turns);
-      turn.textContent = isOver(game) ? "" : `Turn ${now} of ${game.max_turns}`;
-      const said = game.history.map(({ role }, at) =>
-        utterance(role, playerName(game, role), role === seat, text(game, at)));
-      const counted = game.verdict?.length ?? Infinity;
-      if (counted < said.length) {
-        said.splice(counted, 0, h("li", { class: "soft after" }, "What was said afterwards does not count:"));
-      }
-      fill(talk, said);
+      if (game.kind) board.showPosition(game);
+      else board.showTalk(game, seat);
       note.hidden = !game.truncated || isOver(game);
       note.textContent = "The game has become longer than the model's context: it no longer sees the beginning.";
       const over = isOver(game);
@@ -121,11 +156,28 @@ export function createBoard(title) {
         fill(verdict, [
           h("h3", {}, headline(game)),
           h("p", {}, reason(game)),
-          h("p", {}, "The word was ", h("b", {}, quoted(game.target_word)), "."),
+          game.kind ? null : h("p", {}, "The word was ", h("b", {}, quoted(game.target_word)), "."),
         ]);
         verdict.setAttribute("aria-label", seen);
       }
       board.trouble(null);
+    },
+    /** Shows the word and what was said. */
+    showTalk(game, seat) {
+      const label = seat === "attacker" ? "Your word: " : "The word: ";
+      fill(word, wordIsOpen(game) ? [label, h("b", {}, quoted(game.target_word))] : ["The word is hidden from you"]);
+      const now = Math.min(Math.floor(game.history.length / 2) + 1, game.max_turns);
+      turn.textContent = isOver(game) ? "" : `Turn ${now} of ${game.max_turns}`;
+      fill(talk, talkOf(game));
+    },
+    /** Shows the messages of another game. */
+    showPosition(game) {
+      fill(word, [h("b", {}, game.kind.title)]);
+      const next = nextRole(game);
+      if (isOver(game) || next === null) turn.textContent = "";
+      else turn.textContent = next === readersSeat(game) ? "Your move" : `${capitalised(next)} moves`;
+      fill(talk, game.position ? messagesOf(game) : []);
+      fill(told, game.position ? promptsOf(game) : []);
     },
     /** Shows an utterance that is being made. */
     stream(game, role) {
@@ -157,11 +209,12 @@ export function createBoard(title) {
     },
     /** Tells screen readers what was said. */
     said(game, { role, content }) {
-      announce(`${ROLES[role]}: ${content || "says nothing"}`);
+      announce(`${capitalised(role)}: ${content || "says nothing"}`);
     },
     /** Puts the focus on the verdict. */
     focusVerdict(game) {
-      announce(`${headline(game)}. ${reason(game)} The word was ${game.target_word}.`);
+      const named = game.kind ? "" : ` The word was ${game.target_word}.`;
+      announce(`${headline(game)}. ${reason(game)}${named}`);
       verdict.focus({ preventScroll: true });
       keepInView(verdict);
     },
@@ -217,5 +270,6 @@ export function saveButton(game) {
 
 /** Whose turn it is, for labels. */
 export function turnLabel(game) {
-  return `What you say as ${nextRole(game)}`;
+  const seat = nextRole(game) ?? ownSeat(game) ?? seatsOf(game)[0];
+  return game.kind ? `What you do as ${seat}` : `What you say as ${seat}`;
 }

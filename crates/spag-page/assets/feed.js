@@ -2,9 +2,8 @@
 
 import { createBoard } from "./board.js";
 import { fill, h, quoted } from "./dom.js";
-import { newGame } from "./game.js";
 import { count } from "./numbers.js";
-import { seats } from "./runs.js";
+import { recorded } from "./runs.js";
 
 /** Games on the page. */
 const SHOWN = 10;
@@ -28,10 +27,7 @@ export function createFeed() {
     h("div", { class: "head" }, h("h3", {}, "Games as they end"), button), none, list);
 
   const item = (game, titles) => {
-    const [attacker, defender] = seats(game.set, game.players);
-    const shown = newGame({ target_word: game.target_word, max_turns: game.max_turns, seed: 0 }, { attacker, defender });
-    shown.history = game.history;
-    shown.verdict = game.verdict;
+    const shown = recorded(game, game.set);
     const place = [quoted(titles.get(game.set) ?? game.set), game.game === null ? "" : `, game ${count(game.game)}`];
     const board = createBoard("A game of the run");
     board.show(shown);

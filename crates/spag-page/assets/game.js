@@ -8,6 +8,24 @@ export function newGame({ target_word, max_turns, seed }, players) {
   return { target_word, max_turns, seed, players, history: [], verdict: null, judged: 0, gaveUp: false, counted: false };
 }
 
+/**
+ * A new game of another kind: `kind` is `{ name, title, seats, options }`, as the server lists it. What its players see is
+ * its `position`, which the server tells.
+ */
+export function newGameOf(kind, seed, players) {
+  return { ...newGame({ target_word: "", max_turns: 0, seed }, players), kind, position: null, judged: -1 };
+}
+
+/** The seats, the first one first. */
+export function seatsOf(game) {
+  return game.kind?.seats ?? ["attacker", "defender"];
+}
+
+/** The name of a seat within a class. */
+export function seatClass(seat) {
+  return seat === null ? "tied" : seat.replaceAll(" ", "-");
+}
+
 /** The game that this tab keeps, or null. */
 export function keptGame() {
   const game = store.get("game");
@@ -16,16 +34,16 @@ export function keptGame() {
   return isFine ? game : null;
 }
 
-/** The seat of the next utterance. */
+/** The seat of the next utterance; null if it is not known. */
 export function nextRole(game) {
+  if (game.kind) return game.position?.to_move ?? null;
   return game.history.length % 2 === 0 ? "attacker" : "defender";
 }
 
 /** The seat of the person who plays; null if models play both, or persons. */
 export function ownSeat(game) {
-  const { attacker, defender } = game.players;
-  if ((attacker === null) === (defender === null)) return null;
-  return attacker === null ? "attacker" : "defender";
+  const persons = seatsOf(game).filter((seat) => game.players[seat] === null);
+  return persons.length === 1 ? persons[0] : null;
 }
 
 /** Whether the game has ended. */
@@ -41,7 +59,8 @@ export function wordIsOpen(game) {
 /** What the server is sent. */
 function body(game) {
   const history = game.history.map(({ role, content }) => ({ role, content }));
-  const { target_word, max_turns, seed, players } = game;
+  const { target_word, max_turns, seed, players, kind } = game;
+  if (kind) return { game_name: kind.name, game_options: kind.options, seed, players, history };
   return { target_word, max_turns, seed, players, history };
 }
 
@@ -49,7 +68,9 @@ function body(game) {
 export async function judge(game, signal) {
   if (game.judged === game.history.length || game.verdict) return;
   const judged = game.history.length;
-  game.verdict = (await post("/page/judge", body(game), signal)).verdict;
+  const told = await post("/page/judge", body(game), signal);
+  game.verdict = told.verdict;
+  game.position = told.position ?? null;
   game.judged = judged;
 }
 
@@ -72,6 +93,7 @@ export async function advance(game, ui, signal) {
       game.history.push({ role, content: last.utterance });
       game.judged = game.history.length;
       game.verdict = last.verdict;
+      game.position = last.position ?? null;
       game.truncated = last.truncated_tokens > 0;
     } finally {
       shown.remove();
@@ -96,21 +118,20 @@ function fromBase64Url(text) {
 
 /** The address of a game. It has the word, but not in a form that one reads by accident. */
 export function linkOf(game) {
+  const address = (small) => `${location.origin}${location.pathname}#game=${toBase64Url(JSON.stringify(small))}`;
+  if (game.kind) {
+    const { name: n, title: m, seats: z, options: o } = game.kind;
+    const h = game.history.map(({ role, content }) => [z.indexOf(role), content]);
+    return address({ n, m, z, o, s: game.seed, p: z.map((seat) => game.players[seat]), g: game.gaveUp, h });
+  }
   const { target_word: w, max_turns: t, seed: s, players: { attacker: a, defender: d } } = game;
   const small = { w, t, s, a, d, g: game.gaveUp, h: game.history.map(({ content }) => content) };
-  return `${location.origin}${location.pathname}#game=${toBase64Url(JSON.stringify(small))}`;
+  return address(small);
 }
 
-/** The game of an address. Throws if there is none. */
-export function gameOfLink(text) {
-  const { w, t, s, a, d, g, h } = JSON.parse(fromBase64Url(text));
-  const isName = (name) => name === null || typeof name === "string";
-  const isFine = typeof w === "string" && Number.isSafeInteger(t) && t > 0 && Number.isSafeInteger(s) && s >= 0
-    && isName(a) && isName(d) && Array.isArray(h) && h.every((content) => typeof content === "string");
-  if (!isFine) throw new Error("not a game");
-  const game = newGame({ target_word: w, max_turns: t, seed: s }, { attacker: a, defender: d });
-  game.history = h.map((content, at) => ({ role: at % 2 === 0 ? "attacker" : "defender", content }));
-  game.gaveUp = g === true;
+/** A game that somebody shared. */
+function shared(game, gaveUp) {
+  game.gaveUp = gaveUp === true;
   game.counted = true;
   // The server checks it once, also without utterances.
   game.judged = -1;
@@ -119,11 +140,42 @@ export function gameOfLink(text) {
   return game;
 }
 
+/** The game of another kind in a link. */
+function gameOfKind({ n, m, z, o, s, p, g, h }) {
+  const isPair = (pair, isFine) => Array.isArray(pair) && pair.length === 2 && pair.every(isFine);
+  const isText = (text) => typeof text === "string";
+  const isSaid = (said) => Array.isArray(said) && (said[0] === 0 || said[0] === 1) && isText(said[1]);
+  const isFine = isText(n) && isText(m) && isPair(z, isText) && typeof o === "object" && Number.isSafeInteger(s) && s >= 0
+    && isPair(p, (name) => name === null || isText(name)) && Array.isArray(h) && h.every(isSaid);
+  if (!isFine) throw new Error("not a game");
+  const players = Object.fromEntries(z.map((seat, at) => [seat, p[at]]));
+  const game = newGameOf({ name: n, title: m, seats: z, options: o }, s, players);
+  game.history = h.map(([seat, content]) => ({ role: z[seat], content }));
+  return shared(game, g);
+}
+
+/** The game of an address. Throws if there is none. */
+export function gameOfLink(text) {
+  const small = JSON.parse(fromBase64Url(text));
+  if (small.n !== undefined) return gameOfKind(small);
+  const { w, t, s, a, d, g, h } = small;
+  const isName = (name) => name === null || typeof name === "string";
+  const isFine = typeof w === "string" && Number.isSafeInteger(t) && t > 0 && Number.isSafeInteger(s) && s >= 0
+    && isName(a) && isName(d) && Array.isArray(h) && h.every((content) => typeof content === "string");
+  if (!isFine) throw new Error("not a game");
+  const game = newGame({ target_word: w, max_turns: t, seed: s }, { attacker: a, defender: d });
+  game.history = h.map((content, at) => ({ role: at % 2 === 0 ? "attacker" : "defender", content }));
+  return shared(game, g);
+}
+
 /** The game as an episode, in the format of the project's files. */
 export function episodeOf(game) {
-  const { history, target_word, max_turns, seed } = body(game);
-  const name = (role) => game.players[role] ?? "person";
-  return { history, target_word, max_turns, seed, players: `${name("attacker")}-vs-${name("defender")}` };
+  const { target_word, max_turns, seed, kind } = game;
+  const { history } = body(game);
+  const players = seatsOf(game).map((seat) => game.players[seat] ?? "person").join("-vs-");
+  const named = kind ? { game_name: kind.name } : {};
+  if (kind && Object.keys(kind.options).length > 0) named.game_options = kind.options;
+  return { history, target_word, max_turns, seed, ...named, players };
 }
 
 /** The games of this sitting. */

@@ -3,7 +3,9 @@
 import { get, RequestError } from "./api.js";
 import { createChart } from "./charts.js";
 import { announce, fill, h, problem, quoted, select } from "./dom.js";
+import { capitalised } from "./board.js";
 import { createFeed } from "./feed.js";
+import { endingName } from "./runs.js";
 import { bytes, count, duration, figure, percent, rate } from "./numbers.js";
 
 /** Milliseconds between two questions. */
@@ -46,11 +48,18 @@ const ENDINGS = { right_guess: "named", wrong_guess: "wrong guess", said_unknowi
 /** A table whose rows become blocks on narrow pages. The first cell of a row is its heading. */
 function createTable(name, headings) {
   const body = h("tbody", {});
-  const root = h("table", { class: "rows", "aria-label": name },
-    h("thead", {}, h("tr", {}, headings.map((heading) => h("th", { scope: "col" }, heading)))), body);
+  const head = h("tr", {}, headings.map((heading) => h("th", { scope: "col" }, heading)));
+  const root = h("table", { class: "rows", "aria-label": name }, h("thead", {}, head), body);
   let before = null;
   return {
     root,
+    /** Replaces the headings. */
+    rename(names) {
+      if (names.join() === headings.join()) return;
+      headings = names;
+      before = null;
+      fill(head, headings.map((heading) => h("th", { scope: "col" }, heading)));
+    },
     /** Shows rows if they are others than before: what somebody selects stays selected. `key` says what they are made of. */
     show(key, rows) {
       const now = JSON.stringify(key);
@@ -249,7 +258,7 @@ function rankRow(rank) {
 function createGames() {
   const table = createTable("Win rates", ["Games", "Ended", "Attacker won", "Defender won", "How they ended", "Utterances"]);
   const chart = createChart();
-  const note = h("p", { class: "soft" }, "Shares of all games; a broken rule is a win of the defender.");
+  const note = h("p", { class: "soft" });
   const root = h("section", { class: "section", hidden: true }, h("h3", {}, "Win rates"), note, table.root, h("div", { class: "charts" }, chart.root));
   let before = new Map();
   let current = null;
@@ -259,6 +268,11 @@ function createGames() {
       const sets = run.sets.filter((set) => set.games + set.failed + set.unreadable > 0);
       root.hidden = sets.length === 0;
       if (root.hidden) return;
+      const seats = new Set(sets.map((set) => set.seats.join()));
+      const [first, second] = seats.size === 1 ? sets[0].seats.map(capitalised) : ["First player", "Second player"];
+      table.rename(["Games", "Ended", `${first} won`, `${second} won`, "How they ended", "Utterances"]);
+      const broken = first === "Attacker" ? "a broken rule is a win of the defender" : "who breaks a rule loses";
+      note.textContent = `Shares of all games; ${broken}.`;
       table.show(sets.map(({ course, ...set }) => set), () => sets.map(gamesRow));
       const changed = sets.filter((set) => before.get(set.file) !== set.games);
       before = new Map(sets.map((set) => [set.file, set.games]));
@@ -272,21 +286,20 @@ function createGames() {
         title: `${set.title}: % of games won`,
         across: "games",
         range: [0, 100],
-        series: [{ name: "attacker", points: share(1) }, { name: "defender", points: share(2) }],
+        series: set.seats.map((seat, at) => ({ name: seat, points: share(at + 1) })),
       });
     },
   };
 }
 
 function gamesRow(set) {
-  const endings = set.endings.filter((one) => one.games > 0).map((one) => `${ENDINGS[one.ending] ?? one.ending} ${count(one.games)}`);
+  const endings = set.endings.filter((one) => one.games > 0).map((one) => `${ENDINGS[one.ending] ?? endingName(one.ending)} ${count(one.games)}`);
   if (set.failed > 0) endings.push(`not played to the end ${count(set.failed)}`);
   if (set.unreadable > 0) endings.push(`unreadable rows ${count(set.unreadable)}`);
   return [
     quoted(set.title),
     count(set.games),
-    percent(set.attacker, set.games),
-    percent(set.defender, set.games),
+    ...set.wins.map((wins) => percent(wins, set.games)),
     endings.join(", "),
     set.games > 0 ? `${figure(set.utterances / set.games)} a game` : "–",
   ];

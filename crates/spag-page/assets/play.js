@@ -1,9 +1,9 @@
 // Playing against a model.
 
 import { get, RequestError } from "./api.js";
-import { createBoard, shareButtons, turnLabel } from "./board.js";
+import { capitalised, createBoard, entitle, shareButtons, turnLabel } from "./board.js";
 import { announce, choices, fill, h, problem, select, store } from "./dom.js";
-import { advance, isOver, keptGame, newGame, nextRole, ownSeat, score, wordIsOpen } from "./game.js";
+import { advance, isOver, keptGame, newGame, newGameOf, nextRole, ownSeat, score, seatsOf, wordIsOpen } from "./game.js";
 
 const SEATS = [
   {
@@ -25,8 +25,32 @@ const RULES = [
   "Forms of the word count too, such as its plural. If nothing decides the game within its turns, it is a tie.",
 ];
 
-/** The rules of the game, folded. */
-export function rules(settings) {
+/** Legal actions that have a button each. */
+const MOST_BUTTONS = 60;
+
+/** The kind of game of this name; null is Adversarial Taboo. The first one if there is none. */
+export function kindOf(settings, name) {
+  const found = settings.games.find((game) => game.name === name) ?? settings.games[0];
+  return found.name === "taboo" ? null : found;
+}
+
+/** A list to choose a game; nothing if there is only one. */
+export function gameChoice(settings, kind, changed) {
+  if (settings.games.length < 2) return null;
+  const games = settings.games.map(({ name, title }) => ({ value: name, title }));
+  return select("Game", { name: "game", onchange: (event) => changed(event.target.value) }, games, kind?.name ?? "taboo");
+}
+
+/** The seats to choose from. */
+function seatChoices(kind) {
+  if (kind === null) return SEATS;
+  const texts = ["Usually moves first.", "Usually moves second."];
+  return kind.seats.map((seat, at) => ({ value: seat, title: capitalised(seat), text: texts[at] }));
+}
+
+/** The rules of Adversarial Taboo, folded. Other games tell theirs themselves. */
+export function rules(settings, kind = null) {
+  if (kind !== null) return null;
   const judge = settings.judge === "paper"
     ? "The judge finds the word anywhere, also inside of other words: “art” in “start”."
     : "The judge counts whole words only.";
@@ -54,7 +78,11 @@ function tally() {
 }
 
 function setUp(main, settings, signal) {
-  const last = store.get("choice") ?? { seat: "attacker", model: settings.models[0].name };
+  const last = { model: settings.models[0].name, ...store.get("choice") };
+  const kind = kindOf(settings, last.game);
+  entitle(kind);
+  const seats = seatChoices(kind);
+  const seat = seats.some(({ value }) => value === last.seat) ? last.seat : seats[0].value;
   const names = settings.models.map(({ name }) => ({ value: name, title: name }));
   const heading = h("h2", { tabindex: "-1" }, "Play against the model");
   const trouble = h("div", {});
@@ -63,17 +91,22 @@ function setUp(main, settings, signal) {
     onsubmit: (event) => {
       event.preventDefault();
       const fields = new FormData(form);
-      const choice = { seat: fields.get("seat"), model: fields.get("model") ?? settings.models[0].name };
+      const choice = { game: kind?.name ?? "taboo", seat: fields.get("seat"), model: fields.get("model") ?? settings.models[0].name };
       store.set("choice", choice);
       start(main, settings, choice, trouble, signal);
     },
   },
-  choices("Your seat", "seat", SEATS, last.seat),
+  gameChoice(settings, kind, (game) => {
+    store.set("choice", { ...last, game });
+    setUp(main, settings, signal);
+    main.querySelector("select[name=game]").focus();
+  }),
+  choices("Your seat", "seat", seats, seat),
   names.length > 1 ? select("Model", { name: "model" }, names, last.model)
     : h("p", { class: "soft" }, "You play against ", h("b", {}, h("bdi", {}, names[0].title)), "."),
   h("div", { class: "row" }, h("button", { type: "submit", class: "main" }, "Start a game")),
   trouble);
-  fill(main, [heading, tally(), form, rules(settings)]);
+  fill(main, [heading, tally(), form, rules(settings, kind)]);
 }
 
 async function start(main, settings, choice, trouble, signal) {
@@ -81,8 +114,10 @@ async function start(main, settings, choice, trouble, signal) {
     const word = await get("/page/word", {}, signal);
     const isKnown = settings.models.some(({ name }) => name === choice.model);
     const model = isKnown ? choice.model : settings.models[0].name;
-    const players = choice.seat === "attacker" ? { attacker: null, defender: model } : { attacker: model, defender: null };
-    const game = newGame(word, players);
+    const kind = kindOf(settings, choice.game);
+    const seats = kind?.seats ?? SEATS.map(({ value }) => value);
+    const players = Object.fromEntries(seats.map((seat) => [seat, seat === choice.seat ? null : model]));
+    const game = kind === null ? newGame(word, players) : newGameOf(kind, word.seed, players);
     store.set("game", game);
     table(main, settings, game, signal);
   } catch (error) {
@@ -94,12 +129,14 @@ async function start(main, settings, choice, trouble, signal) {
 
 function table(main, settings, game, signal) {
   const board = createBoard("Your game");
+  entitle(game.kind);
+  const another = game.kind ? "New game" : "New word";
   // The announced end of the game before names its word.
   announce("");
   const ended = new AbortController();
   signal.addEventListener("abort", () => ended.abort());
   const tallied = h("div", {});
-  fill(main, [tallied, board.root, rules(settings)]);
+  fill(main, [tallied, board.root, rules(settings, game.kind ?? null)]);
 
   const leave = () => {
     ended.abort();
@@ -109,8 +146,9 @@ function table(main, settings, game, signal) {
   };
   const again = () => {
     ended.abort();
-    const seat = ownSeat(game) ?? "attacker";
-    const choice = { seat, model: game.players[seat === "attacker" ? "defender" : "attacker"] };
+    const seat = ownSeat(game) ?? seatsOf(game)[0];
+    const model = seatsOf(game).map((other) => game.players[other]).find((name) => name !== null);
+    const choice = { game: game.kind?.name ?? "taboo", seat, model };
     const trouble = h("div", {});
     board.actions.append(trouble);
     start(main, settings, choice, trouble, signal);
@@ -129,7 +167,7 @@ function table(main, settings, game, signal) {
     fill(tallied, [tally()]);
     if (isOver(game)) {
       fill(board.actions, [
-        h("button", { type: "button", class: "main", onclick: again }, "New word"),
+        h("button", { type: "button", class: "main", onclick: again }, another),
         h("button", { type: "button", onclick: leave }, "Change seats"),
         shareButtons(game, true),
       ]);
@@ -195,6 +233,7 @@ function createComposer(settings, game, { say, giveUp, again }) {
     },
   });
   const button = h("button", { type: "submit", class: "main" }, "Say it");
+  const legal = h("div", { class: "row legal", role: "group", "aria-label": "Legal actions" });
   const guess = ownSeat(game) === "defender" && h("button", {
     type: "button",
     onclick: () => {
@@ -218,11 +257,11 @@ function createComposer(settings, game, { say, giveUp, again }) {
       say(text);
     },
   },
-  h("label", { class: "field" }, label, input), hint,
+  legal, h("label", { class: "field" }, label, input), hint,
   h("div", { class: "row" },
     button, guess || null,
     h("button", { type: "button", class: "quiet", onclick: giveUp }, "Give up"),
-    h("button", { type: "button", class: "quiet", onclick: again }, "New word"),
+    h("button", { type: "button", class: "quiet", onclick: again }, game.kind ? "New game" : "New word"),
     h("span", { class: "share" }, shareButtons(game, wordIsOpen(game)))));
 
   /** Whether the text is short enough; says so if not. */
@@ -241,6 +280,7 @@ function createComposer(settings, game, { say, giveUp, again }) {
     wait() {
       input.readOnly = true;
       button.disabled = true;
+      fill(legal, []);
       label.textContent = "The model is speaking …";
     },
     /** The person speaks; `text` is what they said before. */
@@ -248,6 +288,9 @@ function createComposer(settings, game, { say, giveUp, again }) {
       input.readOnly = false;
       button.disabled = false;
       label.textContent = turnLabel(game);
+      const actions = game.position?.legal ?? [];
+      fill(legal, actions.slice(0, MOST_BUTTONS).map((action) =>
+        h("button", { type: "button", onclick: () => say(action) }, action)));
       if (text) input.value = text;
       input.focus({ preventScroll: true });
       root.scrollIntoView({ block: "nearest" });

@@ -1,7 +1,7 @@
 // A game that somebody shared as a link.
 
 import { RequestError } from "./api.js";
-import { createBoard, shareButtons } from "./board.js";
+import { createBoard, entitle, shareButtons } from "./board.js";
 import { fill, h, problem, store } from "./dom.js";
 import { gameOfLink, isOver, judge, ownSeat, wordIsOpen } from "./game.js";
 
@@ -17,6 +17,7 @@ export async function replay(main, settings, text, signal) {
     return;
   }
   const board = createBoard("A shared game");
+  entitle(game.kind);
   fill(main, [heading, board.root]);
   const show = async () => {
     try {
@@ -33,7 +34,7 @@ export async function replay(main, settings, text, signal) {
     }
     board.show(game);
     const mayGoOn = !isOver(game) && ownSeat(game) !== null
-      && settings.models.some(({ name }) => name === game.players.attacker || name === game.players.defender);
+      && settings.models.some(({ name }) => Object.values(game.players).includes(name));
     const goOn = () => {
       game.counted = false;
       game.shared = false;

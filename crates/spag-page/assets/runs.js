@@ -3,14 +3,37 @@
 import { get, RequestError } from "./api.js";
 import { createBoard, ENDING_NAMES, shareButtons } from "./board.js";
 import { fill, h, problem, quoted, select } from "./dom.js";
-import { newGame } from "./game.js";
+import { newGame, seatClass } from "./game.js";
 
-const WINNERS = [
-  { value: "", title: "anybody" },
-  { value: "attacker", title: "the attacker" },
-  { value: "defender", title: "the defender" },
-  { value: "none", title: "nobody" },
-];
+/** Whom games can be won by. */
+function winners(seats) {
+  const named = seats.map((seat) => ({ value: seat, title: seat.includes(" ") ? seat : `the ${seat}` }));
+  return [{ value: "", title: "anybody" }, ...named, { value: "none", title: "nobody" }];
+}
+
+/** The name of an ending. */
+export function endingName(ending) {
+  return ENDING_NAMES[ending] ?? ending.replaceAll("_", " ");
+}
+
+/** The class of an ending, which is its colour: its name, or one of five for other games. */
+function endingClass(ending, at) {
+  return ending in ENDING_NAMES ? ending : `ending-${at % 5}`;
+}
+
+/** A recorded game as the server tells it. */
+export function recorded(found, file) {
+  const names = seats(file, found.players);
+  const players = Object.fromEntries(found.seats.map((seat, at) => [seat, names[at]]));
+  const game = newGame({ target_word: found.target_word ?? "", max_turns: found.max_turns, seed: 0 }, players);
+  game.history = found.history;
+  game.verdict = found.verdict;
+  if (found.position !== null) {
+    game.kind = { title: found.title, seats: found.seats };
+    game.position = found.position;
+  }
+  return game;
+}
 
 /** The address of a view of the run. */
 function address(parameters) {
@@ -54,13 +77,11 @@ async function report(body, signal) {
 
 async function single(body, asked, signal, share) {
   const found = await get("page/run/game", { file: asked.file, row: asked.row }, signal);
-  const [attacker, defender] = seats(asked.file, found.players);
-  const game = newGame({ target_word: found.target_word, max_turns: found.max_turns, seed: 0 }, { attacker, defender });
-  game.history = found.history;
-  game.verdict = found.verdict;
+  const game = recorded(found, asked.file);
   const board = createBoard("A game of the run");
   board.show(game);
-  fill(board.actions, [share(game)]);
+  // Seeds of records are larger than numbers of JavaScript, so that games that they deal have no link.
+  fill(board.actions, [game.kind ? null : share(game)]);
   const back = address({ ...asked, row: undefined });
   fill(body, [
     h("p", {}, h("a", { href: back }, "Back to the list"), h("span", { class: "soft" }, " · ", place(asked.file, found))),
@@ -97,8 +118,10 @@ async function list(body, run, asked, signal) {
   }
   const files = [...groups].map(([group, options]) => ({ group, options }));
   const endings = [{ value: "", title: "any" },
-    ...found.endings.map((one) => ({ value: one.ending, title: `${ENDING_NAMES[one.ending] ?? one.ending} (${one.games})` })),
+    ...found.endings.map((one) => ({ value: one.ending, title: `${endingName(one.ending)} (${one.games})` })),
     ...(found.failed > 0 ? [{ value: "failed", title: `failed (${found.failed})` }] : [])];
+  // Of other games, the seed deals everything.
+  const hasWords = found.item === "target word";
   const changed = (name) => ({ onchange: (event) => go({ [name]: event.target.value }) });
   const filters = h("form", {
     class: "card filters",
@@ -109,14 +132,16 @@ async function list(body, run, asked, signal) {
   },
   select("Games", { name: "file", ...changed("file") }, files, file),
   select("Ending", { name: "ending", ...changed("ending") }, endings, ending),
-  select("Won by", { name: "winner", ...changed("winner") }, WINNERS, winner),
-  h("label", { class: "field" }, h("span", {}, "Word"), h("input", { name: "word", type: "search", value: word, dir: "auto" })),
-  h("button", { type: "submit" }, "Filter"));
+  select("Won by", { name: "winner", ...changed("winner") }, winners(found.seats), winner),
+  hasWords && h("label", { class: "field" }, h("span", {}, "Word"), h("input", { name: "word", type: "search", value: word, dir: "auto" })),
+  hasWords && h("button", { type: "submit" }, "Filter"));
+  const heading = hasWords ? "Word" : "Game";
+  const title = (game) => (hasWords ? game.target_word || "(empty)" : `Game ${game.game ?? game.row}`);
   const rows = found.games.map((game) => h("tr", {},
-    h("th", { scope: "row", "data-label": "Word" },
-      h("a", { href: address({ ...shown, page: found.page > 1 ? found.page : "", row: game.row }), dir: "auto" }, game.target_word || "(empty)")),
-    h("td", { "data-label": "Ending" }, h("span", { class: `dot ${game.winner ?? "tied"}`, "aria-hidden": "true" }),
-      game.ending === null ? "failed" : ENDING_NAMES[game.ending] ?? game.ending),
+    h("th", { scope: "row", "data-label": heading },
+      h("a", { href: address({ ...shown, page: found.page > 1 ? found.page : "", row: game.row }), dir: "auto" }, title(game))),
+    h("td", { "data-label": "Ending" }, h("span", { class: `dot ${seatClass(game.winner)}`, "aria-hidden": "true" }),
+      game.ending === null ? "failed" : endingName(game.ending)),
     h("td", { "data-label": "Utterances", class: "number" }, String(game.length)),
     h("td", { "data-label": "Last", class: "last", dir: "auto" }, game.failure ?? game.last)));
   fill(body, [
@@ -126,7 +151,7 @@ async function list(body, run, asked, signal) {
     bar(found, shown),
     h("p", { class: "soft", role: "status" }, count(found)),
     rows.length === 0 ? h("p", {}, "No game meets these conditions.") : h("table", { class: "games" },
-      h("thead", {}, h("tr", {}, ["Word", "Ending", "Utterances", "Last utterance"].map((name) => h("th", { scope: "col" }, name)))),
+      h("thead", {}, h("tr", {}, [heading, "Ending", "Utterances", "Last utterance"].map((name) => h("th", { scope: "col" }, name)))),
       h("tbody", {}, rows)),
     pages(found, shown),
   ]);
@@ -155,16 +180,16 @@ function unreadable(found) {
 /** How the games ended, as a bar of links. */
 function bar(found, shown) {
   if (found.total === 0) return null;
-  const parts = found.endings.filter((one) => one.games > 0).map((one) => {
+  const ended = found.endings.map((one, at) => ({ ...one, look: endingClass(one.ending, at) })).filter((one) => one.games > 0);
+  const parts = ended.map((one) => {
     const share = Math.round((100 * one.games) / found.total);
-    const name = `${ENDING_NAMES[one.ending] ?? one.ending}: ${one.games} games, ${share} %`;
-    const part = h("a", { class: `part ${one.ending}`, href: address({ ...shown, ending: one.ending }), title: name, "aria-label": name },
+    const name = `${endingName(one.ending)}: ${one.games} games, ${share} %`;
+    const part = h("a", { class: `part ${one.look}`, href: address({ ...shown, ending: one.ending }), title: name, "aria-label": name },
       share >= 8 ? `${share} %` : "");
     part.style.flexGrow = String(one.games);
     return part;
   });
-  const keys = found.endings.filter((one) => one.games > 0).map((one) =>
-    h("li", {}, h("span", { class: `key ${one.ending}` }), ENDING_NAMES[one.ending] ?? one.ending));
+  const keys = ended.map((one) => h("li", {}, h("span", { class: `key ${one.look}` }), endingName(one.ending)));
   return h("figure", { class: "endings" }, h("div", { class: "bar" }, parts), h("ul", { class: "keys" }, keys));
 }
 

@@ -1,19 +1,23 @@
 // Models that play each other, token by token.
 
 import { get, RequestError } from "./api.js";
-import { createBoard, shareButtons } from "./board.js";
+import { capitalised, createBoard, entitle, shareButtons } from "./board.js";
 import { fill, h, problem, select } from "./dom.js";
-import { advance, isOver, newGame } from "./game.js";
-import { rules } from "./play.js";
+import { advance, isOver, newGame, newGameOf, seatsOf } from "./game.js";
+import { gameChoice, kindOf, rules } from "./play.js";
 
-// The last game, so that another view can be looked at meanwhile.
+// The last game, so that another view can be looked at meanwhile, and the name of the chosen kind.
 let last = null;
+let chosenKind = null;
 
 /** Shows the view in `main` until `signal` aborts. */
 export function watch(main, settings, signal) {
   const names = settings.models.map(({ name }) => ({ value: name, title: name }));
   const first = names[0].value;
-  const chosen = { attacker: last?.players.attacker ?? first, defender: last?.players.defender ?? first };
+  const kind = kindOf(settings, chosenKind ?? (last ? last.kind?.name ?? "taboo" : null));
+  entitle(kind);
+  const seats = kind?.seats ?? ["attacker", "defender"];
+  const chosen = (seat) => last?.players[seat] ?? first;
   const table = h("div", {});
   let running = new AbortController();
   signal.addEventListener("abort", () => running.abort());
@@ -25,7 +29,8 @@ export function watch(main, settings, signal) {
     const player = (role) => fields.get(role) ?? first;
     try {
       const word = await get("/page/word", {}, running.signal);
-      last = newGame(word, { attacker: player("attacker"), defender: player("defender") });
+      const players = Object.fromEntries(seats.map((seat) => [seat, player(seat)]));
+      last = kind === null ? newGame(word, players) : newGameOf(kind, word.seed, players);
       show(last);
     } catch (error) {
       if (error.name === "AbortError") return;
@@ -76,12 +81,17 @@ export function watch(main, settings, signal) {
       begin();
     },
   },
+  gameChoice(settings, kind, (name) => {
+    running.abort();
+    chosenKind = name;
+    last = null;
+    watch(main, settings, signal);
+    main.querySelector("select[name=game]").focus();
+  }),
   names.length > 1
-    ? h("div", { class: "row" },
-      select("Attacker", { name: "attacker" }, names, chosen.attacker),
-      select("Defender", { name: "defender" }, names, chosen.defender))
+    ? h("div", { class: "row" }, seats.map((seat) => select(capitalised(seat), { name: seat }, names, chosen(seat))))
     : h("p", { class: "soft" }, h("b", {}, h("bdi", {}, first)), " plays both seats."),
   h("div", { class: "row" }, h("button", { type: "submit", class: "main" }, "Watch a game")));
-  fill(main, [h("h2", { tabindex: "-1" }, "Watch the model play itself"), form, table, rules(settings)]);
-  if (last) show(last);
+  fill(main, [h("h2", { tabindex: "-1" }, "Watch the model play itself"), form, table, rules(settings, kind)]);
+  if (last && seatsOf(last).join() === seats.join() && (last.kind?.name ?? null) === (kind?.name ?? null)) show(last);
 }

@@ -13,6 +13,9 @@ pub enum Error {
     /// A setting of token sampling is invalid.
     #[error(transparent)]
     Sampling(#[from] spag_model::Error),
+    /// The game that the page begins with cannot be played.
+    #[error(transparent)]
+    Game(#[from] spag_game::Error),
     /// The list of words is empty.
     #[error("the page has no words to play with")]
     NoWords,
@@ -33,6 +36,7 @@ impl Classify for Error {
     fn class(&self) -> ErrorClass {
         match self {
             Self::File(error) => error.class(),
+            Self::Game(error) => error.class(),
             Self::Sampling(_) | Self::NoWords | Self::Run { .. } => ErrorClass::BadInput,
         }
     }

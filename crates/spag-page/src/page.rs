@@ -9,14 +9,16 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::post;
 use rand::Rng;
 use serde::de::IgnoredAny;
-use serde_json::{Value, json};
-use spag_game::{JudgeKind, PromptSet, Rules, taboo};
+use serde_json::{Map, Value, json};
+use spag_game::games::by_name;
+use spag_game::{GameData, JudgeKind, PromptSet, Rules, taboo};
+use spag_io::PromptFormat;
 use spag_selfplay::{LengthSettings, SamplingSettings};
 use spag_serve::{Access, ApiError, ModelHandle, Routes, Services};
 
 use crate::assets;
 use crate::error::{Error, Result};
-use crate::game::{Game, PlayRules, stream};
+use crate::game::{Game, Offered, PlayRules, PlayedGames, stream};
 use crate::runs::{self, RunFolder, json_route};
 
 /// The largest seed that JavaScript can hold exactly.
@@ -29,8 +31,12 @@ pub(crate) type Answered = std::result::Result<Response, ApiError>;
 pub struct PageConfig {
     /// Target words, at least one.
     pub words: Vec<String>,
-    /// The rules.
+    /// The judge of Adversarial Taboo.
     pub judge: JudgeKind,
+    /// The game that the page begins with, with its options; Adversarial Taboo if absent. The others can be chosen.
+    pub game: Option<(String, Map<String, Value>)>,
+    /// The file of words or facts of this game, if it needs one.
+    pub game_data: Option<PathBuf>,
     /// The wordings of prompts.
     pub prompts: PromptSet,
     /// Turns after which an undecided game is tied.
@@ -49,6 +55,8 @@ impl PageConfig {
         Self {
             words,
             judge: JudgeKind::default(),
+            game: None,
+            game_data: None,
             prompts: PromptSet::default(),
             max_turns: 5,
             sampling: SamplingSettings::default(),
@@ -70,9 +78,9 @@ impl Page {
     /// A page with these settings.
     ///
     /// # Errors
-    /// There are no words, the sampling is invalid, or the run folder has no games.
+    /// There are no words, the sampling or the game is invalid, or the run folder has no games.
     pub fn new(config: PageConfig) -> Result<Self> {
-        let PageConfig { words, judge, prompts, max_turns, sampling, length, run } = config;
+        let PageConfig { words, judge, game: first, game_data, prompts, max_turns, sampling, length, run } = config;
         if words.is_empty() {
             return Err(Error::NoWords);
         }
@@ -80,7 +88,8 @@ impl Page {
         sampling.check().map_err(spag_model::Error::from)?;
         let game = Rules { judge, ..Rules::default() }.game(&prompts);
         let run = run.map(|folder| RunFolder::open(folder, Arc::new(game.clone())).map(Arc::new)).transpose()?;
-        let rules = PlayRules { game, sampling, length };
+        let games = PlayedGames::new(game, first.map(|first| offered(first, game_data)).transpose()?);
+        let rules = PlayRules { games, sampling, length };
         Ok(Self { words, max_turns, rules, run })
     }
 
@@ -99,6 +108,13 @@ impl Page {
             .route("/page/turn", Access::Key, post(async move |request: Request| turn.turn(request).await));
         runs::add_routes(routes, run, &services)
     }
+}
+
+/// A game with its options and data, which can be played.
+fn offered((name, options): (String, Map<String, Value>), data: Option<PathBuf>) -> Result<Offered> {
+    let data = data.map(|path| GameData::read(&name, path)).transpose()?;
+    let game = by_name(&name, &options, data.as_ref(), PromptFormat::Plain)?;
+    Ok(Offered::new(game.labels(), options, data))
 }
 
 pub(crate) fn json_response(body: &Value) -> Response {
@@ -120,7 +136,8 @@ impl Site {
         Ok(json!({
             "models": self.services.models().iter().map(model).collect::<Vec<_>>(),
             "max_turns": self.page.max_turns,
-            "judge": self.page.rules.game.rules.judge,
+            "judge": self.page.rules.games.judge(),
+            "games": self.page.rules.games.json(),
             "words": self.page.words.len(),
             "run": self.page.run.as_ref().map(|run| run.name()),
             "longest_utterance": crate::game::SAID_BY_PERSON,
@@ -136,19 +153,19 @@ impl Site {
     }
 
     async fn judge(self: Arc<Self>, request: Request) -> Answered {
-        let rules = self.page.rules.game.clone();
-        let verdict = self.services.receive(request, move |body| Ok(Game::read(body)?.judge(&rules)?.json()));
-        Ok(json_response(&json!({"verdict": verdict.await?})))
+        let site = self.clone();
+        let told = self.services.receive(request, move |body| Game::read(body, &site.page.rules.games)?.json());
+        Ok(json_response(&Value::Object(told.await?)))
     }
 
     async fn turn(self: Arc<Self>, request: Request) -> Answered {
         let site = self.clone();
         let work = move |body: &[u8]| {
-            let game = Game::read(body)?;
-            if game.judge(&site.page.rules.game)?.is_over {
+            let game = Game::read(body, &site.page.rules.games)?;
+            if game.judge()?.is_over {
                 return Err(ApiError::bad("The game is over; begin a new one"));
             }
-            let role = game.episode.next_role();
+            let role = game.position()?.state.to_move();
             let Some(name) = game.model(role) else {
                 let problem = format!("a person plays this seat; /page/turn is for models, of which {role} has none");
                 return Err(ApiError::field(format!("players.{role}"), problem));
@@ -159,6 +176,6 @@ impl Site {
         };
         let (game, model, turn, preview) = self.services.receive(request, work).await?;
         let generation = self.services.generate(&model, turn)?;
-        Ok(stream(game, &self.page.rules, model, generation, preview))
+        stream(game, model, generation, preview)
     }
 }

@@ -33,14 +33,14 @@ mod base;
 pub use base::{BaseReport, make_base};
 pub use config::{
     BaseConfig, BenchmarkSettings, DocumentSettings, EvaluationSettings, HardwareSettings, ImitationSettings,
-    ImitationSource, ImitationSources, MachineSettings, ProbeSettings, RewardSettings, RunConfig, SelfPlaySettings,
-    SftSettings, SftShare, ShapeSettings, StopRules, TokenizerSettings, TrainSettings, Whole, WholeFor, WordSettings,
-    read_toml,
+    ImitationSource, ImitationSources, MachineSettings, ProbeSettings, RewardSettings, RunConfig, RunGame,
+    SelfPlaySettings, SftSettings, SftShare, ShapeSettings, StopRules, TokenizerSettings, TrainSettings, Whole,
+    WholeFor, WordSettings, read_toml,
 };
 pub use error::{Error, Result};
 pub use play_stats::PlayStats;
 pub use report::{
-    ExactPlay, HeldOut, ImitationPart, LossCurve, LossPoint, Match, NamedPlay, Report, Round, RoundGames,
+    ExactPlay, GameReport, HeldOut, ImitationPart, LossCurve, LossPoint, Match, NamedPlay, Report, Round, RoundGames,
     RoundTraining, SamplePair, ShownGame, ShownUtterance, StageSeconds, render_html, render_text,
 };
 pub use run::{DiskPlan, Ended, PlannedStage, PlannedTraining, RunPlan, SAMPLES_PER_GAME, plan_run, run, run_on};

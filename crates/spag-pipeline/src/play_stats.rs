@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 use spag_game::{Episode, PerEnding, PerSeat, SeatKey, Tally, Verdict};
-use spag_selfplay::Rate;
+use spag_selfplay::{Rate, Refusals};
 use spag_world::Lexicon;
 
 /// Statistics of games between the same two players.
@@ -24,6 +24,9 @@ pub struct PlayStats {
     /// True clues among the clues of the first seat, according to the lexicon; of none without the small world. Clues of one game are not independent, so the
     /// interval is somewhat too narrow.
     pub true_clues: Rate,
+    /// Refused utterances of each seat, in games that refuse some.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub refusals: Option<PerSeat<Refusals>>,
 }
 
 /// The keys of win rates.
@@ -50,6 +53,7 @@ impl PlayStats {
             endings: PerEnding::of(counts.labels(), |ending| Rate::of_ending(counts, ending)),
             mean_turns: counts.mean_turns().unwrap_or(0.0),
             true_clues: Rate::new(true_clues, clues),
+            refusals: Refusals::of(counts),
         }
     }
 }

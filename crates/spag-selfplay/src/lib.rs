@@ -24,6 +24,7 @@ mod endpoint;
 mod game_meter;
 mod kuhn_meter;
 mod meter_table;
+mod mix;
 mod model_player;
 mod player_spec;
 mod players;
@@ -41,6 +42,7 @@ mod timing;
 pub mod arena;
 mod game_stats;
 mod rate;
+mod refusals;
 mod text_table;
 
 pub use digest::{checkpoint_fingerprint, content_digest};
@@ -54,10 +56,12 @@ pub use job::{
 };
 pub use kuhn_meter::KuhnMeter;
 pub use meter_table::MeterTable;
+pub use mix::GameShare;
 pub use model_player::{ContextBudget, ModelPlayer, chat_settings};
 pub use player_spec::{EndpointSpec, PlayerSpec};
 pub use players::{AnyPlayer, PlayerPair};
 pub use rate::{Change, Rate};
+pub use refusals::Refusals;
 pub use servers::Servers;
 pub use settings::{EndpointSettings, GameSettings, LengthSettings, SamplingSettings};
 pub use solved_meter::{MeterSize, SeatResults, SolvedMeter};

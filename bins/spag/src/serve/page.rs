@@ -3,8 +3,9 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use spag_cli::{PromptArgs, Result, exit, flags};
-use spag_game::{JudgeKind, WordList};
+use serde_json::{Map, Value};
+use spag_cli::{Error, PromptArgs, Result, exit, flags};
+use spag_game::{JudgeKind, WordList, parse_options, taboo};
 use spag_page::{Page, PageConfig};
 use spag_selfplay::{LengthSettings, SamplingSettings, limits};
 use spag_world::Lexicon;
@@ -13,6 +14,15 @@ use spag_world::Lexicon;
 #[derive(Debug, Args)]
 #[command(rename_all = "snake_case")]
 pub(super) struct PageArgs {
+    /// The game that the page begins with; the others can be chosen on the page. docs/GAMES.md lists them.
+    #[arg(long, value_name = "NAME", default_value = taboo::LABELS.name, help_heading = "Page")]
+    game: String,
+    /// Options of this game, NAME=VALUE, separated by blanks; not for taboo.
+    #[arg(long, value_name = "OPTIONS", help_heading = "Page")]
+    game_options: Option<String>,
+    /// The file of words or facts of this game, if it needs one; taboo has --words.
+    #[arg(long, value_name = "FILE", help_heading = "Page")]
+    game_data: Option<PathBuf>,
     /// Target words of the page, one per line [default: the words of the small world].
     #[arg(long, value_name = "FILE", help_heading = "Page")]
     words: Option<PathBuf>,
@@ -21,10 +31,10 @@ pub(super) struct PageArgs {
     run: Option<PathBuf>,
     #[command(flatten)]
     prompts: PromptArgs,
-    /// Judge: paper (matches the target word anywhere in a word) or whole-word.
+    /// Judge of taboo: paper (matches the target word anywhere in a word) or whole-word.
     #[arg(long, value_name = "JUDGE", default_value = "paper", help_heading = "Page")]
     judge: JudgeKind,
-    /// Maximum number of turns in a game, at most 1000. A turn is one utterance of each player.
+    /// Maximum number of turns in a game of taboo, at most 1000. A turn is one utterance of each player.
     #[arg(long, alias = "taboo_max_turns", value_name = "N", default_value_t = 5, value_parser = flags::within(limits::TURNS), help_heading = "Page")]
     max_turns: usize,
     #[command(flatten, next_help_heading = "Page")]
@@ -37,6 +47,21 @@ impl PageArgs {
     /// Whether models need a chat template to play.
     pub(super) fn plays_in_chats(&self) -> bool {
         self.prompts.is_chat()
+    }
+
+    /// The game and its options; none for Adversarial Taboo, whose rules have flags of their own.
+    fn game(&self) -> Result<Option<(String, Map<String, Value>)>> {
+        if self.game != taboo::LABELS.name {
+            let options = parse_options(self.game_options.as_deref().unwrap_or_default());
+            return Ok(Some((self.game.clone(), options)));
+        }
+        let flag = match (&self.game_options, &self.game_data) {
+            (Some(_), _) => "--game_options",
+            (None, Some(_)) => "--game_data",
+            (None, None) => return Ok(None),
+        };
+        let problem = "taboo has none; its flags are --words, --judge and --max_turns".to_owned();
+        Err(Error::BadValue { flag: flag.to_owned(), problem })
     }
 
     /// The page of these flags.
@@ -55,6 +80,8 @@ impl PageArgs {
             None => Lexicon::embedded()?.words().map(str::to_owned).collect(),
         };
         Ok(Page::new(PageConfig {
+            game: self.game()?,
+            game_data: self.game_data.clone(),
             judge: self.judge,
             prompts: self.prompts.load()?,
             max_turns: self.max_turns,

@@ -4,7 +4,7 @@ use spag_io::TurnPrompt;
 
 use super::PlayConfig;
 use super::sink::{FailedGame, FinishedGame};
-use crate::episode::{Episode, SEED, Utterance};
+use crate::episode::{Episode, REFUSAL, SEED, Utterance};
 use crate::error::Result;
 use crate::game::{Game, Match};
 use crate::generation::TokenRecords;
@@ -101,7 +101,7 @@ impl<'g> RunningGame<'g> {
         let generation = generation.filter(|_| config.tokens == TokenRecords::Kept);
         let mut utterance = Utterance { generation, ..Utterance::new(role, text) };
         if let Some(refusal) = ruling.refusal {
-            utterance.extra.insert("refusal".into(), refusal.name().into());
+            utterance.extra.insert(REFUSAL.into(), refusal.name().into());
         }
         self.episode.history.push(utterance);
         let Some(verdict) = ruling.verdict else { return Step::Running(self) };

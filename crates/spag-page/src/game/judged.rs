@@ -6,8 +6,8 @@ use spag_game::{Episode, Game, Verdict, replay};
 /// A judged game.
 #[derive(Clone, Debug)]
 pub(crate) struct Judged {
-    /// How the game ended, or would if it ended here.
-    verdict: Verdict,
+    /// How the game ended, or would if it ended here; `None` if its rules know no such end.
+    verdict: Option<Verdict>,
     /// Whether the game is decided, or its turns are played.
     pub(crate) is_over: bool,
     /// The deciding utterance in pieces, or none without a winner.
@@ -22,11 +22,11 @@ impl Judged {
     pub(crate) fn of(episode: &Episode, game: &dyn Game) -> spag_game::Result<Self> {
         let view = episode.view();
         let (verdict, is_over) = match replay(game, &view)? {
-            Some(verdict) => (verdict, true),
-            None => (game.judge().judge(&view)?, false),
+            Some(verdict) => (Some(verdict), true),
+            None => (game.judge().judge(&view).ok(), false),
         };
-        let pieces = match (verdict.winner(), verdict.history_length.checked_sub(1)) {
-            (Some(_), Some(deciding)) => pieces_of(game, episode, deciding)?,
+        let pieces = match verdict.and_then(|verdict| verdict.winner().and(verdict.history_length.checked_sub(1))) {
+            Some(deciding) => pieces_of(game, episode, deciding)?,
             _ => Vec::new(),
         };
         Ok(Self { verdict, is_over, pieces })
@@ -39,11 +39,13 @@ impl Judged {
 
     /// The verdict on a game that is not played any further: without a decision it is a tie.
     pub(crate) fn final_json(&self) -> Value {
+        let Some(verdict) = self.verdict else { return Value::Null };
         json!({
-            "outcome": self.verdict.ending.outcome,
-            "ending": self.verdict.ending.name,
-            "winner": self.verdict.winner(),
-            "length": self.verdict.history_length,
+            "outcome": verdict.ending.outcome,
+            "ending": verdict.ending.name,
+            "description": verdict.ending.description,
+            "winner": verdict.winner(),
+            "length": verdict.history_length,
             "pieces": self.pieces,
         })
     }

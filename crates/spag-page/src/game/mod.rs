@@ -1,17 +1,24 @@
 //! Games as the page sends them: the whole game with each request, judged by spag-game's referee.
 
 mod judged;
+mod offered;
+pub(crate) mod position;
 mod turn;
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use serde::Deserialize;
-use spag_game::{Episode, Seat, Taboo, taboo};
+use serde::de::IgnoredAny;
+use serde_json::{Map, Value};
+use spag_game::{Episode, Seat, taboo};
 use spag_io::cause;
 use spag_selfplay::limits;
 use spag_serve::ApiError;
 
 pub(crate) use judged::Judged;
+pub(crate) use offered::{Offered, PlayedGames};
+use position::{NoPosition, Position};
 pub(crate) use turn::{PlayRules, stream};
 
 /// Characters of a target word, as in lists of words.
@@ -21,7 +28,10 @@ pub(crate) const SAID_BY_PERSON: usize = 2000;
 /// Characters of a model's utterance that are accepted back.
 const SAID_BY_MODEL: usize = 100_000;
 
-/// A game so far.
+/// Utterances of a game other than Adversarial Taboo, which is played again with every request.
+const MAX_UTTERANCES: usize = 2000;
+
+/// A game of Adversarial Taboo so far.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct GameSoFar {
@@ -47,9 +57,29 @@ struct Said {
     content: String,
 }
 
+/// The name of the game, by which the two kinds of requests differ.
+#[derive(Deserialize)]
+struct Named {
+    game_name: Option<IgnoredAny>,
+}
+
+/// Another game so far.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct NamedSoFar {
+    game_name: String,
+    #[serde(default)]
+    game_options: Map<String, Value>,
+    seed: u64,
+    /// The model of each seat, or null for a person.
+    players: BTreeMap<String, Option<String>>,
+    history: Vec<Said>,
+}
+
 /// A game that follows the rules so far.
 #[derive(Clone, Debug)]
 pub(crate) struct Game {
+    kind: Arc<dyn spag_game::Game>,
     pub(crate) episode: Episode,
     /// Seed of the game.
     pub(crate) seed: u64,
@@ -61,11 +91,11 @@ impl Game {
     ///
     /// # Errors
     /// The body is not a game; the error names the field.
-    pub(crate) fn read(body: &[u8]) -> Result<Self, ApiError> {
-        let game: GameSoFar = serde_json::from_slice(body).map_err(|error| {
-            ApiError::bad(format!("The game is invalid: {}", cause::<GameSoFar>(body, "body", &error)))
-        })?;
-        game.check()
+    pub(crate) fn read(body: &[u8], games: &PlayedGames) -> Result<Self, ApiError> {
+        if let Ok(Named { game_name: Some(_) }) = serde_json::from_slice(body) {
+            return parse::<NamedSoFar>(body)?.check(games);
+        }
+        parse::<GameSoFar>(body)?.check(games)
     }
 
     /// The model that plays a seat; `None` for a person.
@@ -74,13 +104,106 @@ impl Game {
     }
 
     /// The verdict so far.
-    pub(crate) fn judge(&self, rules: &Taboo) -> Result<Judged, ApiError> {
-        Judged::of(&self.episode, rules).map_err(|error| ApiError::bad(error.to_string()))
+    ///
+    /// # Errors
+    /// The episode is not one of its game.
+    pub(crate) fn judge(&self) -> Result<Judged, ApiError> {
+        Judged::of(&self.episode, &*self.kind).map_err(|error| ApiError::bad(error.to_string()))
+    }
+
+    /// The game as far as it was played.
+    ///
+    /// # Errors
+    /// An utterance is not that of the seat to move; the error names its field.
+    pub(crate) fn position(&self) -> Result<Position<'_>, ApiError> {
+        Position::of(&*self.kind, &self.episode, self.seed).map_err(|error| match error {
+            NoPosition::Game(error) => ApiError::bad(error.to_string()),
+            NoPosition::Turn { at, found, expected } => {
+                ApiError::field(format!("history[{at}].role"), format!("expected {expected}, not {found}, to move"))
+            }
+        })
+    }
+
+    /// What the page is told: the verdict, and of games with messages the position as the person who plays sees it.
+    ///
+    /// # Errors
+    /// As [`Game::judge`] and [`Game::position`].
+    pub(crate) fn json(&self) -> Result<Map<String, Value>, ApiError> {
+        let mut body = Map::new();
+        let (position, judged) = (self.position()?, self.judge()?);
+        body.insert("verdict".into(), judged.json());
+        let persons = self.kind.labels().seats.into_iter().filter(|seat| !self.players.contains_key(seat));
+        let reader = match persons.collect::<Vec<_>>()[..] {
+            [person] => Some(person),
+            _ => None,
+        };
+        match position.json(reader, SAID_BY_MODEL) {
+            Value::Null => {}
+            shown => {
+                body.insert("position".into(), shown);
+            }
+        }
+        Ok(body)
     }
 }
 
+fn parse<'a, T: Deserialize<'a>>(body: &'a [u8]) -> Result<T, ApiError> {
+    serde_json::from_slice(body)
+        .map_err(|error| ApiError::bad(format!("The game is invalid: {}", cause::<T>(body, "body", &error))))
+}
+
+impl NamedSoFar {
+    fn check(self, games: &PlayedGames) -> Result<Game, ApiError> {
+        let Self { game_name, game_options, seed, players: given, history } = self;
+        let kind = games
+            .open(&game_name, &game_options)
+            .map_err(|error| ApiError::field("game_name", spag_io::quote(&error.to_string())))?;
+        let seats = kind.labels().seats;
+        let mut players = BTreeMap::new();
+        if let Some(unknown) = given.keys().find(|name| seats.iter().all(|seat| seat.name() != *name)) {
+            let problem = format!("this game has no seat {}", spag_io::quote(unknown));
+            return Err(ApiError::field("players", problem));
+        }
+        for seat in seats {
+            match given.get(seat.name()) {
+                Some(Some(model)) => drop(players.insert(seat, model.clone())),
+                Some(None) => {}
+                None => return Err(ApiError::field(format!("players.{seat}"), "it is missing; null is a person")),
+            }
+        }
+        if history.len() > MAX_UTTERANCES {
+            let problem = format!("{} utterances are more than {MAX_UTTERANCES}", history.len());
+            return Err(ApiError::field("history", problem));
+        }
+        let mut episode = Episode::new("", 0);
+        episode.extra.insert("seed".into(), seed.into());
+        episode.extra.extend(kind.record_keys());
+        for (at, Said { role, content }) in history.into_iter().enumerate() {
+            check_length(at, &content, !players.contains_key(&role))?;
+            episode.push(role, content);
+        }
+        let game = Game { kind, episode, seed, players };
+        game.position()?;
+        Ok(game)
+    }
+}
+
+/// Checks the length of an utterance of a person or a model.
+fn check_length(at: usize, content: &str, is_person: bool) -> Result<(), ApiError> {
+    let field = |problem: String| Err(ApiError::field(format!("history[{at}].content"), problem));
+    let most = if is_person { SAID_BY_PERSON } else { SAID_BY_MODEL };
+    let length = content.chars().count();
+    if length > most {
+        return field(format!("it has {length} characters; the most is {most}"));
+    }
+    if is_person && content.trim().is_empty() {
+        return field("it is empty; say something".into());
+    }
+    Ok(())
+}
+
 impl GameSoFar {
-    fn check(self) -> Result<Game, ApiError> {
+    fn check(self, games: &PlayedGames) -> Result<Game, ApiError> {
         let Self { target_word, max_turns, seed, players, history } = self;
         if target_word.trim().is_empty() || target_word.chars().count() > WORD || target_word.contains(char::is_control)
         {
@@ -101,30 +224,20 @@ impl GameSoFar {
             seats.into_iter().filter_map(|(role, name)| Some((role, name?))).collect();
         let mut episode = Episode::new(target_word, max_turns);
         for (at, Said { role, content }) in history.into_iter().enumerate() {
-            let field = |name: &str, problem: String| Err(ApiError::field(format!("history[{at}].{name}"), problem));
             if role != taboo::seat_at(at) {
-                return field("role", format!("expected {}, not {role}: players speak in turn", taboo::seat_at(at)));
+                let problem = format!("expected {}, not {role}: players speak in turn", taboo::seat_at(at));
+                return Err(ApiError::field(format!("history[{at}].role"), problem));
             }
-            let (most, is_person) = match players.contains_key(&role) {
-                true => (SAID_BY_MODEL, false),
-                false => (SAID_BY_PERSON, true),
-            };
-            let length = content.chars().count();
-            if length > most {
-                return field("content", format!("it has {length} characters; the most is {most}"));
-            }
-            if is_person && content.trim().is_empty() {
-                return field("content", "it is empty; say something".into());
-            }
+            check_length(at, &content, !players.contains_key(&role))?;
             episode.push(role, content);
         }
-        Ok(Game { episode, seed, players })
+        Ok(Game { kind: games.taboo(), episode, seed, players })
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use serde_json::{Value, json};
+    use serde_json::json;
 
     use super::*;
 
@@ -134,7 +247,7 @@ mod tests {
             "history": [{"role": "attacker", "content": "It has stripes."}],
         });
         change(&mut body);
-        Game::read(body.to_string().as_bytes())
+        Game::read(body.to_string().as_bytes(), &PlayedGames::default())
     }
 
     #[test]
@@ -169,7 +282,7 @@ mod tests {
     #[test]
     fn lone_surrogates_are_refused() {
         let body = br#"{"target_word": "\ud800", "max_turns": 5}"#;
-        let error = Game::read(body).unwrap_err().body().to_string();
+        let error = Game::read(body, &PlayedGames::default()).unwrap_err().body().to_string();
         assert!(error.contains("hex escape (column 24 of the body)"), "{error}");
     }
 }

@@ -6,14 +6,14 @@ use std::sync::Arc;
 
 use axum::response::Response;
 use serde_json::{Value, json};
-use spag_game::{Taboo, UtteranceRule, game_seed};
+use spag_game::{Seat, UtteranceRule, game_seed};
 use spag_model::{
     Completion, CompletionText, Detokenizer, Event, GenerationConfig, Prompt, Request, Sampling, Streamed, Tokenizer,
 };
 use spag_selfplay::{LengthSettings, chat_settings};
 use spag_serve::{ApiError, Generation, ModelHandle, event_response};
 
-use super::Game;
+use super::{Game, PlayedGames};
 
 /// Tokens that are put into one piece of a stream.
 const COALESCED: usize = 64;
@@ -21,7 +21,7 @@ const COALESCED: usize = 64;
 /// The rules and the settings of all games of a page.
 #[derive(Clone, Debug)]
 pub(crate) struct PlayRules {
-    pub(crate) game: Taboo,
+    pub(crate) games: PlayedGames,
     pub(crate) sampling: Sampling,
     pub(crate) length: LengthSettings,
 }
@@ -37,8 +37,8 @@ impl PlayRules {
     /// # Errors
     /// The tokenizer cannot encode the game, or the model has no template for a chat.
     pub(crate) fn request(&self, game: &Game, model: &ModelHandle) -> Result<(Request, Detokenizer), ApiError> {
-        let episode = &game.episode;
-        let prompt = self.game.prompts.playing_prompt(&episode.history, &episode.item, episode.max_turns);
+        let position = game.position()?;
+        let prompt = position.state.prompt(position.state.to_move(), &game.episode);
         let failed = |error: spag_chat::Error| ApiError::server(error.to_string());
         let tokens = model.encoder().encode(&prompt).map_err(failed)?;
         let preview = Detokenizer::continuing(model.tokenizer(), &tokens);
@@ -50,12 +50,12 @@ impl PlayRules {
             stream: Streamed::Text,
             ..GenerationConfig::default()
         };
-        let config = match self.game.prompts.utterances() {
+        let config = match position.state.utterances() {
             UtteranceRule::AsDecoded => GenerationConfig { text: CompletionText::AfterPrompt, ..config },
             UtteranceRule::Trimmed => GenerationConfig { text: CompletionText::Alone, ..config },
             UtteranceRule::Message => chat_settings(&config, model.encoder()).map_err(failed)?,
         };
-        let seed = game_seed(game.seed, episode.history.len());
+        let seed = game_seed(game.seed, game.episode.history.len());
         Ok((Request { prompt: Prompt::Tokens(tokens), seed, config: Arc::new(config) }, preview))
     }
 }
@@ -63,22 +63,27 @@ impl PlayRules {
 /// Streams an utterance: pieces of its text as they come, then the whole utterance and the verdict.
 ///
 /// The pieces are a preview. What a model said is decided when it has ended, by the rule of the prompts.
+///
+/// # Errors
+/// As [`Game::position`].
 pub(crate) fn stream(
     game: Game,
-    rules: &PlayRules,
     model: ModelHandle,
     turn: Generation,
     preview: Detokenizer,
-) -> Response {
-    let (rules, utterances) = (rules.game.clone(), rules.game.prompts.utterances());
+) -> Result<Response, ApiError> {
+    let state = game.position()?.state;
+    let (role, utterances) = (state.to_move(), state.utterances());
+    drop(state);
     let tokenizer = model.tokenizer().clone();
-    let stream = UtteranceStream { game, rules, utterances, tokenizer, turn, preview, ended: false };
-    event_response("no-store", stream, UtteranceStream::next)
+    let stream = UtteranceStream { game, role, utterances, tokenizer, turn, preview, ended: false };
+    Ok(event_response("no-store", stream, UtteranceStream::next))
 }
 
 struct UtteranceStream {
     game: Game,
-    rules: Taboo,
+    /// The seat that speaks.
+    role: Seat,
     utterances: UtteranceRule,
     tokenizer: Tokenizer,
     /// Kept until all is sent, with its place in the queue.
@@ -119,15 +124,14 @@ impl UtteranceStream {
     }
 
     fn finish(&mut self, completion: Completion) -> String {
-        let role = self.game.episode.next_role();
         let utterance = self.utterances.utterance(completion.text);
-        self.game.episode.push(role, utterance.as_str());
-        let last = match self.game.judge(&self.rules) {
-            Ok(judged) => json!({
-                "utterance": utterance,
-                "verdict": judged.json(),
-                "truncated_tokens": completion.truncated_tokens,
-            }),
+        self.game.episode.push(self.role, utterance.as_str());
+        let last = match self.game.json() {
+            Ok(mut body) => {
+                body.insert("utterance".into(), utterance.into());
+                body.insert("truncated_tokens".into(), completion.truncated_tokens.into());
+                body.into()
+            }
             Err(error) => error.body(),
         };
         self.end(&last)

@@ -4,7 +4,7 @@ use std::fs;
 use std::io;
 use std::path::Path;
 
-use spag_game::Labels;
+use super::games::RunGames;
 
 /// Files of a list, at most.
 const MOST: usize = 1000;
@@ -20,29 +20,39 @@ pub(super) struct GameFile {
     pub(super) title: String,
 }
 
-/// All files of games: those of stages, then those of the evaluation, each in order. Links are not followed.
+/// All files of games: those of stages, then those of the evaluation, each in order. Each of several games has a folder in
+/// that of a stage. Links are not followed.
 ///
 /// # Errors
 /// The folder cannot be read.
-pub(super) fn list(root: &Path, labels: &Labels) -> io::Result<Vec<GameFile>> {
+pub(super) fn list(root: &Path, games: &RunGames) -> io::Result<Vec<GameFile>> {
     let mut files = Vec::new();
-    for name in names(root, |kind| kind.is_dir())? {
-        let file = root.join(&name).join("episodes.jsonl");
-        if name != "eval" && fs::symlink_metadata(file).is_ok_and(|file| file.is_file()) {
-            let title = format!("{}: games of this stage", shown(&name));
-            files.push(GameFile { file: format!("{name}/episodes.jsonl"), group: "Training games", title });
+    for stage in names(root, |kind| kind.is_dir())?.iter().filter(|stage| *stage != EVALUATION) {
+        for folder in folders(stage, games) {
+            let file = format!("{folder}/episodes.jsonl");
+            if fs::symlink_metadata(root.join(&file)).is_ok_and(|file| file.is_file()) {
+                let title = format!("{}: games of this stage", shown(&folder));
+                files.push(GameFile { file, group: "Training games", title });
+            }
         }
     }
     // A run that has not been evaluated yet has none of these folders.
-    for (folder, group) in [("eval", "Evaluation"), ("eval/held-out", "Evaluation, words held out")] {
-        if !fs::symlink_metadata(root.join(folder)).is_ok_and(|found| found.is_dir()) {
-            continue;
-        }
-        // The files of pairs of players.
-        for name in names(&root.join(folder), |kind| kind.is_file())? {
-            if let Some((first, second)) = name.strip_suffix(".jsonl").and_then(|name| name.split_once("-vs-")) {
-                let title = labels.pairing(&shown(first), &shown(second));
-                files.push(GameFile { file: format!("{folder}/{name}"), group, title });
+    for folder in folders(EVALUATION, games) {
+        let held_out = format!("{folder}/held-out");
+        for (folder, group) in [(&folder, "Evaluation"), (&held_out, "Evaluation, words held out")] {
+            if !fs::symlink_metadata(root.join(folder)).is_ok_and(|found| found.is_dir()) {
+                continue;
+            }
+            // The files of pairs of players.
+            for name in names(&root.join(folder), |kind| kind.is_file())? {
+                if let Some((first, second)) = name.strip_suffix(".jsonl").and_then(|name| name.split_once("-vs-")) {
+                    let pair = games.labels(folder).pairing(&shown(first), &shown(second));
+                    let title = match folder.split('/').nth(1).filter(|game| *game != "held-out") {
+                        Some(game) => format!("{game}: {pair}"),
+                        None => pair,
+                    };
+                    files.push(GameFile { file: format!("{folder}/{name}"), group, title });
+                }
             }
         }
     }
@@ -50,9 +60,21 @@ pub(super) fn list(root: &Path, labels: &Labels) -> io::Result<Vec<GameFile>> {
     Ok(files)
 }
 
-/// The name of a stage or a model as in reports.
+/// The folder of the evaluation.
+const EVALUATION: &str = "eval";
+
+/// The folder of a stage, and those of each of several games in it.
+fn folders(stage: &str, games: &RunGames) -> Vec<String> {
+    let own = games.folders().map(|game| format!("{stage}/{game}"));
+    std::iter::once(stage.to_owned()).chain(own).collect()
+}
+
+/// The name of a stage or a model as in reports; the game of a stage follows in words.
 fn shown(name: &str) -> String {
-    name.to_uppercase()
+    match name.split_once('/') {
+        Some((stage, game)) => format!("{}, {game}", stage.to_uppercase()),
+        None => name.to_uppercase(),
+    }
 }
 
 /// The names in a folder that are text, sorted.
@@ -72,7 +94,9 @@ fn names(folder: &Path, wanted: impl Fn(&fs::FileType) -> bool) -> io::Result<Ve
 
 #[cfg(test)]
 mod tests {
-    use spag_game::taboo;
+    use std::sync::Arc;
+
+    use spag_game::Taboo;
 
     use super::*;
 
@@ -80,7 +104,8 @@ mod tests {
     fn games_are_found_and_nothing_else() {
         let folder = tempfile::tempdir().unwrap();
         let root = folder.path();
-        assert_eq!(list(root, &taboo::LABELS).unwrap(), []);
+        let games = RunGames::one(Arc::new(Taboo::default()));
+        assert_eq!(list(root, &games).unwrap(), []);
         for file in [
             "spag-1/episodes.jsonl",
             "im/episodes.jsonl",
@@ -96,11 +121,31 @@ mod tests {
         fs::create_dir_all(root.join("base/episodes.jsonl")).unwrap();
         fs::create_dir(root.join("linked")).unwrap();
         std::os::unix::fs::symlink("/etc/passwd", root.join("linked/episodes.jsonl")).unwrap();
-        let found = list(root, &taboo::LABELS).unwrap();
+        let found = list(root, &games).unwrap();
         let names: Vec<&str> = found.iter().map(|file| file.file.as_str()).collect();
         let evaluation = ["eval/im-vs-spag-1.jsonl", "eval/held-out/im-vs-im.jsonl"];
         assert_eq!(names, [["im/episodes.jsonl", "spag-1/episodes.jsonl"], evaluation].concat());
         assert_eq!(found[2].title, "IM attacks, SPAG-1 defends");
-        assert!(list(&root.join("none"), &taboo::LABELS).is_err());
+        assert!(list(&root.join("none"), &games).is_err());
+    }
+
+    #[test]
+    fn each_of_several_games_has_a_folder_in_that_of_a_stage() {
+        let folder = tempfile::tempdir().unwrap();
+        let root = folder.path();
+        let settings = "judge = \"paper\"\n[[games]]\ngame = \"nim\"\n[[games]]\ngame = \"kuhn-poker\"\nshare = 2.0\n";
+        fs::write(root.join("config.resolved.toml"), settings).unwrap();
+        let files = ["im/kuhn-poker/episodes.jsonl", "im/nim/episodes.jsonl", "eval/nim/im-vs-im.jsonl"];
+        for file in files.into_iter().chain(["im/other/episodes.jsonl"]) {
+            fs::create_dir_all(root.join(file).parent().unwrap()).unwrap();
+            fs::write(root.join(file), "").unwrap();
+        }
+        let games = RunGames::of_settings(root).unwrap();
+        let found = list(root, &games).unwrap();
+        let mut names: Vec<&str> = found.iter().map(|file| file.file.as_str()).collect();
+        names[..2].sort();
+        assert_eq!(names, files);
+        assert_eq!(files.map(|file| games.labels(file).name), ["kuhn-poker", "nim", "nim"]);
+        assert_eq!(found[2].title, "nim: IM plays as player 0, IM plays as player 1");
     }
 }

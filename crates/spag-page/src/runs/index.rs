@@ -6,7 +6,7 @@ use std::path::Path;
 use std::time::SystemTime;
 
 use serde_json::Value;
-use spag_game::{Ending, Episode, Game, Judge};
+use spag_game::{Ending, Episode, Game, Judge, Seat};
 use spag_io::cause;
 use spag_serve::ApiError;
 
@@ -42,6 +42,8 @@ pub(super) struct Entry {
     pub(super) word: Box<str>,
     /// `None` if the game failed.
     pub(super) ending: Option<Ending>,
+    /// `None` for a tie, and if the game failed.
+    pub(super) winner: Option<Seat>,
     /// Utterances up to the deciding one.
     pub(super) length: usize,
 }
@@ -133,8 +135,9 @@ fn entry(line: &[u8], judge: &mut dyn Judge) -> Result<Entry, String> {
     let verdict = judge.judge(&episode.view()).map_err(|error| error.to_string())?;
     let failed = episode.extra.get("reason").and_then(Value::as_str).is_some();
     let ending = (!failed).then_some(verdict.ending);
+    let winner = verdict.winner().filter(|_| !failed);
     let word = episode.item.to_lowercase().into();
-    Ok(Entry { row: 0, offset: 0, bytes: 0, word, ending, length: verdict.history_length })
+    Ok(Entry { row: 0, offset: 0, bytes: 0, word, ending, winner, length: verdict.history_length })
 }
 
 #[cfg(test)]

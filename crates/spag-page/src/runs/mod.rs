@@ -4,6 +4,7 @@
 //! it is in the list; nothing else can be opened.
 
 mod files;
+mod games;
 mod index;
 mod report;
 mod routes;
@@ -15,21 +16,19 @@ use std::sync::{Arc, Mutex};
 use axum::response::Response;
 use serde::Deserialize;
 use serde_json::{Value, json};
-use spag_game::{AfterDecision, Ending, Episode, Game, Labels, PromptSet, Seat};
-use spag_io::{abridge, read_text};
-use spag_selfplay::GameSettings;
+use spag_game::{Ending, Episode, Game, Labels, Seat};
+use spag_io::abridge;
 use spag_serve::ApiError;
 
 use crate::error::{Error, Result};
-use crate::game::Judged;
+use crate::game::{Judged, position};
 use files::GameFile;
+pub(crate) use games::RunGames;
 use index::{Entry, GameIndex};
 use report::Tickets;
 
 pub(crate) use routes::{add_routes, json_route};
 
-/// Bytes of the resolved settings of a run.
-const MAX_SETTINGS: u64 = 1 << 20;
 /// Games on a page.
 const PER_PAGE: usize = 25;
 /// Bytes of an utterance that are shown.
@@ -41,7 +40,7 @@ const EXCERPT: usize = 160;
 pub(crate) struct RunFolder {
     root: PathBuf,
     /// The game of a folder without settings.
-    game: Arc<dyn Game>,
+    games: RunGames,
     /// What was read of files that have not changed since.
     indices: Mutex<HashMap<String, Arc<GameIndex>>>,
     tickets: Tickets,
@@ -86,8 +85,8 @@ impl RunFolder {
     /// It is not a folder, or has no file of games.
     pub(crate) fn open(root: PathBuf, game: Arc<dyn Game>) -> Result<Self> {
         let wrong = |reason: String| Err(Error::Run { path: root.clone(), reason });
-        let game = settings_game(&root).unwrap_or(game);
-        match files::list(&root, game.labels()) {
+        let games = RunGames::one(game);
+        match files::list(&root, &RunGames::of_settings(&root).unwrap_or_else(|| games.clone())) {
             Err(error) => return wrong(error.to_string()),
             Ok(files) if files.is_empty() => {
                 return wrong(
@@ -96,17 +95,17 @@ impl RunFolder {
             }
             Ok(_) => {}
         }
-        Ok(Self::of_run(root, game))
+        Ok(Self { root, games, indices: Mutex::default(), tickets: Tickets::default() })
     }
 
     /// As [`RunFolder::open`], of a run that may not have begun.
     pub(crate) fn of_run(root: PathBuf, game: Arc<dyn Game>) -> Self {
-        Self { root, game, indices: Mutex::default(), tickets: Tickets::default() }
+        Self { root, games: RunGames::one(game), indices: Mutex::default(), tickets: Tickets::default() }
     }
 
-    /// The game of the run.
-    pub(crate) fn game(&self) -> Arc<dyn Game> {
-        settings_game(&self.root).unwrap_or_else(|| self.game.clone())
+    /// The games of the run.
+    pub(crate) fn games_played(&self) -> RunGames {
+        RunGames::of_settings(&self.root).unwrap_or_else(|| self.games.clone())
     }
 
     /// The folder.
@@ -127,15 +126,15 @@ impl RunFolder {
 
     /// The files of games, and whether there is a report.
     pub(crate) fn list(&self) -> std::result::Result<Value, ApiError> {
-        let game = self.game();
-        let files = files::list(&self.root, game.labels()).map_err(|error| self.gone(&error))?;
+        let games = self.games_played();
+        let files = files::list(&self.root, &games).map_err(|error| self.gone(&error))?;
         let file = |file: &GameFile| json!({"file": file.file, "group": file.group, "title": file.title});
         let mut list = json!({
             "name": self.name(),
             "files": files.iter().map(file).collect::<Vec<_>>(),
             "report": self.has_report(),
         });
-        for (setting, value) in game.settings() {
+        for (setting, value) in games.settings() {
             list[setting] = value;
         }
         Ok(list)
@@ -143,21 +142,24 @@ impl RunFolder {
 
     /// A page of the games of a file that meet all conditions.
     pub(crate) fn games(&self, query: &ListQuery) -> std::result::Result<Value, ApiError> {
-        let filter = Filter::read(query, self.game().labels())?;
+        let labels = self.games_played().labels(&query.file);
+        let filter = Filter::read(query, labels)?;
         let (path, index) = self.index(&query.file)?;
         let matching: Vec<&Entry> = index.games.iter().filter(|entry| filter.wants(entry)).collect();
         let pages = matching.len().div_ceil(PER_PAGE).max(1);
         let page = query.page.unwrap_or(1).clamp(1, pages);
         let shown = matching.iter().skip((page - 1) * PER_PAGE).take(PER_PAGE);
-        let games = shown.map(|entry| Ok(row_json(entry, &index::read(&path, entry)?, self.game().labels())));
+        let games = shown.map(|entry| Ok(row_json(entry, &index::read(&path, entry)?, labels)));
         let games = games.collect::<std::result::Result<Vec<_>, ApiError>>()?;
-        let endings = self.game().labels().endings.iter().map(|ending| {
+        let endings = labels.endings.iter().map(|ending| {
             let count = index.games.iter().filter(|entry| entry.ending == Some(*ending)).count();
             json!({"ending": ending.name, "winner": ending.winner, "games": count})
         });
         let endings: Vec<Value> = endings.collect();
         Ok(json!({
             "games": games,
+            "seats": labels.seats,
+            "item": labels.item,
             "page": page,
             "pages": pages,
             "matching": matching.len(),
@@ -176,11 +178,16 @@ impl RunFolder {
         let entry = index.games.iter().find(|entry| entry.row == query.row);
         let entry = entry.ok_or_else(|| ApiError::not_found(format!("This file has no game in row {}", query.row)))?;
         let episode = index::read(&path, entry)?;
-        let judged = Judged::of(&episode, &*self.game()).map_err(|error| ApiError::bad(error.to_string()))?;
-        let mut body = row_json(entry, &episode, self.game().labels());
+        let games = self.games_played();
+        let game = games.of(&query.file);
+        let judged = Judged::of(&episode, &**game).map_err(|error| ApiError::bad(error.to_string()))?;
+        let mut body = row_json(entry, &episode, game.labels());
         body["history"] = history_json(&episode, SHOWN);
         body["max_turns"] = episode.max_turns.into();
+        body["title"] = game.labels().title.into();
+        body["seats"] = json!(game.labels().seats);
         // A failed game has no outcome, though it is over.
+        body["position"] = position::of_record(&episode, &**game, SHOWN);
         body["verdict"] = if entry.ending.is_some() { judged.final_json() } else { Value::Null };
         Ok(body)
     }
@@ -204,7 +211,8 @@ impl RunFolder {
 
     /// A file of the list, and the index of its games.
     fn index(&self, name: &str) -> std::result::Result<(PathBuf, Arc<GameIndex>), ApiError> {
-        let files = files::list(&self.root, self.game().labels()).map_err(|error| self.gone(&error))?;
+        let games = self.games_played();
+        let files = files::list(&self.root, &games).map_err(|error| self.gone(&error))?;
         let Some(file) = files.into_iter().find(|file| file.file == name) else {
             let problem = format!("this run has no games in {}", spag_io::quote(name));
             return Err(ApiError::field("file", problem));
@@ -218,25 +226,12 @@ impl RunFolder {
         if let Some(index) = known() {
             return Ok((path, index));
         }
-        let index = Arc::new(GameIndex::build(&path, version, &*self.game()).map_err(unreadable)?);
+        let index = Arc::new(GameIndex::build(&path, version, &**games.of(name)).map_err(unreadable)?);
         if let Ok(mut indices) = self.indices.lock() {
             indices.insert(name.to_owned(), index.clone());
         }
         Ok((path, index))
     }
-}
-
-/// The game in the settings of a run, if they can be read.
-fn settings_game(root: &Path) -> Option<Arc<dyn Game>> {
-    let settings: toml::Table = read_text(root.join("config.resolved.toml"), MAX_SETTINGS).ok()?.parse().ok()?;
-    let text = |table: &toml::Table, key: &str| Some(table.get(key)?.as_str()?.to_owned());
-    let rules = GameSettings {
-        game: text(&settings, "game").unwrap_or_else(|| GameSettings::default().game),
-        game_options: text(&settings, "game_options"),
-        judge: text(&settings, "judge")?.parse().ok()?,
-    };
-    let data = settings.get("words").and_then(|words| text(words.as_table()?, "file"));
-    rules.open(AfterDecision::Stop, &PromptSet::default(), data.as_deref().map(Path::new)).ok()
 }
 
 /// What a list shows of a game.
@@ -249,7 +244,7 @@ fn row_json(entry: &Entry, episode: &Episode, labels: &Labels) -> Value {
         labels.item_key: abridge(&episode.item, EXCERPT),
         "players": text("players"),
         "ending": entry.ending.map(|ending| ending.name),
-        "winner": entry.ending.and_then(|ending| ending.winner),
+        "winner": entry.winner,
         "length": entry.length,
         "last": abridge(last, EXCERPT),
         "failure": text("reason"),
@@ -296,7 +291,7 @@ impl Filter {
 
     fn wants(&self, entry: &Entry) -> bool {
         self.ending.is_none_or(|ending| entry.ending == ending)
-            && self.winner.is_none_or(|winner| entry.ending.and_then(|ending| ending.winner) == winner)
+            && self.winner.is_none_or(|winner| entry.winner == winner)
             && (self.word.is_empty() || entry.word.contains(&self.word))
     }
 }

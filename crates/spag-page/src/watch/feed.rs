@@ -6,8 +6,8 @@ use serde_json::{Value, json};
 use spag_game::{Episode, Game};
 use spag_io::abridge;
 
-use crate::game::Judged;
-use crate::runs::history_json;
+use crate::game::{Judged, position};
+use crate::runs::{RunGames, history_json};
 
 /// Games whose text is kept.
 pub(super) const NEWEST: usize = 40;
@@ -48,9 +48,9 @@ impl Feed {
     }
 
     /// The games from number `from` on, the newest first.
-    pub(super) fn json(&self, from: u64, rules: &dyn Game) -> Vec<Value> {
+    pub(super) fn json(&self, from: u64, games: &RunGames) -> Vec<Value> {
         let newer = self.newest.iter().rev().take_while(|(number, _)| *number >= from);
-        newer.filter_map(|(number, game)| game_json(*number, game, rules)).collect()
+        newer.filter_map(|(number, game)| game_json(*number, game, &**games.of(&game.set))).collect()
     }
 }
 
@@ -64,11 +64,14 @@ fn game_json(number: u64, Newest { set, episode }: &Newest, rules: &dyn Game) ->
     Some(json!({
         "number": number,
         "set": set,
+        "title": rules.labels().title,
+        "seats": rules.labels().seats,
         "game": episode.extra.get("game").and_then(Value::as_u64),
         rules.labels().item_key: abridge(&episode.item, SHOWN),
         "max_turns": episode.max_turns,
         "players": episode.extra.get("players").and_then(Value::as_str).map(|players| abridge(players, SHOWN)),
         "history": history_json(episode, SHOWN),
+        "position": position::of_record(episode, rules, SHOWN),
         "verdict": verdict,
     }))
 }

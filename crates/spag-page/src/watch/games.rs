@@ -4,15 +4,15 @@ use std::collections::{BTreeMap, HashSet};
 use std::fs::{self, DirEntry};
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::time::{Instant, SystemTime};
 
 use serde_json::{Value, json};
-use spag_game::{Episode, Game, Judge, Labels, Tally};
+use spag_game::{Episode, Judge, Labels, Tally};
 
 use super::feed::Feed;
 use super::follow::{Follower, Found, Line};
 use super::thinned::Thinned;
+use crate::runs::RunGames;
 
 /// Games of a file that are told apart by their numbers.
 const NUMBERED: usize = 1 << 20;
@@ -134,7 +134,7 @@ impl GameSet {
         if self.known.len() < NUMBERED && !self.known.insert(number) {
             return None;
         }
-        self.counts.add(&verdict);
+        self.counts.add_game(&episode, &verdict);
         self.course.add(self.counts.clone());
         Some((number, episode))
     }
@@ -151,6 +151,8 @@ impl GameSet {
             "file": self.file,
             "folder": self.folder,
             "title": self.title,
+            "seats": labels.seats,
+            "wins": [counts.wins(first), counts.wins(second)],
             "games": counts.games(),
             first.name(): counts.wins(first),
             second.name(): counts.wins(second),
@@ -166,18 +168,18 @@ impl GameSet {
 /// All files of games of a run.
 pub(super) struct Games {
     sets: Vec<GameSet>,
-    game: Arc<dyn Game>,
+    games: RunGames,
     pub(super) feed: Feed,
 }
 
 impl Games {
-    pub(super) fn new(game: Arc<dyn Game>) -> Self {
-        Self { sets: Vec::new(), game, feed: Feed::default() }
+    pub(super) fn new(games: RunGames) -> Self {
+        Self { sets: Vec::new(), games, feed: Feed::default() }
     }
 
     /// Forgets all games; numbers of later ones go on.
-    pub(super) fn forget(&mut self, game: Arc<dyn Game>) {
-        *self = Self { feed: self.feed.emptied(), ..Self::new(game) };
+    pub(super) fn forget(&mut self, games: RunGames) {
+        *self = Self { feed: self.feed.emptied(), ..Self::new(games) };
     }
 
     /// Finds the files in the folders of stages and reads what they have gained. Returns whether there is more. Files that
@@ -190,17 +192,20 @@ impl Games {
         problems: &mut Vec<String>,
     ) -> bool {
         for folder in folders {
+            // A stage has folders of games or sources, and games have folders of sources or of words that are held out.
             for within in self.find(root, folder) {
-                self.find(root, &within);
+                for deeper in self.find(root, &within) {
+                    self.find(root, &deeper);
+                }
             }
         }
         // In the order in which they changed, so that the newest games come last.
         let mut order: Vec<usize> = (0..self.sets.len()).collect();
         order.sort_by_key(|at| self.sets[*at].changed());
-        let (mut is_behind, mut judge) = (false, self.game.judge());
+        let mut is_behind = false;
         for at in order {
             let set = &mut self.sets[at];
-            match set.update(deadline, judge.as_mut(), &mut self.feed) {
+            match set.update(deadline, self.games.of(&set.file).judge().as_mut(), &mut self.feed) {
                 Ok(has_more) => is_behind |= has_more,
                 Err(error) => problems.push(format!("{}: {error}", set.file)),
             }
@@ -228,7 +233,7 @@ impl Games {
             if !is_of_games || !entry.file_type().is_ok_and(|kind| kind.is_file()) {
                 continue;
             }
-            let new = GameSet::new(root, folder, set, self.game.labels());
+            let new = GameSet::new(root, folder, set, self.games.labels(folder));
             let at = self.sets.iter().position(|known| known.file == new.file).unwrap_or_else(|| {
                 self.sets.push(new);
                 self.sets.len() - 1
@@ -244,7 +249,7 @@ impl Games {
 
     /// The newest games from number `from` on.
     pub(super) fn newest(&self, from: u64) -> Vec<Value> {
-        self.feed.json(from, &*self.game)
+        self.feed.json(from, &self.games)
     }
 
     /// Every file with its counts.
@@ -257,6 +262,7 @@ impl Games {
 mod tests {
     use std::fs::File;
     use std::io::Write;
+    use std::sync::Arc;
     use std::time::Duration;
 
     use super::super::feed::NEWEST;
@@ -287,7 +293,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let root = folder.path();
         fs::create_dir(root.join("im")).unwrap();
-        let mut games = Games::new(Arc::new(Taboo::default()));
+        let mut games = Games::new(RunGames::one(Arc::new(Taboo::default())));
         assert_eq!(update(&mut games, root), json!([]));
         let own = root.join("im/episodes.jsonl");
         let other = root.join("im/episodes.rank1.jsonl");
@@ -323,7 +329,7 @@ mod tests {
         let rows: String = (0..100).map(|game| row(game, if game == 99 { &WRONG } else { &RIGHT })).collect();
         fs::write(root.join("eval/im-vs-spag-1.jsonl"), rows).unwrap();
         fs::write(root.join("eval/im-vs-spag-1_failed.jsonl"), row(0, &RIGHT)).unwrap();
-        let mut games = Games::new(Arc::new(Taboo::default()));
+        let mut games = Games::new(RunGames::one(Arc::new(Taboo::default())));
         let read = update(&mut games, root);
         assert_eq!((read.as_array().unwrap().len(), &read[0]["title"]), (1, &json!("IM attacks, SPAG-1 defends")));
         fs::create_dir(root.join("eval/held-out")).unwrap();
@@ -348,7 +354,7 @@ mod tests {
         fs::create_dir(root.join("im")).unwrap();
         let rows: String = (0..2001).map(|game| row(game, if game % 4 == 0 { &WRONG } else { &RIGHT })).collect();
         fs::write(root.join("im/episodes.jsonl"), rows).unwrap();
-        let read = update(&mut Games::new(Arc::new(Taboo::default())), root);
+        let read = update(&mut Games::new(RunGames::one(Arc::new(Taboo::default()))), root);
         let course = read[0]["course"].as_array().unwrap();
         assert!((POINTS..=2 * POINTS).contains(&course.len()), "{}", course.len());
         assert_eq!(course[course.len() - 1], json!([2001, 501, 1500]));

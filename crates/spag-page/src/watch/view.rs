@@ -75,7 +75,7 @@ impl View {
             read: None,
             stages: Vec::new(),
             ranks: Ranks::default(),
-            games: Games::new(folder.game()),
+            games: Games::new(folder.games_played()),
             curves: BTreeMap::new(),
             is_behind: false,
             problems: Vec::new(),
@@ -133,7 +133,7 @@ impl View {
             self.epoch += 1;
             self.run = run;
             self.curves.clear();
-            self.games.forget(folder.game());
+            self.games.forget(folder.games_played());
         }
     }
 

@@ -6,7 +6,7 @@ use spag_io::{PromptFormat, in_range};
 use spag_selfplay::PromptStyle;
 
 use super::run::RunConfig;
-use super::sources::{ImitationSource, SftShare, endpoint};
+use super::sources::{SftShare, endpoint};
 use crate::error::{Error, Result};
 
 /// SFT samples per game sample.
@@ -34,7 +34,7 @@ impl RunConfig {
     pub(super) fn check_sources(&self) -> Result<()> {
         let bad = |(setting, message)| Error::BadSetting { setting, message };
         self.imitation.check_source().map_err(bad)?;
-        self.check_game().map_err(bad)?;
+        self.check_games().map_err(bad)?;
         for (setting, player) in
             [("imitation.player", &self.imitation.player), ("self_play.player", &self.self_play.player)]
         {
@@ -49,34 +49,5 @@ impl RunConfig {
             return Err(bad(("sft.share", "\"whole\" needs sft.file; the small world's texts have no end".to_owned())));
         }
         Ok(())
-    }
-
-    /// Checks that the settings fit the game.
-    fn check_game(&self) -> std::result::Result<(), (&'static str, String)> {
-        let game = &self.rules.game;
-        let source = |source| self.imitation.source.has(source);
-        if self.rules.has_items() {
-            return match source(ImitationSource::Random) {
-                true => {
-                    Err(("imitation.source", format!("\"random\" needs a game with a list of actions, not {game}")))
-                }
-                false => Ok(()),
-            };
-        }
-        if source(ImitationSource::Scripted) {
-            let message = format!("the scripted players cannot play {game}; set it to \"random\", \"self\" or another");
-            return Err(("imitation.source", message));
-        }
-        if self.words.holdout > 0.0 {
-            return Err(("words.holdout", format!("{game} has no words to hold out")));
-        }
-        let played = [
-            ("self_play.games", self.self_play.games, self.epochs > 0),
-            ("imitation.games", self.imitation.games, self.imitation.source.any(ImitationSource::plays)),
-        ];
-        match played.into_iter().find(|(_, games, is_played)| *is_played && games.is_none()) {
-            Some((setting, ..)) => Err((setting, format!("{game} has no words, so their number must be set"))),
-            None => Ok(()),
-        }
     }
 }

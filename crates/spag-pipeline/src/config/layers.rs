@@ -74,6 +74,11 @@ where
 }
 
 impl<C> Layers<C> {
+    /// Whether a layer sets a key of the outermost table.
+    pub(super) fn sets(&self, key: &str) -> bool {
+        self.layers.iter().any(|layer| layer.tree.contains_key(key))
+    }
+
     /// Checks values that depend on others. An error names the highest layer that has the value.
     pub(super) fn check(&self, check: impl Fn(&C) -> Result<()>) -> Result<()> {
         check(&self.config).map_err(|error| {

@@ -3,6 +3,7 @@
 mod base;
 mod check;
 mod evaluation;
+mod games;
 mod layers;
 mod play;
 mod run;
@@ -19,6 +20,7 @@ use crate::error::Result;
 
 pub use base::{BaseConfig, DocumentSettings, ProbeSettings, ShapeSettings, TokenizerSettings};
 pub use evaluation::{BenchmarkSettings, EvaluationSettings, HardwareSettings, MachineSettings, StopRules, WholeFor};
+pub use games::RunGame;
 pub use layers::read_toml;
 pub use play::SelfPlaySettings;
 pub use run::{RewardSettings, RunConfig};

@@ -6,7 +6,7 @@ use spag_io::PromptFormat;
 use spag_model::BosRule;
 use spag_ops::DeviceChoice;
 use spag_rewards::{CreditConfig, RewardNorm};
-use spag_selfplay::{GameSettings, limits::TURNS};
+use spag_selfplay::{GameSettings, GameShare, limits::TURNS};
 use spag_train::{TrainConfig, TrainMethod};
 
 use super::evaluation::{BenchmarkSettings, EvaluationSettings, HardwareSettings, StopRules};
@@ -46,6 +46,9 @@ spag_io::settings! {
         pub max_turns: usize [TURNS] = 5;
         /// Rounds of self-play and training: SPAG-1 … SPAG-`epochs`.
         pub epochs: usize [0..=1000] = 3;
+        /// Several games, each with its share of all games, in place of `game`.
+        #[serde(skip_serializing_if = "Vec::is_empty")]
+        pub games: Vec<GameShare>;
         /// The target words.
         pub words: WordSettings;
         /// Imitation of strong players.
@@ -92,11 +95,20 @@ impl RunConfig {
         let file = file.as_ref();
         let layers = load_config::<Self>(file, overrides)?;
         layers.check(Self::check)?;
+        if let Some(setting) = ["game", "game_options"].into_iter().find(|key| layers.sets(key))
+            && !layers.config.games.is_empty()
+        {
+            let message = "[[games]] names the games of this run; remove one of the two".to_owned();
+            return Err(Error::BadSetting { setting, message });
+        }
         let mut config = layers.config;
         config.check_sources()?;
         config.base_model = find_input("base_model", &config.base_model, file)?;
         for (setting, path) in config.optional_inputs() {
             *path = path.as_deref().map(|path| find_input(setting, path, file)).transpose()?;
+        }
+        for game in &mut config.games {
+            game.data = game.data.as_deref().map(|path| find_input("games.data", path, file)).transpose()?;
         }
         for (setting, train) in [
             ("imitation.train.eval_data_path", &mut config.imitation.train),
@@ -134,7 +146,8 @@ impl RunConfig {
     pub fn uses_small_world(&self) -> bool {
         let texts = self.sft.file.is_none() && self.sft.share != SftShare::PerSample(0.0);
         let scripted = self.imitation.source.has(ImitationSource::Scripted);
-        let words = self.rules.has_items() && self.words.file.is_none();
+        let has_items = self.run_games().iter().any(|game| game.rules.has_items());
+        let words = has_items && self.words.file.is_none();
         self.lexicon.is_some() || words || scripted || texts
     }
 
@@ -152,12 +165,15 @@ impl RunConfig {
     }
 
     /// Inputs whose contents must not change while the run lasts, with the names that the run folder has for them.
-    pub(crate) fn inputs(&self) -> Vec<(&'static str, PathBuf)> {
-        let mut inputs = vec![("base_model", self.base_model.clone())];
+    pub(crate) fn inputs(&self) -> Vec<(String, PathBuf)> {
+        let mut inputs = vec![("base_model".to_owned(), self.base_model.clone())];
         for (setting, path) in self.clone().optional_inputs() {
             // Formerly a setting itself.
             let name = if setting == "words.file" { "words" } else { setting };
-            inputs.extend(path.take().map(|path| (name, path)));
+            inputs.extend(path.take().map(|path| (name.to_owned(), path)));
+        }
+        for (game, folder) in self.games.iter().zip(GameShare::folders(&self.games)) {
+            inputs.extend(game.data.clone().map(|path| (format!("games.{folder}.data"), path)));
         }
         inputs
     }

@@ -4,7 +4,7 @@ use spag_eval::html::figure;
 use spag_game::Labels;
 use spag_selfplay::Rate;
 
-use super::data::{LossCurve, Match, Report};
+use super::data::{GameReport, LossCurve, Match, Report};
 use super::page::capitalised;
 use super::svg::{Axis, Chart};
 use super::text::{pairings, percent};
@@ -24,7 +24,7 @@ struct Series {
 
 /// The lines for both seats and for each seat. Epoch 0 is IM against itself, which wins half of the games in both seats by
 /// definition.
-fn win_series(report: &Report) -> [Series; 3] {
+fn win_series(report: &GameReport) -> [Series; 3] {
     let half = Rate { count: 0, total: 0, share: Some(0.5), low: 0.5, high: 0.5 };
     let series = |name, colour, dash, baseline: Rate, of: &dyn Fn(&Match) -> Rate| {
         let later = report.matches.iter().map(|game| (game.epoch, of(game)));
@@ -43,7 +43,7 @@ fn win_series(report: &Report) -> [Series; 3] {
 }
 
 /// Win rates against IM by epoch, with intervals as bands.
-pub(super) fn win_rates(report: &Report) -> String {
+pub(super) fn win_rates(report: &GameReport) -> String {
     let all = win_series(report);
     let last = report.matches.iter().map(|game| game.epoch).max().unwrap_or(1).max(1);
     let ticks = (0..=last).map(|epoch| (epoch as f64, model_name(epoch))).collect();
@@ -162,7 +162,7 @@ fn smooth(points: &[(f64, f64)]) -> Vec<(f64, f64)> {
 }
 
 /// The share of true clues by player of the first seat, who gives them.
-pub(super) fn clue_truth(report: &Report) -> String {
+pub(super) fn clue_truth(report: &GameReport) -> String {
     let [first, _] = report.labels().seats;
     let players: Vec<(String, Rate)> = std::iter::once(("IM".to_owned(), report.baseline.true_clues))
         .chain(report.matches.iter().map(|game| (game.name.clone(), game.seats[first].true_clues)))
@@ -194,7 +194,7 @@ pub(super) fn clue_truth(report: &Report) -> String {
 }
 
 /// The charts of endings: self-play, and games against IM.
-pub(super) fn all_endings(report: &Report) -> String {
+pub(super) fn all_endings(report: &GameReport) -> String {
     let [first, second] = report.labels().seats;
     let own: Vec<_> = report.training_games.iter().map(|named| (named.name.clone(), &named.play)).collect();
     let against: Vec<_> = pairings(report)

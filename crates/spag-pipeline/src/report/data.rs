@@ -16,26 +16,20 @@ use crate::play_stats::PlayStats;
 pub struct Report {
     /// The run folder.
     pub run_dir: String,
-    /// The name of the game that was played; none in reports of Adversarial Taboo.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub game: Option<String>,
     /// The run's seed.
     pub seed: u64,
     /// The seed of the evaluation.
     pub evaluation_seed: u64,
     /// The main settings, as (name, value).
     pub settings: Vec<(String, String)>,
-    /// The training games of the imitated players ("scripted" for those of the small world), IM, SPAG-1 …, and the self-play of the last model from the evaluation,
-    /// if any.
-    pub training_games: Vec<NamedPlay>,
-    /// IM against itself in the evaluation, the baseline of both seats.
-    pub baseline: PlayStats,
-    /// Each evaluated model against IM, in order of epochs.
-    pub matches: Vec<Match>,
+    /// The game, or the first of several.
+    #[serde(flatten)]
+    pub first: GameReport,
+    /// The further games of a run that plays several.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub more_games: Vec<GameReport>,
     /// Loss curves of the training stages, in order.
     pub losses: Vec<LossCurve>,
-    /// Games on the same words, side by side.
-    pub samples: Vec<SamplePair>,
     /// Seconds by stage.
     pub stages: Vec<StageSeconds>,
     /// The files of the run, as (path in the run folder, description).
@@ -46,7 +40,30 @@ pub struct Report {
     /// What looks wrong in the rounds, a sentence each.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub warnings: Vec<String>,
-    /// The games and trainings of each model, in order.
+    /// The scores of each model in the benchmarks; empty without them.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub benchmarks: Vec<ModelScores>,
+}
+
+/// What a report says of one game.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct GameReport {
+    /// The name of the game; none in reports of Adversarial Taboo.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub game: Option<String>,
+    /// Its options in a run of several games, if it has some.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub game_options: Option<String>,
+    /// The training games of the imitated players ("scripted" for those of the small world), IM, SPAG-1 …, and the self-play of the last model from the evaluation,
+    /// if any.
+    pub training_games: Vec<NamedPlay>,
+    /// IM against itself in the evaluation, the baseline of both seats.
+    pub baseline: PlayStats,
+    /// Each evaluated model against IM, in order of epochs.
+    pub matches: Vec<Match>,
+    /// Games on the same words, side by side.
+    pub samples: Vec<SamplePair>,
+    /// The games and trainings of each model, in order. Trainings are on the samples of all games, and with the first game.
     #[serde(default)]
     pub rounds: Vec<Round>,
     /// What each source of the imitation gave.
@@ -61,9 +78,6 @@ pub struct Report {
     /// Ratings of all models, if every two epochs played each other.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ratings: Option<ArenaTable>,
-    /// The scores of each model in the benchmarks; empty without them.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub benchmarks: Vec<ModelScores>,
 }
 
 /// What a source gave to the imitation.
@@ -137,9 +151,29 @@ pub struct ExactPlay {
 }
 
 impl Report {
+    /// All games in the order of the configuration.
+    pub fn games(&self) -> impl Iterator<Item = &GameReport> {
+        std::iter::once(&self.first).chain(&self.more_games)
+    }
+
+    /// The titles of all games, for a heading.
+    pub(super) fn title(&self) -> String {
+        self.games().map(GameReport::title).collect::<Vec<_>>().join(", ")
+    }
+}
+
+impl GameReport {
     /// The names of the game.
     pub(super) fn labels(&self) -> &'static Labels {
         self.game.as_deref().and_then(game_labels).unwrap_or(&taboo::LABELS)
+    }
+
+    /// The name of the game for people, with its options if they were given.
+    pub(super) fn title(&self) -> String {
+        match &self.game_options {
+            Some(options) => format!("{} ({options})", self.labels().title),
+            None => self.labels().title.to_owned(),
+        }
     }
 }
 

@@ -3,11 +3,11 @@
 use spag_eval::html::figure;
 use spag_selfplay::{GameMeter, MeterTable};
 
-use super::data::Report;
+use super::data::GameReport;
 use super::svg::{Axis, Chart};
 
 /// The table of the measures of a report, if there are some.
-pub(super) fn exact_table(report: &Report) -> Option<MeterTable> {
+pub(super) fn exact_table(report: &GameReport) -> Option<MeterTable> {
     MeterTable::of(report.exact.iter().map(|play| (play.model.as_str(), &play.measure)))
 }
 
@@ -50,7 +50,7 @@ const NO_LEGAL_ACTION: Line =
     Line { name: "no legal action", colour: "orange", dash: "7 4", of: |measure| Some(100.0 * measure.invalid()) };
 
 /// The chart of the measures by model; none without them.
-pub(super) fn exact_chart(report: &Report) -> String {
+pub(super) fn exact_chart(report: &GameReport) -> String {
     match report.exact.first().map(|play| &play.measure) {
         None => String::new(),
         Some(GameMeter::Kuhn(_)) => chart(
@@ -71,7 +71,7 @@ pub(super) fn exact_chart(report: &Report) -> String {
     }
 }
 
-fn chart(report: &Report, title: &str, unit: &str, lines: &[Line], note: &str) -> String {
+fn chart(report: &GameReport, title: &str, unit: &str, lines: &[Line], note: &str) -> String {
     let last = report.exact.len().saturating_sub(1).max(1) as f64;
     let ticks = report.exact.iter().enumerate().map(|(at, play)| (at as f64, play.model.clone())).collect();
     let x = Axis { from: -0.15, to: last + 0.15, label: "model".to_owned(), ticks };

@@ -9,8 +9,8 @@ mod svg;
 mod text;
 
 pub use data::{
-    ExactPlay, HeldOut, ImitationPart, LossCurve, LossPoint, Match, NamedPlay, Report, SamplePair, ShownGame,
-    ShownUtterance, StageSeconds,
+    ExactPlay, GameReport, HeldOut, ImitationPart, LossCurve, LossPoint, Match, NamedPlay, Report, SamplePair,
+    ShownGame, ShownUtterance, StageSeconds,
 };
 pub use page::render_html;
 pub use rounds::{Round, RoundGames, RoundTraining};

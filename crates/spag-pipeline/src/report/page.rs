@@ -6,17 +6,56 @@ use spag_game::Labels;
 use spag_selfplay::{MeterTable, arena};
 
 use super::charts;
-use super::data::{HeldOut, Report, SamplePair, ShownGame};
+use super::data::{GameReport, HeldOut, Report, SamplePair, ShownGame};
 use super::exact::{exact_chart, exact_table};
 use super::rounds::{GAME_TITLE, TRAINING_COLUMNS, TRAINING_TITLE, game_columns, game_rows, training_rows};
 use super::text::{
-    SOURCE_COLUMNS, SOURCE_TITLE, STAGE_COLUMNS, change, ending_columns, ending_row, has_clues, held_out_title,
-    pairings, percent, source_rows, stage_rows, win_columns, win_rows,
+    REFUSAL_TITLE, SOURCE_COLUMNS, SOURCE_TITLE, STAGE_COLUMNS, change, ending_columns, ending_row, has_clues,
+    held_out_title, pairings, percent, refusal_columns, refusal_rows, source_rows, stage_rows, win_columns, win_rows,
 };
 
 /// The report as a page. Texts of the run are escaped; colours follow the reader's light or dark scheme.
 pub fn render_html(report: &Report) -> String {
     let title = format!("SPAG run {}", report.run_dir);
+    let several = !report.more_games.is_empty();
+    let heading = |game: &GameReport| match several {
+        true => format!("<h3>{}</h3>", escape(&game.title())),
+        false => String::new(),
+    };
+    let sections =
+        |of: fn(&GameReport) -> String| -> String { report.games().map(|game| heading(game) + &of(game)).collect() };
+    let grid = |charts: String| format!(r#"<div class="charts">{charts}</div>"#);
+    let losses = charts::losses(report);
+    let charts = match several {
+        true => report.games().map(|game| heading(game) + &grid(charts_of(game))).collect::<String>() + &grid(losses),
+        false => grid(charts_of(&report.first) + &losses),
+    };
+    let main = format!(
+        r#"<header>
+<h1>Self-play of {game}</h1>
+<p class="soft">Run <code>{run}</code>, seed {seed}, evaluation seed {evaluation_seed}</p>
+{notes}{tiles}
+</header>
+<section aria-labelledby="charts"><h2 id="charts">Charts</h2>{charts}</section>
+<section aria-labelledby="numbers"><h2 id="numbers">All numbers</h2>{tables}</section>
+{benchmarks}<section aria-labelledby="games"><h2 id="games">Games side by side</h2>{samples}</section>
+<section aria-labelledby="run"><h2 id="run">The run</h2>{run_tables}</section>"#,
+        game = escape(&report.title()),
+        run = escape(&report.run_dir),
+        seed = report.seed,
+        evaluation_seed = report.evaluation_seed,
+        notes = notes(report),
+        tiles = report.games().map(|game| heading(game) + &tiles(game)).collect::<String>(),
+        tables = sections(tables) + &table(TRAINING_TITLE, &TRAINING_COLUMNS, &training_rows(&report.first.rounds)),
+        benchmarks = benchmarks(report),
+        samples = sections(samples),
+        run_tables = run_tables(report),
+    );
+    page(&title, &main)
+}
+
+/// The charts of a game.
+fn charts_of(report: &GameReport) -> String {
     let mut charts = String::new();
     if report.baseline.games > 0 {
         charts += &charts::win_rates(report);
@@ -25,30 +64,11 @@ pub fn render_html(report: &Report) -> String {
         charts += &charts::clue_truth(report);
     }
     charts += &exact_chart(report);
-    charts += &charts::all_endings(report);
-    charts += &charts::losses(report);
-    let main = format!(
-        r#"<header>
-<h1>Self-play of {game}</h1>
-<p class="soft">Run <code>{run}</code>, seed {seed}, evaluation seed {evaluation_seed}</p>
-{notes}{tiles}
-</header>
-<section aria-labelledby="charts"><h2 id="charts">Charts</h2><div class="charts">{charts}</div></section>
-<section aria-labelledby="numbers"><h2 id="numbers">All numbers</h2>{tables}</section>
-{benchmarks}<section aria-labelledby="games"><h2 id="games">Games side by side</h2>{samples}</section>
-<section aria-labelledby="run"><h2 id="run">The run</h2>{run_tables}</section>"#,
-        game = report.labels().title,
-        run = escape(&report.run_dir),
-        seed = report.seed,
-        evaluation_seed = report.evaluation_seed,
-        notes = notes(report),
-        tiles = tiles(report),
-        tables = tables(report),
-        benchmarks = benchmarks(report),
-        samples = report.samples.iter().map(|pair| sample(report.labels(), pair)).collect::<String>(),
-        run_tables = run_tables(report),
-    );
-    page(&title, &main)
+    charts + &charts::all_endings(report)
+}
+
+fn samples(report: &GameReport) -> String {
+    report.samples.iter().map(|pair| sample(report.labels(), pair)).collect()
 }
 
 /// Why the run stopped, and what looks wrong in it.
@@ -59,7 +79,7 @@ fn notes(report: &Report) -> String {
 }
 
 /// The main numbers: the last model against IM.
-fn tiles(report: &Report) -> String {
+fn tiles(report: &GameReport) -> String {
     let Some(last) = report.matches.last() else { return String::new() };
     let (name, win) = (&last.name, last.win.to_string());
     let interval = win.split_once(' ').map_or("", |(_, interval)| interval);
@@ -85,7 +105,7 @@ fn tiles(report: &Report) -> String {
     format!(r#"<ul class="tiles">{items}</ul>"#)
 }
 
-fn tables(report: &Report) -> String {
+fn tables(report: &GameReport) -> String {
     let endings: Vec<Vec<String>> =
         pairings(report).into_iter().map(|(name, play)| ending_row(name, play, |rate| rate.to_string())).collect();
     let mut all = String::new();
@@ -110,14 +130,17 @@ fn tables(report: &Report) -> String {
         &header(&ending_columns(report.labels())),
         &endings,
     );
+    let refused = refusal_rows(report);
+    if !refused.is_empty() {
+        all += &table(REFUSAL_TITLE, &header(&refusal_columns(report.labels())), &refused);
+    }
     if let Some(MeterTable { title, columns, rows }) = exact_table(report) {
         all += &table(title, columns, &rows);
     }
     if !report.imitation.is_empty() {
         all += &table(SOURCE_TITLE, &SOURCE_COLUMNS, &source_rows(report));
     }
-    all += &table(GAME_TITLE, &header(&game_columns(report.labels())), &game_rows(&report.rounds));
-    all + &table(TRAINING_TITLE, &TRAINING_COLUMNS, &training_rows(&report.rounds))
+    all + &table(GAME_TITLE, &header(&game_columns(report.labels())), &game_rows(&report.rounds))
 }
 
 fn benchmarks(report: &Report) -> String {

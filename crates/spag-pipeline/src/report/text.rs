@@ -3,9 +3,11 @@
 use spag_eval::render_table;
 use spag_game::Labels;
 use spag_io::escape;
-use spag_selfplay::{Change, MeterTable, Rate, arena, text_table};
+use spag_selfplay::{Change, MeterTable, Rate, Refusals, arena, text_table};
 
-use super::data::{HeldOut, ImitationPart, Match, Report, SamplePair, ShownGame, ShownUtterance, StageSeconds};
+use super::data::{
+    GameReport, HeldOut, ImitationPart, Match, Report, SamplePair, ShownGame, ShownUtterance, StageSeconds,
+};
 use super::exact::exact_table;
 use super::rounds::{GAME_TITLE, TRAINING_COLUMNS, TRAINING_TITLE, game_columns, game_rows, training_rows};
 use crate::play_stats::PlayStats;
@@ -18,14 +20,13 @@ pub fn render_text(report: &Report) -> String {
     if let Some(reason) = &report.stopped {
         out.push_str(&format!("The run stopped: {}\n\n", escape(reason)));
     }
-    if report.baseline.games > 0 {
-        win_rates(report, &mut out);
-        held_out(report, &mut out);
-        ratings(report, &mut out);
+    for game in report.games() {
+        if !report.more_games.is_empty() {
+            out.push_str(&format!("\n── {} ──\n\n", escape(&game.title())));
+        }
+        numbers(game, &mut out);
     }
-    exact(report, &mut out);
-    endings(report, &mut out);
-    rounds(report, &mut out);
+    trainings(report, &mut out);
     benchmarks(report, &mut out);
     samples(report, &mut out);
     times(report, &mut out);
@@ -33,17 +34,29 @@ pub fn render_text(report: &Report) -> String {
     out
 }
 
+/// The tables of a game.
+fn numbers(report: &GameReport, out: &mut String) {
+    if report.baseline.games > 0 {
+        win_rates(report, out);
+        held_out(report, out);
+        ratings(report, out);
+    }
+    exact(report, out);
+    endings(report, out);
+    rounds(report, out);
+}
+
 fn table(header: &[String], rows: &[Vec<String>]) -> String {
     text_table(&header.iter().map(String::as_str).collect::<Vec<_>>(), rows)
 }
 
-fn win_rates(report: &Report, out: &mut String) {
+fn win_rates(report: &GameReport, out: &mut String) {
     let broken = report.labels().broken_rule;
     out.push_str(&format!("Win rates against IM, % of decided games [95% Wilson interval]; {broken}\n\n"));
     out.push_str(&table(&win_columns(report.labels()), &win_rows(&report.baseline, &report.matches)));
 }
 
-fn held_out(report: &Report, out: &mut String) {
+fn held_out(report: &GameReport, out: &mut String) {
     if let Some(HeldOut { words, baseline, matches }) = &report.held_out {
         out.push_str(&format!("\n{}\n\n", held_out_title(*words)));
         out.push_str(&table(&win_columns(report.labels()), &win_rows(baseline, matches)));
@@ -55,14 +68,14 @@ pub(super) fn held_out_title(words: usize) -> String {
     format!("The same on {words} words that no training game was played on")
 }
 
-fn ratings(report: &Report, out: &mut String) {
+fn ratings(report: &GameReport, out: &mut String) {
     if let Some(table) = &report.ratings {
         out.push('\n');
         out.push_str(&arena::render_text(table));
     }
 }
 
-fn rounds(report: &Report, out: &mut String) {
+fn rounds(report: &GameReport, out: &mut String) {
     let sources = source_rows(report);
     if !sources.is_empty() {
         out.push_str(&format!("\n{SOURCE_TITLE}\n\n"));
@@ -70,7 +83,10 @@ fn rounds(report: &Report, out: &mut String) {
     }
     out.push_str(&format!("\n{GAME_TITLE}\n\n"));
     out.push_str(&table(&game_columns(report.labels()), &game_rows(&report.rounds)));
-    let trainings = training_rows(&report.rounds);
+}
+
+fn trainings(report: &Report, out: &mut String) {
+    let trainings = training_rows(&report.first.rounds);
     if !trainings.is_empty() {
         out.push_str(&format!("\n{TRAINING_TITLE}\n\n"));
         out.push_str(&text_table(&TRAINING_COLUMNS, &trainings));
@@ -86,7 +102,7 @@ pub(super) const SOURCE_TITLE: &str = "Sources of the imitation; won: games with
 pub(super) const SOURCE_COLUMNS: [&str; 6] = ["source", "games", "won", "won, %", "samples", "trained on"];
 
 /// Rows of the table of sources.
-pub(super) fn source_rows(report: &Report) -> Vec<Vec<String>> {
+pub(super) fn source_rows(report: &GameReport) -> Vec<Vec<String>> {
     let row = |part: &ImitationPart| {
         let share = (part.games > 0).then(|| part.won as f64 / part.games as f64);
         let mut row = vec![escape(&part.source).into_owned(), part.games.to_string(), part.won.to_string()];
@@ -125,13 +141,13 @@ pub(super) fn percent(share: Option<f64>) -> String {
     share.map_or("–".to_owned(), |share| format!("{:.1}", 100.0 * share))
 }
 
-fn exact(report: &Report, out: &mut String) {
+fn exact(report: &GameReport, out: &mut String) {
     if let Some(MeterTable { title, columns, rows }) = exact_table(report) {
         out.push_str(&format!("\n{title}\n\n{}", text_table(columns, &rows)));
     }
 }
 
-fn endings(report: &Report, out: &mut String) {
+fn endings(report: &GameReport, out: &mut String) {
     let [first, _] = report.labels().seats;
     out.push_str(&format!(
         "\nHow games ended, % of games; turns up to the end; true clues, % of the {first}s' clues\n\n"
@@ -140,6 +156,10 @@ fn endings(report: &Report, out: &mut String) {
         .into_iter()
         .map(|(name, play)| ending_row(escape(&name).into_owned(), play, |rate| percent(rate.share)));
     out.push_str(&table(&ending_columns(report.labels()), &rows.collect::<Vec<_>>()));
+    let refused = refusal_rows(report);
+    if !refused.is_empty() {
+        out.push_str(&format!("\n{REFUSAL_TITLE}\n\n{}", table(&refusal_columns(report.labels()), &refused)));
+    }
     if has_clues(report) {
         out.push_str(&format!(
             "\n  The rules do not forbid untrue clues: where their share grows, part of the {first}'s gain is lying.\n"
@@ -148,7 +168,7 @@ fn endings(report: &Report, out: &mut String) {
 }
 
 /// Whether the small world tells which clues are true.
-pub(super) fn has_clues(report: &Report) -> bool {
+pub(super) fn has_clues(report: &GameReport) -> bool {
     pairings(report).iter().any(|(_, play)| play.true_clues.total > 0)
 }
 
@@ -169,8 +189,29 @@ pub(super) fn ending_row(name: String, play: &PlayStats, show: impl Fn(Rate) -> 
     row
 }
 
+/// The title of the table of refused utterances.
+pub(super) const REFUSAL_TITLE: &str = "Refused utterances, % of each seat's [95%]; games lost by them";
+
+/// Headers of the table of refused utterances.
+pub(super) fn refusal_columns(labels: &Labels) -> Vec<String> {
+    let [first, second] = labels.seats;
+    let seats = labels.seats.into_iter().flat_map(|seat| [seat.to_string(), "games lost".to_owned()]);
+    std::iter::once(format!("{first} – {second}")).chain(seats).collect()
+}
+
+/// The table of refused utterances without its header; empty for a game that refuses nothing.
+pub(super) fn refusal_rows(report: &GameReport) -> Vec<Vec<String>> {
+    let row = |(name, play): (String, &PlayStats)| {
+        let seats = play.refusals?;
+        let cells = seats.values().iter();
+        let cells = cells.flat_map(|Refusals { refused, games_lost }| [refused.to_string(), games_lost.to_string()]);
+        Some(std::iter::once(escape(&name).into_owned()).chain(cells).collect())
+    };
+    pairings(report).into_iter().filter_map(row).collect()
+}
+
 /// All sets of games of the report with the names of the players, evaluation first.
-pub(super) fn pairings(report: &Report) -> Vec<(String, &PlayStats)> {
+pub(super) fn pairings(report: &GameReport) -> Vec<(String, &PlayStats)> {
     let mut all = Vec::new();
     if report.baseline.games > 0 {
         all.push(("IM – IM".to_owned(), &report.baseline));
@@ -192,16 +233,19 @@ fn benchmarks(report: &Report, out: &mut String) {
 }
 
 fn samples(report: &Report, out: &mut String) {
-    if report.samples.is_empty() {
-        return;
-    }
-    out.push_str("\nSample games\n");
-    let labels = report.labels();
-    for SamplePair { item, before, after } in &report.samples {
-        let about = if item.is_empty() { String::new() } else { format!("  {}: {}\n", labels.item, escape(item)) };
-        out.push_str(&format!("\n{about}"));
-        game(labels, before, out);
-        game(labels, after, out);
+    for report_of_game in report.games().filter(|game| !game.samples.is_empty()) {
+        let of_game = match report.more_games.is_empty() {
+            true => String::new(),
+            false => format!(" of {}", escape(&report_of_game.title())),
+        };
+        out.push_str(&format!("\nSample games{of_game}\n"));
+        let labels = report_of_game.labels();
+        for SamplePair { item, before, after } in &report_of_game.samples {
+            let about = if item.is_empty() { String::new() } else { format!("  {}: {}\n", labels.item, escape(item)) };
+            out.push_str(&format!("\n{about}"));
+            game(labels, before, out);
+            game(labels, after, out);
+        }
     }
 }
 

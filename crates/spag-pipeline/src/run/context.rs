@@ -5,16 +5,17 @@ use std::sync::Arc;
 
 use spag_chat::PromptEncoder;
 use spag_dist::{LaunchEnv, ProcessGroup, agree, broadcast_text};
-use spag_game::{Game, PromptSet};
-use spag_io::{Progress, PromptFormat, quote};
+use spag_game::PromptSet;
+use spag_io::{Progress, PromptFormat};
 use spag_model::{Checkpoint, DtypeChoice, GenerationConfig, LoadOptions, Sampling, load_config, load_tokenizer};
 use spag_selfplay::{AnyPlayer, ModelPlayer};
 use spag_world::Lexicon;
 
 use super::folder::{StageDone, StageFolder};
 use super::models::Model;
+use super::run_games::OpenGame;
 use super::words::Words;
-use crate::config::{ImitationSource, RunConfig, load_lexicon, load_prompts};
+use crate::config::{RunConfig, load_lexicon, load_prompts};
 use crate::error::{Error, Result};
 use crate::seeds::stage_seed;
 
@@ -127,12 +128,11 @@ impl RankContext {
     }
 }
 
-/// The words, prompt wordings and lexicon of a run.
+/// The games, prompt wordings and lexicon of a run.
 pub(super) struct RunInputs {
-    pub(super) words: Words,
     pub(super) prompts: PromptSet,
-    /// The game that is played.
-    pub(super) game: Arc<dyn Game>,
+    /// The games that are played, at least one.
+    pub(super) games: Vec<OpenGame>,
     /// The small world, if the run uses it.
     pub(super) lexicon: Option<Lexicon>,
 }
@@ -146,31 +146,13 @@ impl RunInputs {
             PromptEncoder::new(load_tokenizer(&config.base_model)?).template().map_err(spag_selfplay::Error::from)?;
         }
         let lexicon = config.uses_small_world().then(|| load_lexicon(config.lexicon.as_deref())).transpose()?;
-        let file = config.words.file.as_deref();
-        let words: Vec<String> = match file {
-            None if config.rules.has_items() => lexicon.iter().flat_map(Lexicon::words).map(str::to_owned).collect(),
-            file => {
-                let list = config.rules.items(file)?;
-                if let Some(path) = file.filter(|_| !list.is_plain()) {
-                    progress.message(&format!("{}: {list}", path.display()));
-                }
-                list.words
-            }
-        };
-        let bad = |setting, message| Error::BadSetting { setting, message };
-        if words.is_empty() {
-            return Err(bad("words.file", "the list has no words".to_owned()));
-        }
-        if let (true, Some(lexicon)) = (config.imitation.source.has(ImitationSource::Scripted), &lexicon) {
-            check_known(&words, lexicon).map_err(|message| bad("words.file", message))?;
-        }
-        let count = words.len();
-        let words = Words::split(words, config.words.holdout, config.seed);
-        if words.training.is_empty() {
-            return Err(bad("words.holdout", format!("it leaves none of {count} words to train on")));
-        }
-        let game = config.rules.open(config.self_play.after_decision(), &prompts, file)?;
-        Ok(Self { words, prompts, game, lexicon })
+        let games = OpenGame::all(config, &prompts, lexicon.as_ref(), progress)?;
+        Ok(Self { prompts, games, lexicon })
+    }
+
+    /// The target words, of the game that has some.
+    pub(super) fn words(&self) -> Option<&Words> {
+        self.games.iter().find(|game| game.rules.has_items()).map(|game| &game.words)
     }
 
     /// The small world.
@@ -183,21 +165,6 @@ impl RunInputs {
             message: "this source needs the small world".to_owned(),
         })
     }
-}
-
-/// Checks that the scripted players can describe all words.
-fn check_known(words: &[String], lexicon: &Lexicon) -> std::result::Result<(), String> {
-    let unknown: Vec<&String> = words.iter().filter(|word| lexicon.get(word).is_none()).collect();
-    let Some(first) = unknown.first() else { return Ok(()) };
-    Err(format!(
-        "the lexicon has no entry for {} of {} words, such as \"{}\", and imitation.source \"scripted\" describes words by \
-         their entries. Make a lexicon of your words with `spag data lexicon`, set `lexicon` to it and remove words.file \
-         (the words of the lexicon are then played); or set imitation.source to \"self\", \"endpoint\", \"games\" or \
-         \"samples\"",
-        unknown.len(),
-        words.len(),
-        quote(first)
-    ))
 }
 
 /// Adds the name of the stage to the names of its parts.

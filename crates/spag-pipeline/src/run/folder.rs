@@ -125,7 +125,7 @@ impl RunFolder {
     pub(super) fn stage(&self, name: &str) -> Result<StageFolder> {
         let stage = StageFolder::new(self.root.join(name), name);
         if self.is_rank_0 {
-            fs::create_dir_all(&stage.dir).map_err(Error::io("create it", &stage.dir))?;
+            stage.create()?;
         }
         Ok(stage)
     }
@@ -187,7 +187,7 @@ impl RunFolder {
         let prompts = load_prompts(config.prompts.as_deref(), config.prompt_format)?;
         let mut now = Inputs { utterances: prompts.utterances().name().to_owned(), files: BTreeMap::new() };
         for (name, path) in config.inputs() {
-            now.files.insert(name.to_owned(), Input { sha256: content_digest(&path)?, path });
+            now.files.insert(name, Input { sha256: content_digest(&path)?, path });
         }
         let Some(was) = read_run_json::<Inputs>(&path)? else {
             return Ok(write_json_atomically(&path, &now)?);
@@ -245,7 +245,8 @@ fn is_compared(key: &str) -> bool {
         Some(("train" | "imitation.train", key)) => JobSettings::names().contains(&key),
         _ => false,
     };
-    !is_of_job && !NOT_COMPARED.contains(&key) && !TABLES_NOT_COMPARED.contains(&table)
+    let is_data = table == "games" && key.ends_with(".data");
+    !is_of_job && !is_data && !NOT_COMPARED.contains(&key) && !TABLES_NOT_COMPARED.contains(&table)
 }
 
 fn flatten(prefix: &str, value: &Value, flat: &mut BTreeMap<String, String>) {
@@ -254,6 +255,11 @@ fn flatten(prefix: &str, value: &Value, flat: &mut BTreeMap<String, String>) {
             for (key, value) in table {
                 let dotted = if prefix.is_empty() { key.clone() } else { format!("{prefix}.{key}") };
                 flatten(&dotted, value, flat);
+            }
+        }
+        Value::Array(tables) if prefix == "games" => {
+            for (at, table) in tables.iter().enumerate() {
+                flatten(&format!("{prefix}.{at}"), table, flat);
             }
         }
         value => {
@@ -309,6 +315,11 @@ impl StageFolder {
     /// The folder `dir`, which need not exist.
     pub(super) fn new(dir: PathBuf, name: &str) -> Self {
         Self { name: name.to_owned(), existed: dir.exists(), dir }
+    }
+
+    /// Creates the folder if it is missing.
+    pub(super) fn create(&self) -> Result<()> {
+        fs::create_dir_all(&self.dir).map_err(Error::io("create it", &self.dir))
     }
 
     pub(super) fn file(&self, name: &str) -> PathBuf {

@@ -12,11 +12,14 @@ use spag_selfplay::{
 
 use super::context::RunContext;
 use super::folder::StageDone;
+use super::run_games::OpenGame;
 use crate::error::{Error, Result};
 
 /// Games to be played on some words.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub(super) struct GameSet<'a> {
+    /// The game that is played.
+    pub(super) game: &'a OpenGame,
     /// The JSONL file of all games.
     pub(super) path: PathBuf,
     /// Target words, which are cycled.
@@ -58,9 +61,10 @@ impl GameSet<'_> {
     ) -> Result<Option<Box<GameStats>>> {
         done.timed("play", || {
             let RunContext { config, ranks, inputs, .. } = run;
+            let turns = self.game.rules.turns(config.max_turns);
             let job = PlayJob {
-                game: &*inputs.game,
-                games: games_on_cycled_words(self.words, self.count, config.rules.turns(config.max_turns), self.seed),
+                game: &*self.game.game,
+                games: games_on_cycled_words(self.words, self.count, turns, self.seed),
                 players: self.players,
                 play: PlayConfig {
                     max_failed_in_a_row: config.self_play.max_failed_in_a_row,

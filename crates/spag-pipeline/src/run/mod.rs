@@ -11,6 +11,7 @@ mod pairings;
 mod plan;
 mod report;
 mod rounds;
+mod run_games;
 mod stage;
 mod stages;
 mod status;
@@ -91,7 +92,7 @@ fn run_stages(config: &RunConfig, ranks: &RankContext, progress: &mut dyn Progre
     ranks.on_rank_0(|| {
         plan::check_disk(config, &inputs, ranks.group.size())?;
         folder.write_stages(&stages)?;
-        folder.write_words(&inputs.words)
+        inputs.words().map_or(Ok(()), |words| folder.write_words(words))
     })?;
     let (mut done, mut made, mut stopped) = (Vec::new(), Vec::new(), None);
     for stage in &stages {

@@ -10,7 +10,7 @@ use spag_train::{IntervalStrategy, TrainConfig};
 
 use super::context::RunInputs;
 use super::models::{self, Model};
-use super::pairings::pairings;
+use super::pairings::{Pairing, WordSet, pairings};
 use super::stage::{Stage, StageKind};
 use super::stages;
 use crate::config::{ImitationSource, RunConfig, SftShare, TrainSettings};
@@ -98,7 +98,7 @@ pub fn plan_run(config: &RunConfig, ranks: usize) -> Result<RunPlan> {
 fn plan_with(config: &RunConfig, inputs: &RunInputs, ranks: usize) -> Result<RunPlan> {
     let model = load_config(&config.base_model)?;
     let parameters = Layout::new(&model.architecture).len() as u64;
-    let words = inputs.words.training.len();
+    let words = inputs.words().map_or(1, |words| words.training.len());
     let sft_rows = match &config.sft.file {
         Some(file) => read_sft_samples(file, &AlpacaTemplate::default())?.len(),
         None => 0,
@@ -120,7 +120,16 @@ fn plan_with(config: &RunConfig, inputs: &RunInputs, ranks: usize) -> Result<Run
             }
             StageKind::Evaluate => {
                 let made: Vec<Model> = models::all(config).collect();
-                (pairings(config, &made).into_iter().map(|(_, games)| games).sum(), None)
+                let played = |(pairing, games): (Pairing, usize)| match pairing.words {
+                    WordSet::Trained => games,
+                    // Of the game that has words alone.
+                    WordSet::HeldOut => inputs
+                        .games
+                        .iter()
+                        .find(|game| game.rules.has_items())
+                        .map_or(0, |game| game.part_of(config, games)),
+                };
+                (pairings(config, &made).into_iter().map(played).sum(), None)
             }
             StageKind::EvaluateFromRecords => (0, None),
         };
@@ -136,7 +145,7 @@ fn plan_with(config: &RunConfig, inputs: &RunInputs, ranks: usize) -> Result<Run
     }
     let next = planned.iter().filter_map(|stage| stage.training.as_ref()).map(|t| Written::by(t, parameters).next);
     disk.checkpoints += next.max().unwrap_or(0);
-    Ok(RunPlan { words, held_out: inputs.words.held_out.len(), stages: planned, disk })
+    Ok(RunPlan { words, held_out: inputs.words().map_or(0, |words| words.held_out.len()), stages: planned, disk })
 }
 
 /// The games and the training of the imitation stage.

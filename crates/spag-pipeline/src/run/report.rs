@@ -15,13 +15,14 @@ use super::folder::{RunFolder, StageDone, StageFolder};
 use super::models::Model;
 use super::pairings::{Pairing, WordSet, epochs, pairings};
 use super::rounds::{round_games, round_training};
+use super::run_games::OpenGame;
 use super::stages::{BENCHMARKS, EVALUATION, EXACT, SCORES, SOURCES};
 use crate::config::{ImitationSource, ImitationSources, RunConfig, SftShare};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::play_stats::PlayStats;
 use crate::report::{
-    HeldOut, ImitationPart, LossCurve, Match, NamedPlay, Report, Round, SamplePair, ShownGame, ShownUtterance,
-    StageSeconds, render_html, render_text,
+    GameReport, HeldOut, ImitationPart, LossCurve, Match, NamedPlay, Report, Round, SamplePair, ShownGame,
+    ShownUtterance, StageSeconds, render_html, render_text,
 };
 
 /// Computes the report and writes it as `report.json`, `report.txt` and `report.html`, also if the run was finished
@@ -32,9 +33,7 @@ pub(super) fn write_report(
     stages: &[StageDone],
     stopped: Option<String>,
 ) -> Result<Report> {
-    let eval = folder.stage(EVALUATION)?;
-    let builder = ReportBuilder { run, folder, eval, counted: RefCell::default() };
-    let report = Report { stopped, ..builder.build(stages)? };
+    let report = Report { stopped, ..build(run, folder, stages)? };
     write_json_atomically(folder.root.join("report.json"), &report)?;
     write_atomically(folder.root.join("report.txt"), render_text(&report))?;
     write_atomically(folder.root.join("report.html"), render_html(&report))?;
@@ -44,6 +43,8 @@ pub(super) fn write_report(
 struct ReportBuilder<'a> {
     run: RunContext<'a>,
     folder: &'a RunFolder,
+    game: &'a OpenGame,
+    /// The evaluation of the game.
     eval: StageFolder,
     /// The counts of the pairings whose games were judged, by file.
     counted: RefCell<BTreeMap<PathBuf, Tally>>,
@@ -58,11 +59,46 @@ struct Trained {
     losses: Vec<LossCurve>,
 }
 
+/// The report of all games.
+fn build(run: RunContext<'_>, folder: &RunFolder, stages: &[StageDone]) -> Result<Report> {
+    let config = run.config;
+    let eval = folder.stage(EVALUATION)?;
+    let (mut reports, mut warnings, mut losses) = (Vec::new(), Vec::new(), Vec::new());
+    for game in &run.inputs.games {
+        let builder = ReportBuilder { run, folder, game, eval: game.folder_in(&eval), counted: RefCell::default() };
+        let (report, curves) = builder.build()?;
+        warnings.extend(report.rounds.iter().flat_map(Round::warnings).map(|warning| game.title_of(warning)));
+        reports.push(report);
+        losses = curves;
+    }
+    // A training has the samples of all games.
+    let mut reports = reports.into_iter();
+    let Some(first) = reports.next() else {
+        return Err(Error::BadSetting { setting: "games", message: "there is none".to_owned() });
+    };
+    let mut more_games: Vec<GameReport> = reports.collect();
+    more_games.iter_mut().flat_map(|game| &mut game.rounds).for_each(|round| round.training = None);
+    Ok(Report {
+        run_dir: folder.root.display().to_string(),
+        seed: config.seed,
+        evaluation_seed: config.evaluation.seed,
+        settings: settings(config),
+        first,
+        more_games,
+        losses,
+        stages: stages.iter().filter(|stage| !stage.seconds.is_empty()).map(seconds).collect(),
+        files: files(run),
+        stopped: None,
+        warnings,
+        benchmarks: benchmarks(run, folder)?,
+    })
+}
+
 impl ReportBuilder<'_> {
-    fn build(&self, stages: &[StageDone]) -> Result<Report> {
-        let config = self.run.config;
+    /// The report of the game, and the losses of all trainings.
+    fn build(&self) -> Result<(GameReport, Vec<LossCurve>)> {
         let (baseline, matches) = self.matches(WordSet::Trained)?;
-        let held_out = match self.run.inputs.words.held_out.len() {
+        let held_out = match self.game.words.held_out.len() {
             0 => None,
             words => {
                 let (baseline, matches) = self.matches(WordSet::HeldOut)?;
@@ -71,28 +107,21 @@ impl ReportBuilder<'_> {
         };
         let Trained { mut games, rounds, losses } = self.trained()?;
         games.extend(self.last_own_games()?);
-        Ok(Report {
-            run_dir: self.folder.root.display().to_string(),
-            game: config.rules.reported_name(),
-            seed: config.seed,
-            evaluation_seed: config.evaluation.seed,
-            settings: settings(config),
+        let rules = &self.game.rules;
+        let report = GameReport {
+            game: rules.reported_name(),
+            game_options: rules.game_options.clone().filter(|_| self.run.inputs.games.len() > 1),
             training_games: games,
             baseline,
             matches,
-            losses,
             samples: self.samples()?,
-            stages: stages.iter().filter(|stage| !stage.seconds.is_empty()).map(seconds).collect(),
-            files: self.files(),
-            stopped: None,
-            warnings: rounds.iter().flat_map(Round::warnings).collect(),
             rounds,
             imitation: self.imitation()?,
             held_out,
             ratings: self.ratings()?,
             exact: read_json(self.eval.file(EXACT))?.unwrap_or_default(),
-            benchmarks: self.benchmarks()?,
-        })
+        };
+        Ok((report, losses))
     }
 
     /// IM against itself, and each epoch against IM in both seats.
@@ -106,7 +135,7 @@ impl ReportBuilder<'_> {
         for epoch in self.epochs() {
             if let Model::Spag(number) = epoch {
                 let both = [games([epoch, Model::Im])?, games([Model::Im, epoch])?];
-                matches.push(Match::new(self.run.inputs.game.labels(), number, both, &baseline));
+                matches.push(Match::new(self.game.game.labels(), number, both, &baseline));
             }
         }
         Ok((baseline, matches))
@@ -119,7 +148,7 @@ impl ReportBuilder<'_> {
 
     /// The games of a file with their verdicts.
     fn judged(&self, file: &Path) -> Result<Vec<(Episode, Verdict)>> {
-        Ok(read_games(file, &*self.run.inputs.game)?)
+        Ok(read_games(file, &*self.game.game)?)
     }
 
     fn games(&self, pairing: Pairing) -> Result<Vec<(Episode, Verdict)>> {
@@ -132,8 +161,8 @@ impl ReportBuilder<'_> {
     }
 
     fn count(&self, games: &[(Episode, Verdict)]) -> Tally {
-        let mut counts = Tally::new(self.run.inputs.game.labels());
-        games.iter().for_each(|(_, verdict)| counts.add(verdict));
+        let mut counts = Tally::new(self.game.game.labels());
+        games.iter().for_each(|(episode, verdict)| counts.add_game(episode, verdict));
         counts
     }
 
@@ -157,15 +186,15 @@ impl ReportBuilder<'_> {
     fn trained(&self) -> Result<Trained> {
         let mut trained = Trained::default();
         for model in std::iter::once(Model::Im).chain((1..=self.run.config.epochs).map(Model::Spag)) {
-            let stage = self.folder.root.join(model.stage());
-            if !stage.join("samples.jsonl").exists() && !stage.join("episodes.jsonl").exists() {
+            let (name, stage) = (model.name(), StageFolder::new(self.folder.root.join(model.stage()), &model.stage()));
+            let episodes = self.game.folder_in(&stage).episodes();
+            if !stage.samples().exists() && !episodes.exists() {
                 continue;
             }
-            let (name, stage) = (model.name(), self.folder.stage(&model.stage())?);
             let mut round = Round { name: name.clone(), games: None, training: None };
-            if stage.episodes().exists() {
-                let games = self.judged(&stage.episodes())?;
-                let mut stats = GameStats::new(self.run.inputs.game.labels());
+            if episodes.exists() {
+                let games = self.judged(&episodes)?;
+                let mut stats = GameStats::new(self.game.game.labels());
                 games.iter().for_each(|(episode, verdict)| stats.add(episode, verdict));
                 let play = self.stats(stats.counts(), &games);
                 let player = model.before().map_or_else(|| self.imitated(), Model::name);
@@ -225,10 +254,10 @@ impl ReportBuilder<'_> {
             }
         }
         let settings = ArenaSettings {
-            games: config.evaluation.arena_games,
-            max_turns: config.rules.turns(config.max_turns),
+            games: self.game.part_of(config, config.evaluation.arena_games),
+            max_turns: self.game.rules.turns(config.max_turns),
             seed: config.evaluation.seed,
-            rules: config.rules.clone(),
+            rules: self.game.rules.clone(),
             sampling: format!("temperature={}", config.evaluation.sampling.temperature),
             anchor: Some(Model::Im.name()),
         };
@@ -237,15 +266,8 @@ impl ReportBuilder<'_> {
 
     /// What each source of the imitation gave; empty if the stage has not come so far, or is of an older run.
     fn imitation(&self) -> Result<Vec<ImitationPart>> {
-        Ok(read_json(self.folder.root.join(Model::Im.stage()).join(SOURCES))?.unwrap_or_default())
-    }
-
-    /// The scores of the stage of benchmarks.
-    fn benchmarks(&self) -> Result<Vec<ModelScores>> {
-        match &self.run.config.benchmarks {
-            Some(_) => Ok(read_json(self.folder.root.join(BENCHMARKS).join(SCORES))?.unwrap_or_default()),
-            None => Ok(Vec::new()),
-        }
+        let stage = StageFolder::new(self.folder.root.join(Model::Im.stage()), &Model::Im.stage());
+        Ok(read_json(self.game.folder_in(&stage).file(SOURCES))?.unwrap_or_default())
     }
 
     /// Games on the same words of IM and of the last evaluated model, which alternates between the seats. The words are
@@ -275,7 +297,7 @@ impl ReportBuilder<'_> {
     fn shown(&self, (episode, verdict): &(Episode, Verdict), players: [Model; SEATS]) -> ShownGame {
         let said = episode.history.iter().take(verdict.history_length);
         ShownGame {
-            players: PerSeat::new(self.run.inputs.game.labels(), players.map(Model::name)),
+            players: PerSeat::new(self.game.game.labels(), players.map(Model::name)),
             utterances: said.map(|utterance| self.shown_utterance(utterance, &episode.item)).collect(),
             ending: verdict.ending.description.to_owned(),
         }
@@ -293,35 +315,48 @@ impl ReportBuilder<'_> {
         };
         ShownUtterance { role: utterance.role, content: utterance.content.clone(), untrue }
     }
+}
 
-    fn files(&self) -> Vec<(String, String)> {
-        let owned = |path: &str, what: &str| (path.to_owned(), what.to_owned());
-        let mut files =
-            vec![owned("report.html", "this report as a page, with charts"), owned("report.json", "the same as data")];
-        for model in self.run.made.iter().copied().filter(|model| *model != Model::Base) {
-            if self.run.config.imitation.source.is_none() && model == Model::Im {
-                continue;
+/// The files of a run.
+fn files(run: RunContext<'_>) -> Vec<(String, String)> {
+    let owned = |path: &str, what: &str| (path.to_owned(), what.to_owned());
+    let mut files =
+        vec![owned("report.html", "this report as a page, with charts"), owned("report.json", "the same as data")];
+    for model in run.made.iter().copied().filter(|model| *model != Model::Base) {
+        if run.config.imitation.source.is_none() && model == Model::Im {
+            continue;
+        }
+        let what = match model {
+            Model::Spag(_) => "games of the model before against itself, samples.jsonl, metrics.jsonl",
+            _ if run.config.imitation.source == ImitationSources::One(ImitationSource::Scripted) => {
+                "games of the scripted players (episodes.jsonl), samples.jsonl, metrics.jsonl"
             }
-            let what = match model {
-                Model::Spag(_) => "games of the model before against itself, samples.jsonl, metrics.jsonl",
-                _ if self.run.config.imitation.source == ImitationSources::One(ImitationSource::Scripted) => {
-                    "games of the scripted players (episodes.jsonl), samples.jsonl, metrics.jsonl"
-                }
-                _ => "games of the imitated players (episodes.jsonl), samples.jsonl, metrics.jsonl",
-            };
-            files.push((format!("{}/model", model.stage()), format!("{}, a Hugging Face folder", model.name())));
-            files.push((model.stage(), what.to_owned()));
-        }
-        let seats = self.run.inputs.game.labels().seats.map(|seat| seat.name().to_uppercase());
-        files.push(owned("eval", &format!("games of the evaluation: {}.jsonl", seats.join("-vs-"))));
-        if self.run.config.benchmarks.is_some() {
-            files.push(owned(BENCHMARKS, "answers of each model to the benchmarks, and their scores"));
-        }
-        if !self.run.inputs.words.held_out.is_empty() {
-            files.push(owned("held-out-words.txt", "the words that no training game was played on"));
-        }
-        files.push(owned("config.resolved.toml", "every setting of the run"));
-        files
+            _ => "games of the imitated players (episodes.jsonl), samples.jsonl, metrics.jsonl",
+        };
+        files.push((format!("{}/model", model.stage()), format!("{}, a Hugging Face folder", model.name())));
+        files.push((model.stage(), what.to_owned()));
+    }
+    for game in &run.inputs.games {
+        let seats = game.game.labels().seats.map(|seat| seat.name().to_uppercase());
+        let eval = game.folder_in(&StageFolder::new(EVALUATION.into(), EVALUATION)).dir;
+        let what = format!("games of the evaluation: {}.jsonl", seats.join("-vs-"));
+        files.push((eval.display().to_string(), what));
+    }
+    if run.config.benchmarks.is_some() {
+        files.push(owned(BENCHMARKS, "answers of each model to the benchmarks, and their scores"));
+    }
+    if run.inputs.words().is_some_and(|words| !words.held_out.is_empty()) {
+        files.push(owned("held-out-words.txt", "the words that no training game was played on"));
+    }
+    files.push(owned("config.resolved.toml", "every setting of the run"));
+    files
+}
+
+/// The scores of the stage of benchmarks.
+fn benchmarks(run: RunContext<'_>, folder: &RunFolder) -> Result<Vec<ModelScores>> {
+    match &run.config.benchmarks {
+        Some(_) => Ok(read_json(folder.root.join(BENCHMARKS).join(SCORES))?.unwrap_or_default()),
+        None => Ok(Vec::new()),
     }
 }
 

@@ -64,11 +64,14 @@ pub(super) fn train(
     Ok(())
 }
 
-/// Records what the samples of a stage are made from.
-pub(super) fn write_provenance(run: RunContext<'_>, stage: &StageFolder) -> Result<()> {
-    let played = Provenance::read_of(stage.episodes())?.unwrap_or_default();
+/// Records what the samples of a stage are made from: the games in `folders`.
+pub(super) fn write_provenance(run: RunContext<'_>, folders: &[StageFolder], stage: &StageFolder) -> Result<()> {
+    let mut games = Vec::new();
+    for folder in folders {
+        games.extend(Provenance::read_of(folder.episodes())?.unwrap_or_default().games);
+    }
     let wordings = vec![run.inputs.prompts.wordings().clone()];
-    Ok(Provenance { wordings, games: played.games }.write_of(stage.samples())?)
+    Ok(Provenance { wordings, games }.write_of(stage.samples())?)
 }
 
 /// SFT samples beside `count` samples of games, drawn with `seed`: of the file, or texts of the small world. A file that has

@@ -2,6 +2,7 @@
 
 mod common;
 mod config;
+mod games;
 mod mixed_sources;
 mod own_games;
 mod report;

@@ -26,9 +26,10 @@ fn samples_are_mixed_by_shares_and_the_run_resumes() {
     let samples = |name: &str| read_samples(im(name)).unwrap();
     let (all, scripted, own) =
         (samples("samples.jsonl"), samples("scripted/samples.jsonl"), samples("self/samples.jsonl"));
-    let parts: Vec<_> = report.imitation.iter().map(|part| (part.source.as_str(), part.games, part.samples)).collect();
+    let parts: Vec<_> =
+        report.first.imitation.iter().map(|part| (part.source.as_str(), part.games, part.samples)).collect();
     assert_eq!(parts, [("scripted", 60, scripted.len()), ("self", 60, own.len())]);
-    let used: Vec<usize> = report.imitation.iter().map(|part| part.used).collect();
+    let used: Vec<usize> = report.first.imitation.iter().map(|part| part.used).collect();
     assert_eq!(used.iter().sum::<usize>(), all.len());
     let share = used[1] as f64 / all.len() as f64;
     assert!((share - 0.25).abs() < 0.02 && used[0].max(used[1]) > 10, "{used:?}");
@@ -39,7 +40,7 @@ fn samples_are_mixed_by_shares_and_the_run_resumes() {
     let mut rest = own.iter();
     assert!(all[used[0]..].iter().all(|sample| rest.any(|own| own == sample)));
     assert_eq!(read_episodes(im("episodes.jsonl")).unwrap().len(), 120);
-    assert_eq!(report.training_games[0].name, "scripted + base");
+    assert_eq!(report.first.training_games[0].name, "scripted + base");
 
     // The scripted games are those of the source alone but for their seeds, and a killed run ends with the same samples.
     let before = ["samples.jsonl", "model/model.safetensors"].map(|name| fs::read(im(name)).unwrap());

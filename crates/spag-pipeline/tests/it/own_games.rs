@@ -38,10 +38,10 @@ fn winners_by_the_rules_become_samples() {
     assert!(0 < won && won < 60, "{won}");
     let found: Vec<_> = samples.into_iter().map(|sample| (sample.role, sample.target)).collect();
     assert_eq!(found, expected);
-    let part = &report.imitation[0];
+    let part = &report.first.imitation[0];
     assert_eq!((part.source.as_str(), part.games, part.won), ("self", 60, won));
     assert_eq!((part.samples, part.used), (expected.len(), expected.len()));
-    assert_eq!(report.training_games[0].name, "base");
+    assert_eq!(report.first.training_games[0].name, "base");
     let text = fs::read_to_string(config.run_dir.join("report.txt")).unwrap();
     assert!(text.contains("Sources of the imitation") && text.contains("self"), "{text}");
 }

@@ -3,7 +3,7 @@
 use std::process::Command;
 
 use crate::common::report::made_up;
-use spag_pipeline::{ExactPlay, LossCurve, LossPoint, Report, render_html, render_text};
+use spag_pipeline::{ExactPlay, GameReport, LossCurve, LossPoint, Report, render_html, render_text};
 use spag_selfplay::{GameMeter, KuhnMeter, SeatResults, SolvedMeter};
 use spag_tests::find_program;
 
@@ -17,7 +17,7 @@ fn text_has_all_columns_and_no_trailing_blanks() {
     for heading in ["said unknowingly", "broken rule", "tie", "turns", "true clues", "Seconds per stage"] {
         assert!(text.contains(heading), "{heading}\n{text}");
     }
-    let last = report.matches.last().unwrap();
+    let last = report.first.matches.last().unwrap();
     let win =
         format!("{:.1} [{:.1}, {:.1}]", 100.0 * last.win.share.unwrap(), 100.0 * last.win.low, 100.0 * last.win.high);
     assert!(text.contains(&win), "{win}\n{text}");
@@ -64,9 +64,9 @@ fn measures_against_perfect_play_have_a_table_and_a_chart() {
         let plays = ["IM", "SPAG-1"].into_iter().zip(measures);
         let mut report = made_up(8);
         let without = render_html(&report).matches("<svg").count();
-        report.exact = plays.map(|(model, measure)| ExactPlay { model: model.to_owned(), measure }).collect();
+        report.first.exact = plays.map(|(model, measure)| ExactPlay { model: model.to_owned(), measure }).collect();
         let again: Report = serde_json::from_str(&serde_json::to_string(&report).unwrap()).unwrap();
-        assert_eq!(again.exact, report.exact);
+        assert_eq!(again.first.exact, report.first.exact);
         let (text, page) = (render_text(&report), render_html(&report));
         assert!(cells.iter().all(|cell| text.contains(cell) && page.contains(cell)), "{text}");
         assert_eq!(page.matches("<svg").count(), without + 1);
@@ -82,8 +82,8 @@ fn hostile() -> Report {
     report.run_dir = HOSTILE.to_owned();
     report.stopped = Some(HOSTILE.to_owned());
     report.warnings = vec![HOSTILE.to_owned()];
-    report.training_games.iter_mut().for_each(|named| named.name = HOSTILE.to_owned());
-    for pair in &mut report.samples {
+    report.first.training_games.iter_mut().for_each(|named| named.name = HOSTILE.to_owned());
+    for pair in &mut report.first.samples {
         pair.item = HOSTILE.to_owned();
         for game in [&mut pair.before, &mut pair.after] {
             game.utterances.iter_mut().for_each(|said| {
@@ -133,7 +133,8 @@ fn extreme_and_endless_losses_can_be_drawn() {
 #[test]
 fn empty_report_can_be_rendered() {
     let full = made_up(4);
-    let empty = Report { matches: vec![], losses: vec![], samples: vec![], training_games: vec![], ..full };
+    let first = GameReport { matches: vec![], samples: vec![], training_games: vec![], ..full.first };
+    let empty = Report { first, losses: vec![], ..full };
     assert!(!render_html(&empty).contains("NaN"));
     assert!(render_text(&empty).contains("IM itself"));
 }

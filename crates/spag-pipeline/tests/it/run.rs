@@ -86,11 +86,11 @@ fn run_writes_files_and_a_report() {
     for file in ["report.json", "report.html", "report.txt", "config.resolved.toml", "inputs.json", "base/where.txt"] {
         assert!(there(file), "{file}");
     }
-    assert_eq!((report.baseline.games, report.matches.len(), report.samples.len()), (10, 1, 3));
-    let names: Vec<&str> = report.training_games.iter().map(|named| named.name.as_str()).collect();
+    assert_eq!((report.first.baseline.games, report.first.matches.len(), report.first.samples.len()), (10, 1, 3));
+    let names: Vec<&str> = report.first.training_games.iter().map(|named| named.name.as_str()).collect();
     assert_eq!(names, ["scripted", "IM", "SPAG-1"]);
     // Scripted attackers give true clues only.
-    assert_eq!(report.training_games[0].play.true_clues.share, Some(1.0));
+    assert_eq!(report.first.training_games[0].play.true_clues.share, Some(1.0));
     for (path, _) in &report.files {
         assert!(there(path), "{path}");
     }

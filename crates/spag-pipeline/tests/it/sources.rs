@@ -39,7 +39,7 @@ fn held_out_words_are_played_in_the_evaluation_alone() {
     for played in ["im-vs-im", "spag-1-vs-im", "im-vs-spag-1"] {
         assert_eq!(words_of(&file(&format!("eval/held-out/{played}.jsonl"))), held_out, "{played}");
     }
-    let measured = report.held_out.unwrap();
+    let measured = report.first.held_out.unwrap();
     assert_eq!((measured.words, measured.baseline.games, measured.matches.len()), (2, 6, 1));
     assert_eq!(measured.matches[0].seats[taboo::ATTACKER].games, 6);
     assert!(fs::read_to_string(file("report.txt")).unwrap().contains("The same on 2 words that no training game"));
@@ -62,14 +62,16 @@ fn ready_samples_give_the_same_model_and_an_imitation_model_is_a_base() {
     assert_eq!(metrics.matches("\"eval_loss\"").count(), 1, "at the end of the epoch");
     let weights = |config: &RunConfig| fs::read(config.run_dir.join("im/model/model.safetensors")).unwrap();
     assert!(weights(&first) == weights(&second));
-    assert!(report.training_games.is_empty() && report.rounds[0].games.is_none(), "samples tell no games");
-    assert!(report.rounds[0].training.as_ref().is_some_and(|training| training.kl.is_some() && training.steps > 0));
+    assert!(report.first.training_games.is_empty() && report.first.rounds[0].games.is_none(), "samples tell no games");
+    assert!(
+        report.first.rounds[0].training.as_ref().is_some_and(|training| training.kl.is_some() && training.steps > 0)
+    );
 
     let base = format!("base_model={}", first.run_dir.join("im/model").display());
     let tasks = ["benchmarks.tasks=tiny", "benchmarks.limit=2"];
     let (third, report) = finished(&root.path().join("third"), &["imitation.source=none", &base, tasks[0], tasks[1]]);
     assert!(!third.run_dir.join("im").exists());
-    let names: Vec<&str> = report.training_games.iter().map(|named| named.name.as_str()).collect();
+    let names: Vec<&str> = report.first.training_games.iter().map(|named| named.name.as_str()).collect();
     assert_eq!(names, ["IM", "SPAG-1"]);
     let scored: Vec<&str> = report.benchmarks.iter().map(|model| model.name.as_str()).collect();
     assert_eq!(scored, ["base", "SPAG-1"], "base and IM are one model");
@@ -114,12 +116,12 @@ fn rule_stops_the_run_with_a_report_and_without_it_the_run_goes_on() {
     let there = |name: &str| config.run_dir.join(name).exists();
     assert!(there("spag-1/episodes.jsonl") && there("eval/im-vs-im.jsonl") && there("report.html"));
     assert!(!there("spag-1/samples.jsonl") && !there("spag-1/done.json") && !there("eval/done.json"));
-    assert_eq!((report.baseline.games, report.matches.len(), report.rounds.len()), (10, 0, 2));
-    assert!(report.rounds[1].games.is_some() && report.rounds[1].training.is_none());
+    assert_eq!((report.first.baseline.games, report.first.matches.len(), report.first.rounds.len()), (10, 0, 2));
+    assert!(report.first.rounds[1].games.is_some() && report.first.rounds[1].training.is_none());
     assert!(fs::read_to_string(run_dir.join("report.txt")).unwrap().starts_with("The run stopped: stage spag-1"));
 
     let (_, report) = finished(&run_dir, &[]);
-    assert_eq!((report.stopped, report.matches), (None, expected.matches));
+    assert_eq!((report.stopped, report.first.matches), (None, expected.first.matches));
     let weights = |dir: &Path| fs::read(dir.join("spag-1/model/model.safetensors")).unwrap();
     assert!(weights(&run_dir) == weights(&straight.run_dir));
 }
@@ -137,7 +139,7 @@ fn round_without_a_won_game_ends_with_a_report() {
     assert!(
         report.stopped.as_ref().is_some_and(|reason| reason.contains("stage im") && reason.contains("no game was won"))
     );
-    assert_eq!((report.baseline.games, report.training_games.len(), report.losses.len()), (0, 1, 0));
+    assert_eq!((report.first.baseline.games, report.first.training_games.len(), report.losses.len()), (0, 1, 0));
     assert_eq!(report.warnings, ["IM: 100% of the games are ties, which no player learns from"]);
     let text = fs::read_to_string(config.run_dir.join("report.txt")).unwrap();
     assert!(!text.contains("Win rates") && text.contains("Warning: IM: 100% of the games are ties"), "{text}");
@@ -148,7 +150,7 @@ fn round_without_a_won_game_ends_with_a_report() {
 fn epochs_that_play_each_other_are_rated() {
     let root = tempfile::tempdir().unwrap();
     let (config, report) = finished(&root.path().join("run"), &["epochs=2", "evaluation.arena_games=4"]);
-    let ratings = report.ratings.unwrap();
+    let ratings = report.first.ratings.unwrap();
     let names: BTreeSet<&str> = ratings.players.iter().map(|player| player.name.as_str()).collect();
     assert_eq!(names, ["IM", "SPAG-1", "SPAG-2"].into());
     let games = |name: &str| ratings.players.iter().find(|player| player.name == name).unwrap().both.games;

@@ -8,6 +8,7 @@ use super::pairings::Pairing;
 use super::player::{NamedPlayer, player_index};
 use crate::error::Result;
 use crate::rate::Rate;
+use crate::refusals::Refusals;
 use crate::settings::GameSettings;
 
 /// The settings of an arena, which determine its games.
@@ -101,6 +102,9 @@ pub struct SeatResult {
     pub broken_rules: usize,
     /// Failed games, which count nowhere else.
     pub failed: usize,
+    /// Refused utterances of the seat, in games that refuse some.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub refusals: Option<Refusals>,
 }
 
 impl SeatResult {
@@ -112,6 +116,7 @@ impl SeatResult {
             ties: counts.ties(),
             broken_rules: counts.broken_rules(),
             failed: counts.failed,
+            refusals: Refusals::of_seat(counts, seat),
         }
     }
 
@@ -123,6 +128,7 @@ impl SeatResult {
             ties: self.ties + other.ties,
             broken_rules: self.broken_rules + other.broken_rules,
             failed: self.failed + other.failed,
+            refusals: self.refusals.zip(other.refusals).map(|(one, other)| one.pooled(other)),
         }
     }
 }
@@ -243,7 +249,8 @@ pub(super) mod tests {
         );
         assert_eq!((im.seats[taboo::ATTACKER].win, im.seats[taboo::DEFENDER].win), (Rate::new(2, 8), Rate::new(2, 8)));
         assert_eq!((big.both.win, im.both.win), (Rate::new(12, 16), Rate::new(4, 16)));
-        let both = SeatResult { win: Rate::new(12, 16), games: 19, ties: 3, broken_rules: 2, failed: 1 };
+        let both =
+            SeatResult { win: Rate::new(12, 16), games: 19, ties: 3, broken_rules: 2, failed: 1, refusals: None };
         assert_eq!(big.both, both);
         assert!(big.elo.points > im.elo.points && (big.elo.points + im.elo.points - 3000.0).abs() < 1e-6);
         // 17 of 35 decided games.

@@ -8,8 +8,9 @@ use std::fmt;
 
 use serde::{Serialize, Serializer};
 use serde_json::{Map, json};
-use spag_game::{Episode, Labels, SEATS, Seat, Tally, Verdict};
+use spag_game::{Episode, Labels, PerSeat, SEATS, Seat, Tally, Verdict};
 
+use crate::refusals::Refusals;
 use crate::text_table::number_or_dash;
 use ngrams::NGrams;
 use speech::Speech;
@@ -61,7 +62,7 @@ impl GameStats {
     /// Adds a game with the verdict of its judge.
     pub fn add(&mut self, episode: &Episode, verdict: &Verdict) {
         let length = verdict.history_length;
-        self.counts.add(verdict);
+        self.counts.add_game(episode, verdict);
         let said = &episode.history[..length.min(episode.history.len())];
         let mut earlier = HashSet::new();
         for utterance in said {
@@ -111,14 +112,17 @@ impl Serialize for GameStats {
         let speech = labels.seats.into_iter().map(|seat| (seat.name(), self.speech(seat)));
         let speech =
             speech.chain([("overall", self.all_speech())]).map(|(name, speech)| (name.to_owned(), json!(speech)));
-        json!({
+        let mut stats = json!({
             "games": counts.games(),
             "outcomes": outcomes.map(named).collect::<Map<_, _>>(),
             "endings": endings.map(named).collect::<Map<_, _>>(),
             "mean_turns": counts.mean_turns(),
             "utterances": speech.collect::<Map<_, _>>(),
-        })
-        .serialize(serializer)
+        });
+        if let Some(refusals) = Refusals::of(counts) {
+            stats["refusals"] = json!(refusals);
+        }
+        stats.serialize(serializer)
     }
 }
 
@@ -136,6 +140,11 @@ impl fmt::Display for GameStats {
             for ending in endings.iter().filter(|_| endings.len() > 1) {
                 line(4, ending.description, self.counts.ended(**ending))?;
             }
+        }
+        for (seat, Refusals { refused, games_lost }) in Refusals::of(&self.counts).iter().flat_map(PerSeat::iter) {
+            let (name, share) = (format!("refused utterances of {seat}"), 100.0 * refused.share.unwrap_or(0.0));
+            let width = NAMES - 2;
+            writeln!(f, "  {name:<width$}{:>9}  {share:5.1}%  {games_lost} games lost by them", refused.count)?;
         }
         let turns = number_or_dash(self.counts.mean_turns(), 2);
         write!(

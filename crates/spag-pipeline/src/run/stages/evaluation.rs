@@ -12,7 +12,8 @@ use crate::run::context::{RunContext, StageProgress};
 use crate::run::folder::{StageDone, StageFolder};
 use crate::run::games::{GameSet, Note};
 use crate::run::models::{self, Model};
-use crate::run::pairings::{WordSet, epochs, pairings};
+use crate::run::pairings::{Pairing, WordSet, epochs, pairings};
+use crate::run::run_games;
 use crate::run::stage::{Stage, StageKind};
 use crate::seeds::stage_seed;
 
@@ -32,7 +33,12 @@ pub(super) fn stage(config: &RunConfig) -> Stage {
         .map(|model| model.folder(config))
         .collect();
     inputs.dedup();
-    let outputs = pairings.into_iter().map(|(pairing, _)| pairing.file(&folder)).collect();
+    let games = config.run_games();
+    let file = |(pairing, _): &(Pairing, usize)| {
+        let games = games.iter().filter(|game| pairing.words == WordSet::Trained || game.rules.has_items());
+        games.map(|game| pairing.file(&run_games::folder_in(game.folder.as_deref(), &folder))).collect::<Vec<_>>()
+    };
+    let outputs = pairings.iter().flat_map(file).collect();
     Stage { inputs, outputs, parts: vec!["play"], ..stage }
 }
 
@@ -41,46 +47,65 @@ fn evaluate(run: RunContext<'_>, eval: &StageFolder, progress: &mut dyn Progress
     let mut done = StageDone::default();
     let mut total = 0;
     for (pairing, count) in pairings(run.config, run.made) {
-        let name = pairing.name();
-        let seed = stage_seed(run.config.evaluation.seed, &name);
-        done.note_seed(&name, seed);
-        let folder = pairing.words.folder(eval);
-        run.ranks.on_rank_0(|| fs::create_dir_all(&folder).map_err(Error::io("create it", &folder)))?;
-        let (words, held_out) = match pairing.words {
-            WordSet::Trained => (&run.inputs.words.training, ""),
-            WordSet::HeldOut => (&run.inputs.words.held_out, ", words held out"),
-        };
-        let set = GameSet { path: pairing.file(eval), words, count, seed, players: name, note: Note::Wins };
-        set.complete(run, &mut done, |games| {
-            let stage = format!("eval: {}{held_out}", pairing.players.map(Model::name).join(" – "));
-            let mut progress = StageProgress { stage: &stage, inner: &mut *progress };
-            let player = |model: Model| run.player(model, run.config.evaluation.sampling.sampling());
-            let [first, second] = pairing.players;
-            let one = player(first)?;
-            let mut players =
-                if first == second { PlayerPair::self_play(one) } else { PlayerPair::versus(one, player(second)?) };
-            games.play_pair(&mut players, &mut progress)
-        })?;
-        total += count;
+        let mut players: Option<PlayerPair> = None;
+        for game in &run.inputs.games {
+            let (words, held_out) = match pairing.words {
+                WordSet::Trained => (&game.words.training, ""),
+                WordSet::HeldOut => (&game.words.held_out, ", words held out"),
+            };
+            if words.is_empty() {
+                continue;
+            }
+            let (own, name) = (game.folder_in(eval), game.part(&pairing.name()));
+            let seed = stage_seed(run.config.evaluation.seed, &name);
+            done.note_seed(&name, seed);
+            let folder = pairing.words.folder(&own);
+            run.ranks.on_rank_0(|| fs::create_dir_all(&folder).map_err(Error::io("create it", &folder)))?;
+            let count = game.part_of(run.config, count);
+            let path = pairing.file(&own);
+            let set = GameSet { game, path, words, count, seed, players: pairing.name(), note: Note::Wins };
+            set.complete(run, &mut done, |games| {
+                let stage = game.title("eval");
+                let stage = format!("{stage}: {}{held_out}", pairing.players.map(Model::name).join(" – "));
+                let mut progress = StageProgress { stage: &stage, inner: &mut *progress };
+                let players = match &mut players {
+                    Some(players) => players,
+                    none => none.insert(pair(run, pairing)?),
+                };
+                games.play_pair(players, &mut progress)
+            })?;
+            total += count;
+        }
     }
     done.note_count("games", total);
     done.timed("exact", || run.ranks.on_rank_0(|| measure(run, eval)))?;
     Ok(done)
 }
 
-/// Measures IM and the evaluated epochs exactly, in games that have such a measure.
+/// The players of a pairing.
+fn pair(run: RunContext<'_>, pairing: Pairing) -> Result<PlayerPair> {
+    let player = |model: Model| run.player(model, run.config.evaluation.sampling.sampling());
+    let [first, second] = pairing.players;
+    let one = player(first)?;
+    Ok(if first == second { PlayerPair::self_play(one) } else { PlayerPair::versus(one, player(second)?) })
+}
+
+/// Measures IM and the evaluated epochs against perfect play, in games that have such a measure.
 fn measure(run: RunContext<'_>, eval: &StageFolder) -> Result<()> {
-    let game = &*run.inputs.game;
-    if !GameMeter::exists_for(game)? {
-        return Ok(());
-    }
-    let mut measured: Vec<ExactPlay> = Vec::new();
-    let models = run.made.contains(&Model::Im).then_some(Model::Im).into_iter().chain(epochs(run.config, run.made));
-    for model in models {
-        if let AnyPlayer::Model { mut player, .. } = run.player(model, run.config.evaluation.sampling.sampling())? {
-            let measure = GameMeter::of(&mut player, game, MeterSize::default())?;
-            measured.extend(measure.map(|measure| ExactPlay { model: model.name(), measure }));
+    for open in &run.inputs.games {
+        let game = &*open.game;
+        if !GameMeter::exists_for(game)? {
+            continue;
         }
+        let mut measured: Vec<ExactPlay> = Vec::new();
+        let models = run.made.contains(&Model::Im).then_some(Model::Im).into_iter().chain(epochs(run.config, run.made));
+        for model in models {
+            if let AnyPlayer::Model { mut player, .. } = run.player(model, run.config.evaluation.sampling.sampling())? {
+                let measure = GameMeter::of(&mut player, game, MeterSize::default())?;
+                measured.extend(measure.map(|measure| ExactPlay { model: model.name(), measure }));
+            }
+        }
+        write_json_atomically(open.folder_in(eval).file(EXACT), &measured)?;
     }
-    Ok(write_json_atomically(eval.file(EXACT), &measured)?)
+    Ok(())
 }

@@ -9,6 +9,7 @@ mod self_play;
 use super::context::RunContext;
 use super::folder::{StageDone, StageFolder};
 use super::games::{GameSet, Note};
+use super::run_games::OpenGame;
 use super::stage::Stage;
 use crate::config::RunConfig;
 
@@ -28,16 +29,19 @@ pub(super) fn list(config: &RunConfig) -> Vec<Stage> {
     stages
 }
 
-/// The games of a stage on the words of the training, in its file of episodes. `part` names their seed.
+/// The part of a game of a stage's games, on the words of the training, in the file of episodes of `folder`. `part` names their
+/// seed.
 fn stage_games<'a>(
     run: RunContext<'a>,
-    stage: &StageFolder,
+    game: &'a OpenGame,
+    folder: &StageFolder,
     part: &str,
     count: Option<usize>,
     players: String,
     done: &mut StageDone,
 ) -> GameSet<'a> {
-    let words = &run.inputs.words.training;
-    let seed = run.seed(stage, part, done);
-    GameSet { path: stage.episodes(), words, count: count.unwrap_or(words.len()), seed, players, note: Note::Wins }
+    let words = &game.words.training;
+    let seed = run.seed(folder, part, done);
+    let count = game.part_of(run.config, count.unwrap_or(words.len()));
+    GameSet { game, path: folder.episodes(), words, count, seed, players, note: Note::Wins }
 }

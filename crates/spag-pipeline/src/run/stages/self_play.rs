@@ -1,5 +1,7 @@
 //! A round of self-play: the model before plays against itself and is trained on the winners' utterances.
 
+use std::path::PathBuf;
+
 use spag_game::read_episodes;
 use spag_io::Progress;
 use spag_rewards::{CreditConfig, Sample, assign_rewards, write_samples};
@@ -12,6 +14,7 @@ use crate::run::context::{RunContext, StageProgress};
 use crate::run::endpoints::served;
 use crate::run::folder::{StageDone, StageFolder};
 use crate::run::models::Model;
+use crate::run::run_games;
 use crate::run::stage::Stage;
 use crate::run::stop::stop_if_asked;
 use crate::run::training::{sft_samples, train, write_provenance};
@@ -23,40 +26,59 @@ pub(super) fn stage(config: &RunConfig, epoch: usize) -> Stage {
     let folder = StageFolder::new(config.run_dir.join(&stage.name), &stage.name);
     let mut inputs = vec![before.folder(config)];
     inputs.extend(config.sft.file.clone());
-    let outputs = vec![folder.episodes(), folder.samples(), model.folder(config)];
+    let mut outputs: Vec<PathBuf> = config
+        .run_games()
+        .iter()
+        .map(|game| run_games::folder_in(game.folder.as_deref(), &folder).episodes())
+        .collect();
+    outputs.extend([folder.samples(), model.folder(config)]);
     Stage { inputs, outputs, parts: vec!["play", "credit", "train"], ..stage }
 }
 
 fn round(run: RunContext<'_>, current: Model, stage: &StageFolder, progress: &mut dyn Progress) -> Result<StageDone> {
     let mut done = StageDone::default();
     let settings = &run.config.self_play;
-    let games = stage_games(run, stage, "play", settings.games, current.stage(), &mut done);
-    let played = games.complete(run, &mut done, |games| {
-        let player = match &settings.player {
-            Some(player) => served(run, player, current, progress)?,
-            None => run.player(current, settings.sampling.sampling())?,
-        };
-        let mut players = PlayerPair::self_play(player);
-        games.play_pair(&mut players, &mut StageProgress { stage: &stage.name, inner: &mut *progress })
-    })?;
-    stop_if_asked(run, stage, played.as_deref())?;
+    let mut players: Option<PlayerPair> = None;
+    for game in &run.inputs.games {
+        let own = game.folder_in(stage);
+        run.ranks.on_rank_0(|| own.create())?;
+        let games = stage_games(run, game, &own, &game.part("play"), settings.games, current.stage(), &mut done);
+        let played = games.complete(run, &mut done, |games| {
+            let players = match &mut players {
+                Some(players) => players,
+                none => none.insert(PlayerPair::self_play(match &settings.player {
+                    Some(player) => served(run, player, current, progress)?,
+                    None => run.player(current, settings.sampling.sampling())?,
+                })),
+            };
+            games.play_pair(players, &mut StageProgress { stage: &game.title(&stage.name), inner: &mut *progress })
+        })?;
+        stop_if_asked(run, &own, played.as_deref())?;
+    }
+    // Their memory is needed for training.
+    drop(players);
     let (wordings, sft) = (run.seed(stage, "wordings", &mut done), run.seed(stage, "sft", &mut done));
     done.timed("credit", || {
         run.ranks.on_rank_0(|| {
             write_samples(stage.samples(), &samples(run, stage, wordings, sft)?)?;
-            write_provenance(run, stage)
+            let folders: Vec<StageFolder> = run.inputs.games.iter().map(|game| game.folder_in(stage)).collect();
+            write_provenance(run, &folders, stage)
         })
     })?;
     train(run, &run.config.train, current, stage, &mut done, progress)?;
     Ok(done)
 }
 
-/// The winners' utterances with rewards and weights, followed by SFT samples.
+/// The winners' utterances of each game with rewards and with the weights of their seats in it, followed by SFT samples.
 fn samples(run: RunContext<'_>, stage: &StageFolder, wordings: u64, sft: u64) -> Result<Vec<Sample>> {
     let RunContext { config, inputs, .. } = run;
     let credit =
         CreditConfig { decay_weight: config.rewards.decay_weight, norm: config.rewards.reward_norm, seed: wordings };
-    let mut samples = assign_rewards(&read_episodes(stage.episodes())?, &*inputs.game, &credit)?.samples;
+    let mut samples = Vec::new();
+    for game in &inputs.games {
+        let episodes = read_episodes(game.folder_in(stage).episodes())?;
+        samples.extend(assign_rewards(&episodes, &*game.game, &credit)?.samples);
+    }
     // Without a won game there is nothing to learn, whatever texts there are.
     if !samples.is_empty() {
         samples.extend(sft_samples(run, samples.len(), sft)?);

@@ -4,7 +4,8 @@ use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use spag_game::{PerEnding, PerSeat, taboo};
 use spag_pipeline::{
-    LossCurve, LossPoint, Match, NamedPlay, PlayStats, Report, SamplePair, ShownGame, ShownUtterance, StageSeconds,
+    GameReport, LossCurve, LossPoint, Match, NamedPlay, PlayStats, Report, SamplePair, ShownGame, ShownUtterance,
+    StageSeconds,
 };
 use spag_selfplay::Rate;
 
@@ -48,9 +49,22 @@ pub(crate) fn made_up(seed: u64) -> Report {
             .collect(),
     })
     .collect();
-    Report {
+    let first = GameReport {
         game: None,
+        game_options: None,
+        training_games,
+        baseline,
+        matches,
+        samples: vec![pair("tiger", false), pair("<script>alert(1)</script>", true)],
+        rounds: Vec::new(),
+        imitation: Vec::new(),
+        held_out: None,
         exact: Vec::new(),
+        ratings: None,
+    };
+    Report {
+        first,
+        more_games: Vec::new(),
         run_dir: "runs/tiny".to_owned(),
         seed: 0,
         evaluation_seed: 1_000_003,
@@ -58,11 +72,7 @@ pub(crate) fn made_up(seed: u64) -> Report {
             ("rewards.reward_norm".to_owned(), "mean".to_owned()),
             ("train.learning_rate".to_owned(), "0.001".to_owned()),
         ],
-        training_games,
-        baseline,
-        matches,
         losses,
-        samples: vec![pair("tiger", false), pair("<script>alert(1)</script>", true)],
         stages: ["im", "spag-1", "spag-2", "spag-3", "evaluation"]
             .into_iter()
             .map(|stage| StageSeconds {
@@ -76,10 +86,6 @@ pub(crate) fn made_up(seed: u64) -> Report {
         benchmarks: Vec::new(),
         stopped: None,
         warnings: Vec::new(),
-        rounds: Vec::new(),
-        imitation: Vec::new(),
-        held_out: None,
-        ratings: None,
         files: vec![
             ("im/model".to_owned(), "the imitation model".to_owned()),
             ("spag-3/model".to_owned(), "the last model".to_owned()),
@@ -115,6 +121,7 @@ fn play(rng: &mut ChaCha8Rng, games: usize, shares: [f64; 5], turns: f64, truth:
         }),
         mean_turns: turns,
         true_clues: Rate::new((truth * 1500.0) as usize, 1500),
+        refusals: None,
     }
 }
 

@@ -43,7 +43,7 @@ pub fn render_csv(table: &ArenaTable) -> Result<String> {
 fn row(who: [&str; 3], result: &SeatResult, elo: Option<Elo>) -> [String; 15] {
     let [player, opponent, seat] = who.map(plain_text);
     let number = |value: Option<f64>| value.map(|value| value.to_string()).unwrap_or_default();
-    let SeatResult { win, games, ties, broken_rules, failed } = result;
+    let SeatResult { win, games, ties, broken_rules, failed, .. } = result;
     [
         player,
         opponent,

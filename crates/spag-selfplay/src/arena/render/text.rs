@@ -1,6 +1,7 @@
 //! Results as plain text.
 
 use crate::arena::{ArenaTable, Elo, SeatResult};
+use crate::refusals::Refusals;
 use crate::text_table::text_table;
 
 /// The results as plain text: players, pairings, and the advantage of the first seat. Rates are in per cent.
@@ -33,13 +34,16 @@ pub fn render_text(table: &ArenaTable) -> String {
     let header = [&*pair, &wins[0], &wins[1], "games", "ties", "broken rules", "failed"];
     let pairings = table.pairings.iter().map(|pairing| {
         let [one, other] = *pairing.seats.values();
-        let SeatResult { win, games, ties, broken_rules, failed } = one;
+        let SeatResult { win, games, ties, broken_rules, failed, .. } = one;
         let mut row = vec![pairing.players.values().join(" – ")];
         row.extend([win, other.win].map(|rate| rate.to_string()));
         row.extend([games, ties, broken_rules, failed].map(|count| count.to_string()));
         row
     });
     out.push_str(&text_table(&header, &pairings.collect::<Vec<_>>()));
+    if labels.has_refusals() {
+        out.push_str(&format!("\nRefused utterances, % of each player's; games lost by them\n\n{}", refusals(table)));
+    }
     let Elo { points, low, high } = table.edge.value;
     out.push_str(&format!(
         "\n  The {first}'s seat is worth {} Elo points [{}, {}]; {first}s win {} of {} games\n",
@@ -50,6 +54,19 @@ pub fn render_text(table: &ArenaTable) -> String {
         table.first_seat.value.games,
     ));
     out
+}
+
+/// Refused utterances of each player in each seat.
+fn refusals(table: &ArenaTable) -> String {
+    let seats = table.settings.rules.labels().seats;
+    let mut header = vec!["player".to_owned()];
+    header.extend(seats.into_iter().flat_map(|seat| [format!("as {seat}"), "games lost".to_owned()]));
+    let rows = table.players.iter().map(|player| {
+        let cells = player.seats.values().iter().filter_map(|result| result.refusals);
+        let cells = cells.flat_map(|Refusals { refused, games_lost }| [refused.to_string(), games_lost.to_string()]);
+        std::iter::once(player.name.clone()).chain(cells).collect()
+    });
+    text_table(&header.iter().map(String::as_str).collect::<Vec<_>>(), &rows.collect::<Vec<_>>())
 }
 
 /// As in "+35" and "−4"; "+0" for all that rounds to 0.

@@ -13,20 +13,22 @@ use crate::error::{Error, Result};
 use crate::report::ImitationPart;
 use crate::run::context::RunContext;
 use crate::run::folder::{StageDone, StageFolder};
+use crate::run::run_games::OpenGame;
 
-/// Writes the samples of all sources by their shares, and all their games. As many samples are taken as the shares allow without
+/// Writes the samples of all sources of a game by their shares, and all their games. As many samples are taken as the shares allow without
 /// repeating one; which ones are left out is drawn from the run's seed.
 ///
 /// # Errors
 /// [`Error::Stopped`] if a source has no samples.
 pub(super) fn mix(
     run: RunContext<'_>,
+    game: &OpenGame,
     stage: &StageFolder,
-    sources: &[(Source, f64)],
+    sources: &[(Source<'_>, f64)],
     parts: &mut [ImitationPart],
     done: &mut StageDone,
 ) -> Result<()> {
-    let seed = run.seed(stage, "mix", done);
+    let seed = run.seed(stage, &game.part("mix"), done);
     let empty = run.ranks.text(|| {
         for ((source, _), part) in sources.iter().zip(&*parts) {
             if part.samples == 0 {
@@ -68,7 +70,7 @@ fn mixed_counts(available: &[(usize, f64)]) -> Vec<usize> {
 }
 
 /// Writes the games of all sources into the stage's file, from which the report is made.
-fn write_games(stage: &StageFolder, sources: &[(Source, f64)]) -> Result<()> {
+fn write_games(stage: &StageFolder, sources: &[(Source<'_>, f64)]) -> Result<()> {
     let mut games = Vec::new();
     for (source, _) in sources.iter().filter(|(source, _)| source.kind.has_games()) {
         games.extend(read_episodes(source.folder.episodes())?);
@@ -81,7 +83,7 @@ fn write_games(stage: &StageFolder, sources: &[(Source, f64)]) -> Result<()> {
 }
 
 /// What the files of all sources were made from.
-fn provenance(sources: &[(Source, f64)], file: impl Fn(&StageFolder) -> std::path::PathBuf) -> Result<Provenance> {
+fn provenance(sources: &[(Source<'_>, f64)], file: impl Fn(&StageFolder) -> std::path::PathBuf) -> Result<Provenance> {
     let mut all = Provenance::default();
     for (source, _) in sources {
         let Provenance { wordings, games } = Provenance::read_of(file(&source.folder))?.unwrap_or_default();

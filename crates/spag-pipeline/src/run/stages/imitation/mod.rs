@@ -4,11 +4,11 @@ mod files;
 mod mix;
 mod played;
 
-use std::fs;
 use std::path::PathBuf;
 
 use spag_io::{Progress, write_json_atomically};
-use spag_rewards::{CreditSummary, convert_imitation, read_samples};
+use spag_rewards::{CreditSummary, convert_imitation, read_samples, write_samples};
+use spag_run::Provenance;
 
 use crate::config::{ImitationSource, RunConfig};
 use crate::error::{Error, Result};
@@ -16,6 +16,7 @@ use crate::report::ImitationPart;
 use crate::run::context::RunContext;
 use crate::run::folder::{StageDone, StageFolder};
 use crate::run::models::Model;
+use crate::run::run_games::{self, OpenGame};
 use crate::run::stage::Stage;
 use crate::run::training::{train, write_provenance};
 
@@ -30,64 +31,102 @@ pub(super) fn stage(config: &RunConfig) -> Stage {
     inputs.extend(config.imitation.file.clone());
     let source = &config.imitation.source;
     let mut outputs: Vec<PathBuf> = Vec::new();
-    outputs.extend(source.any(ImitationSource::has_games).then(|| folder.episodes()));
+    if source.any(ImitationSource::has_games) {
+        let games = config.run_games();
+        outputs.extend(games.iter().map(|game| run_games::folder_in(game.folder.as_deref(), &folder).episodes()));
+    }
     outputs.extend([folder.samples(), model.folder(config)]);
     let parts =
         if source.any(ImitationSource::plays) { vec!["play", "credit", "train"] } else { vec!["credit", "train"] };
     Stage { inputs, outputs, parts, ..stage }
 }
 
-/// A source of samples with its files.
-struct Source {
+/// A source of samples of one game, with its files.
+struct Source<'a> {
     kind: ImitationSource,
-    /// The folder of the stage, or one in it for each of several sources.
+    game: &'a OpenGame,
+    /// The folder of the game in the stage, or one in it for each of several sources.
     folder: StageFolder,
     /// What the names of its seeds start with.
     prefix: String,
 }
 
-impl Source {
+impl Source<'_> {
     /// The name of a part of the stage, which its seed follows from.
     fn part(&self, part: &str) -> String {
-        format!("{}{part}", self.prefix)
+        self.game.part(&format!("{}{part}", self.prefix))
+    }
+
+    /// The name of its stage for people.
+    fn title(&self) -> String {
+        self.game.title(&self.folder.name)
     }
 }
 
-/// The sources with their shares of the samples.
-fn sources(config: &RunConfig, stage: &StageFolder) -> Vec<(Source, f64)> {
+/// The sources of a game with their shares of the samples.
+fn sources<'a>(config: &RunConfig, game: &'a OpenGame, own: &StageFolder) -> Vec<(Source<'a>, f64)> {
     let parts = config.imitation.source.parts();
     let is_alone = parts.len() == 1;
     let source = |(kind, share): (ImitationSource, f64)| {
         let (folder, prefix) = match is_alone {
-            true => (stage.clone(), String::new()),
-            false => (StageFolder::new(stage.file(kind.name()), &stage.name), format!("{}/", kind.name())),
+            true => (own.clone(), String::new()),
+            false => (StageFolder::new(own.file(kind.name()), &own.name), format!("{}/", kind.name())),
         };
-        (Source { kind, folder, prefix }, share)
+        (Source { kind, game, folder, prefix }, share)
     };
     parts.into_iter().map(source).collect()
 }
 
 fn imitation(run: RunContext<'_>, stage: &StageFolder, progress: &mut dyn Progress) -> Result<StageDone> {
     let mut done = StageDone::default();
-    let sources = sources(run.config, stage);
-    let mut parts = Vec::new();
-    for (source, _) in &sources {
-        let folder = &source.folder.dir;
-        run.ranks.on_rank_0(|| fs::create_dir_all(folder).map_err(Error::io("create it", folder)))?;
-        parts.push(make_samples(run, source, &mut done, progress)?);
+    let mut folders = Vec::new();
+    for game in &run.inputs.games {
+        let own = game.folder_in(stage);
+        imitate(run, game, &own, &mut done, progress)?;
+        folders.push(own);
     }
-    if sources.len() > 1 {
-        mix::mix(run, stage, &sources, &mut parts, &mut done)?;
+    if folders.len() > 1 {
+        done.timed("credit", || run.ranks.on_rank_0(|| join_samples(&folders, stage)))?;
     }
-    run.ranks.on_rank_0(|| Ok(write_json_atomically(stage.file(SOURCES), &parts)?))?;
     train(run, &run.config.imitation.train, Model::Base, stage, &mut done, progress)?;
     Ok(done)
+}
+
+/// Makes the samples of a game from all sources.
+fn imitate(
+    run: RunContext<'_>,
+    game: &OpenGame,
+    own: &StageFolder,
+    done: &mut StageDone,
+    progress: &mut dyn Progress,
+) -> Result<()> {
+    let sources = sources(run.config, game, own);
+    let mut parts = Vec::new();
+    for (source, _) in &sources {
+        run.ranks.on_rank_0(|| source.folder.create())?;
+        parts.push(make_samples(run, source, done, progress)?);
+    }
+    if sources.len() > 1 {
+        mix::mix(run, game, own, &sources, &mut parts, done)?;
+    }
+    run.ranks.on_rank_0(|| Ok(write_json_atomically(own.file(SOURCES), &parts)?))
+}
+
+/// Writes the samples of all games, one game after the other, into the file of the stage.
+fn join_samples(games: &[StageFolder], stage: &StageFolder) -> Result<()> {
+    let (mut samples, mut made) = (Vec::new(), Provenance::default());
+    for game in games {
+        samples.extend(read_samples(game.samples())?);
+        made.extend(Provenance::read_of(game.samples())?.unwrap_or_default());
+    }
+    write_samples(stage.samples(), &samples)?;
+    Ok(made.write_of(stage.samples())?)
 }
 
 /// Makes the samples of a source, and its games if it has any. What they are is known to rank 0 alone.
 fn make_samples(
     run: RunContext<'_>,
-    source: &Source,
+    source: &Source<'_>,
     done: &mut StageDone,
     progress: &mut dyn Progress,
 ) -> Result<ImitationPart> {
@@ -98,10 +137,10 @@ fn make_samples(
         (ImitationSource::SelfPlay, ..) => played::base_model(run, source, done, progress)?,
         (ImitationSource::Endpoint, _, Some(player)) => played::endpoint(run, source, player, done, progress)?,
         (ImitationSource::Games, Some(file), _) => {
-            done.timed("credit", || run.ranks.on_rank_0(|| files::take_games(run, &source.folder, file, progress)))?;
+            done.timed("credit", || run.ranks.on_rank_0(|| files::take_games(run, source, file, progress)))?;
         }
         (ImitationSource::Samples, Some(file), _) => {
-            done.timed("credit", || run.ranks.on_rank_0(|| files::take_samples(run, &source.folder, file, progress)))?;
+            done.timed("credit", || run.ranks.on_rank_0(|| files::take_samples(source, file, progress)))?;
         }
         // Refused when the configuration was read.
         (kind, ..) => {
@@ -115,8 +154,8 @@ fn make_samples(
         run.ranks.on_rank_0(|| {
             let folder = &source.folder;
             if source.kind.has_games() {
-                let summary = convert_imitation(folder.episodes(), folder.samples(), &*run.inputs.game, seed)?;
-                write_provenance(run, folder)?;
+                let summary = convert_imitation(folder.episodes(), folder.samples(), &*source.game.game, seed)?;
+                write_provenance(run, std::slice::from_ref(folder), folder)?;
                 (part.games, part.won, part.samples) = counts(&summary);
             } else {
                 part.samples = read_samples(folder.samples())?.len();

@@ -28,19 +28,19 @@ const TRIAL_PASSED: &str = "trial.json";
 /// Plays the games of the scripted players.
 pub(super) fn scripted(
     run: RunContext<'_>,
-    source: &Source,
+    source: &Source<'_>,
     done: &mut StageDone,
     progress: &mut dyn Progress,
 ) -> Result<()> {
     let lexicon = run.inputs.lexicon()?;
     let games = run.config.imitation.games;
-    stage_games(run, &source.folder, &source.part("play"), games, "scripted".to_owned(), done).complete(
+    stage_games(run, source.game, &source.folder, &source.part("play"), games, "scripted".to_owned(), done).complete(
         run,
         done,
         |games| {
             let (mut first, mut second) = (ScriptedAttacker::new(lexicon), ScriptedDefender::new(lexicon));
             let seats = Seats::Versus([&mut first, &mut second]);
-            games.play(seats, &mut StageProgress { stage: &source.folder.name, inner: &mut *progress })
+            games.play(seats, &mut StageProgress { stage: &source.title(), inner: &mut *progress })
         },
     )?;
     Ok(())
@@ -49,17 +49,17 @@ pub(super) fn scripted(
 /// Both players choose any of the legal actions.
 pub(super) fn random(
     run: RunContext<'_>,
-    source: &Source,
+    source: &Source<'_>,
     done: &mut StageDone,
     progress: &mut dyn Progress,
 ) -> Result<()> {
     let games = run.config.imitation.games;
-    stage_games(run, &source.folder, &source.part("play"), games, "random".to_owned(), done).complete(
+    stage_games(run, source.game, &source.folder, &source.part("play"), games, "random".to_owned(), done).complete(
         run,
         done,
         |games| {
             let seats = Seats::SelfPlay(&mut ScriptedPolicy::random_actions());
-            games.play(seats, &mut StageProgress { stage: &source.folder.name, inner: &mut *progress })
+            games.play(seats, &mut StageProgress { stage: &source.title(), inner: &mut *progress })
         },
     )?;
     Ok(())
@@ -68,7 +68,7 @@ pub(super) fn random(
 /// The base model plays both seats.
 pub(super) fn base_model(
     run: RunContext<'_>,
-    source: &Source,
+    source: &Source<'_>,
     done: &mut StageDone,
     progress: &mut dyn Progress,
 ) -> Result<()> {
@@ -87,7 +87,7 @@ pub(super) fn base_model(
 /// A model behind an endpoint plays both seats. Its tokens are counted since the last start.
 pub(super) fn endpoint(
     run: RunContext<'_>,
-    source: &Source,
+    source: &Source<'_>,
     player: &str,
     done: &mut StageDone,
     progress: &mut dyn Progress,
@@ -102,7 +102,10 @@ pub(super) fn endpoint(
     if pair.is_some() {
         progress.message(&format!(
             "{}: {} requests since the last start, {} prompt tokens, {} completion tokens",
-            source.folder.name, spent.requests, spent.prompt_tokens, spent.completion_tokens
+            source.title(),
+            spent.requests,
+            spent.prompt_tokens,
+            spent.completion_tokens
         ));
     }
     for (what, count) in [
@@ -123,14 +126,14 @@ pub(super) fn endpoint(
 /// [`Error::Stopped`] if too few of the trial's games or of all games are won without a broken rule.
 fn play_model(
     run: RunContext<'_>,
-    source: &Source,
+    source: &Source<'_>,
     players: String,
     open: impl FnOnce() -> Result<AnyPlayer>,
     done: &mut StageDone,
     progress: &mut dyn Progress,
 ) -> Result<Option<PlayerPair>> {
     let games = run.config.imitation.games;
-    let all = stage_games(run, &source.folder, &source.part("play"), games, players, done);
+    let all = stage_games(run, source.game, &source.folder, &source.part("play"), games, players, done);
     let all = GameSet { note: Note::Accepted, ..all };
     let (mut open, mut pair) = (Some(open), None);
     let mut play = |games: GameSet<'_>, done: &mut StageDone| {
@@ -140,7 +143,7 @@ fn play_model(
             }
             match &mut pair {
                 Some(pair) => {
-                    games.play_pair(pair, &mut StageProgress { stage: &source.folder.name, inner: &mut *progress })
+                    games.play_pair(pair, &mut StageProgress { stage: &source.title(), inner: &mut *progress })
                 }
                 None => Ok(()),
             }
@@ -156,14 +159,14 @@ fn play_model(
     let won = require_won_games(run, source, stats.as_deref())?;
     // Other ranks do not know it.
     if !won.is_empty() {
-        progress.message(&format!("{}: {won}", source.folder.name));
+        progress.message(&format!("{}: {won}", source.title()));
     }
     Ok(pair)
 }
 
 /// Stops the run if too few of the games were won without a broken rule. `played` are their statistics, on rank 0, where
 /// the result is how many were, in words.
-fn require_won_games(run: RunContext<'_>, source: &Source, played: Option<&GameStats>) -> Result<String> {
+fn require_won_games(run: RunContext<'_>, source: &Source<'_>, played: Option<&GameStats>) -> Result<String> {
     let mut won = String::new();
     let reason = run.ranks.text(|| match played.map(|stats| judged(stats.counts(), source.kind)) {
         Some(Ok(said)) => {

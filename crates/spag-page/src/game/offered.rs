@@ -1,0 +1,81 @@
+//! The games that can be played on a page.
+
+use std::sync::Arc;
+
+use serde_json::{Map, Value, json};
+use spag_game::games::{self, DataKind};
+use spag_game::{Game, GameData, Labels, Rules, Taboo, taboo};
+use spag_io::PromptFormat;
+
+/// A game of the list.
+#[derive(Clone, Debug)]
+pub(crate) struct Offered {
+    labels: &'static Labels,
+    options: Map<String, Value>,
+    data: Option<GameData>,
+}
+
+impl Offered {
+    /// A game with options, and the words or facts that it may need.
+    pub(crate) fn new(labels: &'static Labels, options: Map<String, Value>, data: Option<GameData>) -> Self {
+        Self { labels, options, data }
+    }
+
+    fn json(&self) -> Value {
+        let Labels { name, title, seats, .. } = self.labels;
+        json!({"name": name, "title": title, "seats": seats, "options": self.options})
+    }
+}
+
+/// Adversarial Taboo and the games of the registry that can be played.
+#[derive(Clone, Debug)]
+pub(crate) struct PlayedGames {
+    taboo: Arc<Taboo>,
+    format: PromptFormat,
+    /// The one that the page begins with is first.
+    offered: Vec<Offered>,
+}
+
+impl Default for PlayedGames {
+    fn default() -> Self {
+        Self::new(Rules::default().game(&Default::default()), None)
+    }
+}
+
+impl PlayedGames {
+    /// Adversarial Taboo with these rules, and all games that need no file. `first` comes first.
+    pub(crate) fn new(taboo: Taboo, first: Option<Offered>) -> Self {
+        let is_first = |labels: &Labels| first.as_ref().is_some_and(|first| first.labels.name == labels.name);
+        let needs_no_file = |labels: &Labels| matches!(games::data_kind(labels.name), Ok(DataKind::None));
+        let others = games::labels()
+            .filter(|labels| !is_first(labels) && (labels.name == taboo::LABELS.name || needs_no_file(labels)));
+        let offered = others.map(|labels| Offered::new(labels, Map::new(), None)).collect::<Vec<_>>();
+        let format = taboo.prompts.format();
+        Self { taboo: Arc::new(taboo), format, offered: first.clone().into_iter().chain(offered).collect() }
+    }
+
+    /// Adversarial Taboo.
+    pub(crate) fn taboo(&self) -> Arc<dyn Game> {
+        self.taboo.clone()
+    }
+
+    /// The name of the judge of Adversarial Taboo.
+    pub(crate) fn judge(&self) -> Value {
+        json!(self.taboo.rules.judge)
+    }
+
+    /// The game of this name with these options.
+    ///
+    /// # Errors
+    /// The game is unknown or needs a file that the page does not have, or an option is invalid.
+    pub(crate) fn open(&self, name: &str, options: &Map<String, Value>) -> spag_game::Result<Arc<dyn Game>> {
+        let own = self.offered.iter().find(|offered| offered.labels.name == name);
+        let game: Box<dyn Game> = games::by_name(name, options, own.and_then(|own| own.data.as_ref()), self.format)?;
+        Ok(Arc::from(game))
+    }
+
+    /// The list, for the page.
+    pub(crate) fn json(&self) -> Vec<Value> {
+        self.offered.iter().map(Offered::json).collect()
+    }
+}
