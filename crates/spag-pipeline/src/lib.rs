@@ -30,12 +30,12 @@ mod report;
 // ── The base model ──
 mod base;
 
-pub use base::{BaseReport, make_base};
+pub use base::{BaseQuality, BaseReport, WorldQuality, make_base};
 pub use config::{
     BaseConfig, BenchmarkSettings, DocumentSettings, EvaluationSettings, HardwareSettings, ImitationSettings,
     ImitationSource, ImitationSources, MachineSettings, ProbeSettings, RewardSettings, RunConfig, RunGame,
-    SelfPlaySettings, SftSettings, SftShare, ShapeSettings, StopRules, TokenizerSettings, TrainSettings, Whole,
-    WholeFor, WordSettings, read_toml,
+    SelfPlaySettings, SftSettings, SftShare, ShapeSettings, StopRules, TokenSplit, TokenizerSettings, TrainSettings,
+    Whole, WholeFor, WordSettings, read_toml,
 };
 pub use error::{Error, Result};
 pub use play_stats::PlayStats;
