@@ -7,11 +7,11 @@ use spag_pipeline::{BaseConfig, make_base};
 
 use spag_cli::{Result, TerminalProgress, exit, threads};
 
-/// Train a base model and its tokenizer from the lexicon and a seed.
+/// Train a base model and its tokenizer on texts of the lexicon, or on games that are played at random.
 #[derive(Debug, Args)]
 #[command(rename_all = "snake_case")]
 pub(crate) struct MakeBaseArgs {
-    /// The configuration, e.g. configs/tiny-base.toml.
+    /// The configuration, e.g. configs/tiny-base.toml or configs/games-base.toml.
     #[arg(value_name = "CONFIG")]
     config: PathBuf,
     /// Override a setting, e.g. --set seed=7. May be given several times.

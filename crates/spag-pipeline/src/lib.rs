@@ -30,12 +30,13 @@ mod report;
 // ── The base model ──
 mod base;
 
-pub use base::{BaseReport, make_base};
+pub use base::{BaseQuality, BaseReport, WorldQuality, make_base};
 pub use config::{
     BaseConfig, BenchmarkSettings, Control, DocumentSettings, EstimatorChoice, EvaluationSettings, HardwareSettings,
     ImitationSettings, ImitationSource, ImitationSources, MachineSettings, OnlineSettings, PolicyLength, PolicyLoss,
     PolicyLossSettings, ProbeSettings, RewardSettings, RunConfig, RunGame, RunMethod, SelfPlaySettings, SftSettings,
-    SftShare, ShapeSettings, StopRules, TokenizerSettings, TrainSettings, Whole, WholeFor, WordSettings, read_toml,
+    SftShare, ShapeSettings, StopRules, TokenSplit, TokenizerSettings, TrainSettings, Whole, WholeFor, WordSettings,
+    read_toml,
 };
 pub use error::{Error, Result};
 pub use play_stats::PlayStats;

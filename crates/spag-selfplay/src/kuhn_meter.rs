@@ -1,8 +1,9 @@
 //! The exact meter of a model that plays Kuhn poker.
 
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 use spag_game::games::kuhn_poker::{KuhnPolicy, LABELS, Stakes};
-use spag_game::{Episode, Game, GameSpec};
+use spag_game::{Episode, Game, games::BestActions};
 use spag_io::TurnPrompt;
 
 use crate::error::{Error, Result};
@@ -28,6 +29,10 @@ pub struct KuhnMeter {
     pub bold: [[f64; 3]; 4],
     /// Chips a round, half of what best responses to both seats win together: 0 for an equilibrium.
     pub exploitability: f64,
+    /// The mean reward, from −1 to 1, of a best responder in a match, in both seats together, if the model plays each round
+    /// as the first. In older files it is absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub match_value: Option<f64>,
     /// The mean probability of answers that are no legal action, over the twelve decisions.
     pub invalid: f64,
 }
@@ -58,15 +63,26 @@ impl KuhnMeter {
         let [open_bet, checked_call, answer_bet, answer_call] = bold;
         let counts = game.settings().get("bets_count").is_some_and(|counts| counts == true);
         let stakes = if counts { Stakes::Bets } else { Stakes::Flat };
-        let exploitability = KuhnPolicy { open_bet, checked_call, answer_bet, answer_call }.exploitability(stakes);
-        Ok(Self { bold, exploitability, invalid: 1.0 - legal / turns.len() as f64 })
+        let policy = KuhnPolicy { open_bet, checked_call, answer_bet, answer_call };
+        let rounds = BestActions::start(game, 0)?.public_state().get("rounds").and_then(Value::as_u64).unwrap_or(1);
+        let by_last_round = game.settings().get("winner").is_some_and(|winner| winner == "last_round");
+        let value = |player| match by_last_round {
+            true => policy.last_round_value(player, rounds, stakes),
+            false => policy.match_value(player, rounds, stakes),
+        };
+        Ok(Self {
+            bold,
+            exploitability: policy.exploitability(stakes),
+            match_value: Some((value(0) + value(1)) / 2.0),
+            invalid: 1.0 - legal / turns.len() as f64,
+        })
     }
 }
 
 /// The prompt of a player with a card after these actions of the first round.
 fn prompt(game: &dyn Game, said: &[&str], card: &str) -> Result<TurnPrompt> {
     for seed in 0..SEEDS {
-        let mut state = game.start(&GameSpec { game: 0, item: String::new(), max_turns: 0, seed })?;
+        let mut state = BestActions::start(game, seed)?;
         let mut episode = Episode::new("", 0);
         for action in said {
             let seat = state.to_move();

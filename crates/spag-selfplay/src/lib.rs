@@ -21,7 +21,9 @@ mod error;
 mod action_scores;
 mod digest;
 mod endpoint;
+mod game_meter;
 mod kuhn_meter;
+mod meter_table;
 mod mix;
 mod model_player;
 mod player_spec;
@@ -29,6 +31,7 @@ mod players;
 mod sampled_turns;
 mod servers;
 mod settings;
+mod solved_meter;
 
 // ── Runs ──
 mod job;
@@ -46,12 +49,14 @@ mod text_table;
 pub use digest::{checkpoint_fingerprint, content_digest};
 pub use endpoint::{ApiKey, EndpointConfig, EndpointKeys, EndpointPlayer, EndpointStats, PromptStyle, RetryConfig};
 pub use error::{Error, Result};
+pub use game_meter::GameMeter;
 pub use game_stats::{GameStats, SpeechStats};
 pub use job::{
     Finished, JobFiles, JobObserver, OpenJob, PlayJob, Played, PlayerWork, Ranks, RunStats, SoFar, game_specs,
     games_on_cycled_words, games_per_word,
 };
 pub use kuhn_meter::KuhnMeter;
+pub use meter_table::MeterTable;
 pub use mix::GameShare;
 pub use model_player::{ContextBudget, ModelPlayer, chat_settings};
 pub use player_spec::{EndpointSpec, PlayerSpec};
@@ -61,5 +66,6 @@ pub use refusals::Refusals;
 pub use sampled_turns::SampledTurn;
 pub use servers::Servers;
 pub use settings::{EndpointSettings, GameSettings, LengthSettings, SamplingSettings};
+pub use solved_meter::{MeterSize, SeatResults, SolvedMeter};
 pub use text_table::{number_or_dash, text_table};
 pub use timing::{Timing, TimingConfig, time_play};

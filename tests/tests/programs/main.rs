@@ -6,6 +6,7 @@ mod disk_faults;
 mod early_stop;
 mod env;
 mod eval;
+mod eval_games;
 mod gguf;
 mod hostile_flags;
 mod layers;

@@ -1,12 +1,13 @@
 //! `spag eval`: scores checkpoints on benchmarks.
 
+mod games;
 mod names;
 
 use std::path::PathBuf;
 
 use clap::Args;
 use serde_json::{Map, Value, json};
-use spag_cli::{LoadArgs, Result, TerminalProgress, exit, flags, threads};
+use spag_cli::{Error, LoadArgs, Result, TerminalProgress, exit, flags, threads};
 use spag_eval::{AskSettings, Evaluation, ModelResults, ModelScores, OpenModel, TaskSource, render_page, render_table};
 use spag_io::{Progress, write_atomically, write_json_atomically};
 use spag_model::{Engine, EngineSettings};
@@ -27,7 +28,8 @@ pub(crate) struct EvalArgs {
     /// The checkpoints: Hugging Face folders or GGUF files.
     #[arg(long, value_name = "DIR", num_args = 1.., required = true)]
     model: Vec<PathBuf>,
-    /// The tasks: a TOML file such as configs/tasks/paper.toml, or `tiny` for the built-in tasks of the small world.
+    /// The tasks: a TOML file such as configs/tasks/paper.toml, `tiny` for the built-in tasks of the small world, or `games`
+    /// for measures against perfect play (docs/GAMES.md), which are written to games.json.
     #[arg(long, value_name = "FILE")]
     tasks: PathBuf,
     /// Output folder.
@@ -36,9 +38,13 @@ pub(crate) struct EvalArgs {
     /// Folder of the tasks' data [default: the folder of the tasks' file].
     #[arg(long, value_name = "DIR")]
     data_dir: Option<PathBuf>,
-    /// The first N rows of each task only.
+    /// The first N rows of each task only; with `--tasks games`, N positions and games at most.
     #[arg(long, value_name = "N", value_parser = flags::within(ROWS))]
     limit: Option<usize>,
+    /// With `--tasks games`: games, each with its options, e.g. tic-tac-toe "kuhn-poker rounds=1" [default: kuhn-poker for both
+    /// stakes, tic-tac-toe, connect-four on 4 by 4 cells, nim].
+    #[arg(long, value_name = "GAME", num_args = 1..)]
+    game: Vec<String>,
     /// Ask in chats, with each model's own template: descriptions are system messages, examples are turns. True or False.
     #[arg(long, value_name = "BOOL", num_args = 0..=1, default_value = "False", default_missing_value = "True",
         value_parser = flags::truth, action = clap::ArgAction::Set)]
@@ -60,11 +66,18 @@ pub(crate) fn run(args: EvalArgs) -> Result<()> {
     let device = args.loading.open()?;
     threads::start()?;
     let names = names::of(&args.model, &args.names)?;
+    let kind = if device.device().is_cpu() { "cpu" } else { "gpu" };
+    if args.tasks == std::path::Path::new(games::NAME) {
+        return games::run(&args, &names, kind);
+    }
+    if !args.game.is_empty() {
+        let problem = "it is a flag of --tasks games".to_owned();
+        return Err(Error::BadValue { flag: "--game".into(), problem });
+    }
     let source = TaskSource { tasks: &args.tasks, data_dir: args.data_dir.as_deref(), limit: args.limit };
     let plain = if args.apply_chat_template { None } else { Some(source.load()?) };
     let evaluation = Evaluation::open(&args.output_dir)?;
     evaluation.check_models(names.iter().map(String::as_str))?;
-    let kind = if device.device().is_cpu() { "cpu" } else { "gpu" };
     let open = |(name, folder): (&String, &PathBuf)| {
         let arithmetic = format!("{} on {kind}", args.loading.dtype(folder)?);
         let (tasks, chat_template) = match &plain {

@@ -1,5 +1,6 @@
 //! The games of this crate, one folder each, and what they share.
 
+mod best_actions;
 pub mod connect_four;
 mod data;
 pub mod dont_say_it;
@@ -26,6 +27,7 @@ pub use open::{game_labels, open_game, parse_options};
 use crate::seat::Seat;
 use crate::verdict::Ending;
 
+pub use best_actions::BestActions;
 pub use data::{DataKind, FactPair, GameData};
 pub use message::{Message, MessageKind, Sender};
 pub use native::SeededGame;

@@ -38,7 +38,7 @@ pub(super) trait Solvable: Clone + Eq + Hash {
 
 /// Counts the moves of each player from a position on. `None` if one of them is illegal or comes after the end.
 pub(super) fn count<P: Solvable>(start: P, moves: &[P::Move]) -> Option<[PerfectPlay; SEATS]> {
-    let (mut position, mut known) = (start, HashMap::new());
+    let (mut position, mut values) = (start, Values::default());
     let mut counts = [PerfectPlay::default(); SEATS];
     for (turn, played) in moves.iter().enumerate() {
         if position.result().is_some() || !position.moves().contains(played) {
@@ -47,21 +47,42 @@ pub(super) fn count<P: Solvable>(start: P, moves: &[P::Move]) -> Option<[Perfect
         let after = position.after(*played);
         let count = &mut counts[turn % SEATS];
         count.moves += 1;
-        count.kept += usize::from(-value(&after, &mut known) == value(&position, &mut known));
+        count.kept += usize::from(-values.of(&after) == values.of(&position));
         position = after;
     }
     Some(counts)
 }
 
-/// What a position is worth to the player to move. As deep as the game is long.
-fn value<P: Solvable>(position: &P, known: &mut HashMap<P, i8>) -> i8 {
-    if let Some(result) = position.result() {
-        return result;
+/// The values of positions that were asked for, and of all positions after them.
+#[derive(Clone, Debug)]
+pub(super) struct Values<P>(HashMap<P, i8>);
+
+impl<P> Default for Values<P> {
+    fn default() -> Self {
+        Self(HashMap::new())
     }
-    if let Some(value) = known.get(position) {
-        return *value;
+}
+
+impl<P: Solvable> Values<P> {
+    /// What a position is worth to the player to move. As deep as the game is long.
+    pub(super) fn of(&mut self, position: &P) -> i8 {
+        if let Some(result) = position.result() {
+            return result;
+        }
+        if let Some(value) = self.0.get(position) {
+            return *value;
+        }
+        let best = position.moves().into_iter().map(|played| -self.of(&position.after(played))).max().unwrap_or(0);
+        self.0.insert(position.clone(), best);
+        best
     }
-    let best = position.moves().into_iter().map(|played| -value(&position.after(played), known)).max().unwrap_or(0);
-    known.insert(position.clone(), best);
-    best
+
+    /// The moves that keep the value of a position; none after the end.
+    pub(super) fn best_moves(&mut self, position: &P) -> Vec<P::Move> {
+        if position.result().is_some() {
+            return Vec::new();
+        }
+        let value = self.of(position);
+        position.moves().into_iter().filter(|played| -self.of(&position.after(*played)) == value).collect()
+    }
 }

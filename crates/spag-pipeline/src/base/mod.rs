@@ -1,40 +1,34 @@
-//! The base model: a tokenizer and a small LLaMA, trained on texts of the lexicon.
+//! The base model: a tokenizer and a small LLaMA, trained on texts of the lexicon or on random play of games.
 
 mod atomic_folder;
 mod check;
 mod probes;
+mod quality;
+mod texts;
 mod tokenizer;
 
 use std::time::Instant;
 
-use rand::SeedableRng;
-use rand_chacha::ChaCha8Rng;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
-use spag_game::PromptSet;
-use spag_io::{Progress, PromptFormat, write_atomically, write_json_atomically, write_jsonl_atomically};
+use spag_io::{Progress, write_atomically, write_json_atomically, write_jsonl_atomically};
 use spag_model::{Checkpoint, Model, ModelConfig, SpecialIds, Tokenizer};
 use spag_rewards::Sample;
-use spag_selfplay::Rate;
 use spag_train::{Record, TrainConfig, train_samples};
-use spag_world::Lexicon;
 
-use crate::config::{BaseConfig, ShapeSettings, load_lexicon, load_prompts};
+use crate::config::{BaseConfig, ShapeSettings};
 use crate::error::Result;
 use crate::seeds::stage_seed;
 
 use atomic_folder::AtomicFolder;
-use tokenizer::single_token_rate;
+pub use quality::{BaseQuality, WorldQuality};
+use texts::{Document, Texts};
 
 /// The results of making a base model, written as `base_report.json` beside the model.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct BaseReport {
     /// Vocabulary size.
     pub pieces: usize,
-    /// Target words that are one token after a space.
-    pub whole_target_words: Rate,
-    /// Words of the clues that are one token after a space.
-    pub whole_clue_words: Rate,
     /// Parameters of the model.
     pub parameters: usize,
     /// Training documents.
@@ -47,12 +41,9 @@ pub struct BaseReport {
     pub first_loss: f64,
     /// Mean loss of the last logged steps.
     pub last_loss: f64,
-    /// Words named correctly from three clues in the form of a game, with greedy sampling.
-    pub named_in_game: Rate,
-    /// Words named correctly from three clues in the form of a question, with greedy sampling.
-    pub named_in_question: Rate,
-    /// True clues among those sampled as attacker.
-    pub true_clues: Rate,
+    /// How well it knows what it was trained on.
+    #[serde(flatten)]
+    pub quality: BaseQuality,
     /// Seconds for documents and tokenizer.
     pub tokenizer_seconds: f64,
     /// Seconds of training.
@@ -68,25 +59,21 @@ pub struct BaseReport {
 pub fn make_base(config: &BaseConfig, progress: &mut dyn Progress) -> Result<BaseReport> {
     check::output(&config.output_dir)?;
     check::memory(config)?;
-    let lexicon = load_lexicon(config.lexicon.as_deref())?;
-    let prompts = load_prompts(config.prompts.as_deref(), PromptFormat::Plain)?;
+    let texts = Texts::open(config)?;
     let folder = AtomicFolder::create(&config.output_dir)?;
     let start = Instant::now();
-    let documents = documents(config, &lexicon, &prompts, progress);
-    make_tokenizer(config, &lexicon, &documents, &folder)?;
+    let documents = texts.documents(config, progress)?;
+    make_tokenizer(config, &texts, &documents, &folder)?;
     let tokenizer = Tokenizer::from_dir(folder.path(), SpecialIds::default())?;
-    let target_words = single_token_rate(&tokenizer, lexicon.words())?;
-    let clues = lexicon.words().flat_map(|word| lexicon.clues(word));
-    let clue_words = single_token_rate(&tokenizer, clues.flat_map(|clue| clue.split_whitespace()))?;
+    let words = quality::single_tokens(&texts, &tokenizer)?;
     let tokenizer_seconds = start.elapsed().as_secs_f64();
-    progress.message(&format!(
-        "tokenizer: {} tokens; single tokens: {} of {} target words, {} of {} words in clues",
-        tokenizer.vocab_size(),
-        target_words.count,
-        target_words.total,
-        clue_words.count,
-        clue_words.total
-    ));
+    let noted = words.map(|[target, clue]| {
+        format!(
+            "; single tokens: {} of {} target words, {} of {} words in clues",
+            target.count, target.total, clue.count, clue.total
+        )
+    });
+    progress.message(&format!("tokenizer: {} tokens{}", tokenizer.vocab_size(), noted.unwrap_or_default()));
 
     let mut keys = llama_keys(&config.model, tokenizer.vocab_size());
     keys.extend(
@@ -96,7 +83,7 @@ pub fn make_base(config: &BaseConfig, progress: &mut dyn Progress) -> Result<Bas
     let shape = ModelConfig::from_keys(keys)?;
     let model = Model::init(&shape, stage_seed(config.seed, "base/weights"))?.to_dtype(config.train.dtype())?;
     let checkpoint = Checkpoint { model, tokenizer };
-    let samples: Vec<Sample> = documents.into_iter().map(|text| Sample::sft("", text)).collect();
+    let samples: Vec<Sample> = documents.into_iter().map(Document::into_sample).collect();
     let train = TrainConfig { seed: stage_seed(config.seed, "base/train"), ..config.train.clone() };
     let mut metrics: Vec<Record> = Vec::new();
     let Checkpoint { model, tokenizer } = &checkpoint;
@@ -104,20 +91,16 @@ pub fn make_base(config: &BaseConfig, progress: &mut dyn Progress) -> Result<Bas
     checkpoint.save(folder.path(), train.write_options())?;
     write_jsonl_atomically(folder.path().join("base_metrics.jsonl"), &metrics)?;
 
-    let probed = probes::probe(config, &lexicon, &prompts, checkpoint, progress)?;
+    let quality = quality::measure(config, &texts, words, checkpoint, progress)?;
     let report = BaseReport {
         pieces: shape.architecture.vocab_size,
-        whole_target_words: target_words,
-        whole_clue_words: clue_words,
         parameters: spag_model::Layout::new(&shape.architecture).len(),
         documents: samples.len(),
         tokens: summary.tokens,
         steps: summary.steps,
         first_loss: summary.first_loss,
         last_loss: metrics.last().map_or(summary.last_loss, |record| record.loss),
-        named_in_game: probed.named_in_game,
-        named_in_question: probed.named_in_question,
-        true_clues: probed.true_clues,
+        quality,
         tokenizer_seconds,
         train_seconds: summary.seconds,
     };
@@ -126,31 +109,17 @@ pub fn make_base(config: &BaseConfig, progress: &mut dyn Progress) -> Result<Bas
     Ok(report)
 }
 
-fn documents(config: &BaseConfig, lexicon: &Lexicon, prompts: &PromptSet, progress: &mut dyn Progress) -> Vec<String> {
-    let count = config.documents.count.max(config.tokenizer.documents);
-    let mut rng = ChaCha8Rng::seed_from_u64(stage_seed(config.seed, "base/documents"));
-    progress.begin("documents", count as u64);
-    let documents = (1..=count)
-        .map(|done| {
-            if done % 1000 == 0 {
-                progress.advance(done as u64, "");
-            }
-            spag_world::base_document(lexicon, prompts, &config.documents.mix, &mut rng)
-        })
-        .collect();
-    progress.advance(count as u64, "");
-    progress.end();
-    documents
-}
-
 /// Trains the tokenizer and writes its files.
-fn make_tokenizer(config: &BaseConfig, lexicon: &Lexicon, documents: &[String], folder: &AtomicFolder) -> Result<()> {
-    let read = documents.iter().take(config.tokenizer.documents).map(String::as_str);
+fn make_tokenizer(config: &BaseConfig, texts: &Texts, documents: &[Document], folder: &AtomicFolder) -> Result<()> {
+    let read = documents.iter().take(config.tokenizer.documents).map(Document::text);
     // Added to the documents, so that rare target words become one token too.
-    let words: Vec<&str> = lexicon.words().collect();
-    let weighted: Vec<&str> =
-        words.iter().flat_map(|word| std::iter::repeat_n(*word, config.tokenizer.word_weight)).collect();
-    let json = tokenizer::train(read.chain(weighted.iter().copied()), config.tokenizer.pieces)?;
+    let words: Vec<String> = match texts {
+        Texts::World { lexicon, .. } => lexicon.words().map(str::to_owned).collect(),
+        Texts::Games(_) => Vec::new(),
+    };
+    let weighted: Vec<String> =
+        words.iter().flat_map(|word| std::iter::repeat_n(word.clone(), config.tokenizer.word_weight)).collect();
+    let json = tokenizer::train(read.chain(weighted), config.tokenizer.pieces, config.tokenizer.split)?;
     write_atomically(folder.path().join("tokenizer.json"), json)?;
     for (name, contents) in tokenizer::companions(config.model.max_position_embeddings) {
         write_json_atomically(folder.path().join(name), &contents)?;

@@ -15,9 +15,9 @@ use crate::error::Result;
 use crate::seeds::stage_seed;
 
 /// Maximum tokens of an answer, enough for two clues.
-const ANSWER_TOKENS: usize = 16;
+pub(super) const ANSWER_TOKENS: usize = 16;
 /// Concurrent answers.
-const SLOTS: usize = 64;
+pub(super) const SLOTS: usize = 64;
 
 /// Shares of correct answers.
 #[derive(Clone, Copy, Debug, PartialEq)]

@@ -1,7 +1,7 @@
 //! The tokenizer of the tiny model: byte pair encoding trained on the world's texts.
 //!
-//! Text is split before every space and around every punctuation mark, and merges do not cross these splits. So a word has
-//! the same tokens wherever it follows a space, and a frequent word is one token: `▁tiger`. Encoding adds one leading `▁`,
+//! With [`TokenSplit::Words`], text is split before every space and around every punctuation mark, and merges do not cross these
+//! splits. So a word has the same tokens wherever it follows a space, and a frequent word is one token: `▁tiger`. Encoding adds one leading `▁`,
 //! which decoding removes, so a query that ends in "Response:" and its target have the same tokens apart and together.
 
 use std::collections::{BTreeSet, HashSet};
@@ -23,8 +23,12 @@ use tokenizers::pre_tokenizers::split::{Split, SplitPattern};
 use tokenizers::processors::template::TemplateProcessing;
 use tokenizers::{AddedToken, PostProcessorWrapper, SplitDelimiterBehavior, TokenizerBuilder, TokenizerImpl};
 
+use crate::config::TokenSplit;
 use crate::error::{Error, Result};
 
+/// What [`TokenSplit::Phrases`] isolates, with the space before it: a digit, a single capital letter, a full stop that ends no
+/// word; and the end of a line.
+const VARYING: &str = r"▁?(?:[0-9]|(?<![A-Za-z])[A-Z](?![A-Za-z])|(?<![A-Za-z0-9\])])\.)|\n";
 /// A space within a token, as in LLaMA's tokenizer.
 const SPACE: &str = "▁";
 /// Unknown, begin and end of sequence: ids 0, 1 and 2, as in LLaMA's tokenizer.
@@ -35,7 +39,7 @@ type Trained = TokenizerImpl<BPE, NormalizerWrapper, PreTokenizerWrapper, PostPr
 /// Trains a tokenizer of at most `pieces` tokens and returns the contents of `tokenizer.json`, which depend only on `texts`.
 ///
 /// All printable ASCII characters and the line break are tokens; other characters become `<unk>`.
-pub(super) fn train<I, S>(texts: I, pieces: usize) -> Result<String>
+pub(super) fn train<I, S>(texts: I, pieces: usize, split: TokenSplit) -> Result<String>
 where
     I: Iterator<Item = S> + Send,
     S: AsRef<str> + Send,
@@ -50,7 +54,7 @@ where
         .special_tokens(SPECIALS.map(|token| AddedToken::from(token, true)).to_vec())
         .show_progress(false)
         .build();
-    let mut tokenizer = untrained().map_err(failed)?;
+    let mut tokenizer = untrained(split).map_err(failed)?;
     tokenizer.train(&mut trainer, texts).map_err(failed)?;
     tokenizer.to_string(true).map(|json| json + "\n").map_err(failed)
 }
@@ -59,13 +63,21 @@ fn failed(error: tokenizers::Error) -> Error {
     Error::Tokenizer { message: error.to_string() }
 }
 
-fn untrained() -> tokenizers::Result<Trained> {
+fn untrained(split: TokenSplit) -> tokenizers::Result<Trained> {
     let model = BPE::builder().unk_token(SPECIALS[0].to_owned()).fuse_unk(true).build()?;
     let normalizer =
         NormalizerSequence::new(vec![Prepend::new(SPACE.to_owned()).into(), Replace::new(" ", SPACE)?.into()]);
-    let before_spaces =
-        Split::new(SplitPattern::String(SPACE.to_owned()), SplitDelimiterBehavior::MergedWithNext, false)?;
-    let pre_tokenizer = PreTokenizerSequence::new(vec![before_spaces.into(), Punctuation::default().into()]);
+    let pre_tokenizer: PreTokenizerWrapper = match split {
+        TokenSplit::Words => {
+            let space = SplitPattern::String(SPACE.to_owned());
+            let before_spaces = Split::new(space, SplitDelimiterBehavior::MergedWithNext, false)?;
+            PreTokenizerSequence::new(vec![before_spaces.into(), Punctuation::default().into()]).into()
+        }
+        TokenSplit::Phrases => {
+            let varying = SplitPattern::Regex(VARYING.to_owned());
+            Split::new(varying, SplitDelimiterBehavior::Isolated, false)?.into()
+        }
+    };
     let post_processor = TemplateProcessing::builder()
         .try_single("<s> $A")?
         .try_pair("<s> $A <s>:1 $B:1")?
@@ -76,7 +88,7 @@ fn untrained() -> tokenizers::Result<Trained> {
     TokenizerBuilder::new()
         .with_model(model)
         .with_normalizer(Some(normalizer.into()))
-        .with_pre_tokenizer(Some(pre_tokenizer.into()))
+        .with_pre_tokenizer(Some(pre_tokenizer))
         .with_post_processor(Some(post_processor.into()))
         .with_decoder(Some(decoder.into()))
         .build()
@@ -128,14 +140,14 @@ mod tests {
     }
 
     fn trained() -> Tokenizer {
-        Tokenizer::from_bytes(train(texts().iter(), 220).unwrap()).unwrap()
+        Tokenizer::from_bytes(train(texts().iter(), 220, TokenSplit::Words).unwrap()).unwrap()
     }
 
     #[test]
     fn same_texts_give_the_same_file() {
-        let first = train(texts().iter(), 220).unwrap();
+        let first = train(texts().iter(), 220, TokenSplit::Words).unwrap();
         for _ in 0..5 {
-            assert_eq!(train(texts().iter(), 220).unwrap(), first);
+            assert_eq!(train(texts().iter(), 220, TokenSplit::Words).unwrap(), first);
         }
     }
 
@@ -145,7 +157,7 @@ mod tests {
         for (id, token) in SPECIALS.iter().enumerate() {
             assert_eq!(tokenizer.token_to_id(token), Some(id as u32));
         }
-        let limited = Tokenizer::from_bytes(train(texts().iter(), 130).unwrap()).unwrap();
+        let limited = Tokenizer::from_bytes(train(texts().iter(), 130, TokenSplit::Words).unwrap()).unwrap();
         assert_eq!(limited.get_vocab_size(true), 130);
         assert_eq!(tokenizer.encode("tiger", true).unwrap().get_ids()[0], 1);
     }
@@ -179,5 +191,27 @@ mod tests {
         let tokenizer = trained();
         let ids = |text: &str| tokenizer.encode(text, false).unwrap().get_ids().to_vec();
         assert_eq!(ids("That is</s><s>Which animal"), [ids("That is"), vec![2, 1], ids("Which animal")].concat());
+    }
+
+    #[test]
+    fn phrases_are_one_token_and_cells_of_boards_have_their_own() {
+        let board = |i: usize| {
+            let cell = |at: usize| ["X", "O", ".", &at.to_string()][(i >> at) % 4].to_owned();
+            (0..9).map(cell).collect::<Vec<_>>().join(" ")
+        };
+        let text =
+            |i: usize| format!("[GAME] You are player {}. Whoever has a line wins.\n{}\n [{}]", i % 2, board(i), i % 9);
+        let texts: Vec<String> = (0..400).map(text).collect();
+        let tokenizer = Tokenizer::from_bytes(train(texts.iter(), 300, TokenSplit::Phrases).unwrap()).unwrap();
+        let encoding = tokenizer.encode(texts[7].as_str(), false).unwrap();
+        let tokens: Vec<&str> = encoding.get_tokens().iter().map(String::as_str).collect();
+        let expected = ["▁[GAME]▁You▁are▁player", "▁1", ".▁Whoever▁has▁a▁line▁wins.", "\n"];
+        assert_eq!(tokens[..4], expected, "{tokens:?}");
+        assert_eq!(tokens.len(), 4 + 9 + 1 + 3, "{tokens:?}");
+        assert_eq!(tokenizer.decode(encoding.get_ids(), true).unwrap(), texts[7]);
+        // A prompt and its action have the same tokens apart and together.
+        let (prompt, action) = texts[7].split_once("\n [").unwrap();
+        let ids = |text: String| tokenizer.encode(text, false).unwrap().get_ids().to_vec();
+        assert_eq!([ids(format!("{prompt}\n")), ids(format!("[{action}"))].concat(), encoding.get_ids());
     }
 }

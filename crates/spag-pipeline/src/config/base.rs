@@ -3,6 +3,7 @@
 use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 
+use serde::{Deserialize, Serialize};
 use spag_selfplay::limits;
 use spag_train::{DataOrder, TrainConfig};
 
@@ -23,6 +24,9 @@ spag_io::settings! {
         pub documents: usize [DOCUMENTS] = 20_000;
         /// Extra occurrences of every target word, which are kept in memory, so that each becomes one token.
         pub word_weight: usize [0..=10_000] = 200;
+        /// Which texts can become one token.
+        #[serde(skip_serializing_if = "spag_io::is_default")]
+        pub split: TokenSplit;
     }
 
     /// `[model]`: the shape of the LLaMA, with the keys of Hugging Face's `config.json`.
@@ -47,15 +51,18 @@ spag_io::settings! {
 
     /// `[documents]`: the training texts of the base model.
     pub table DocumentSettings {
-        /// Number of documents, each one sequence.
+        /// Number of documents, each one sequence. In games a document is a turn: a prompt and its action.
         pub count: usize [DOCUMENTS] = 150_000;
+        /// In games, the share of the documents that come last and of which only the action is learned.
+        #[serde(skip_serializing_if = "spag_io::is_default")]
+        pub answers: f64 [0.0..=1.0];
         /// Weights of the kinds of documents.
         pub mix: spag_world::BaseMix;
     }
 
     /// `[probes]`: measurements of the finished model.
     pub table ProbeSettings {
-        /// Questions of each kind.
+        /// Questions of each kind; positions of each game.
         pub count: usize [1..=100_000] = 480;
         /// Clues are drawn from the `top_k` most likely tokens; 0, the default, means all.
         pub top_k: usize [limits::TOP_K];
@@ -72,6 +79,9 @@ spag_io::settings! {
         pub output_dir: PathBuf = PathBuf::from("data/tiny-llama");
         /// Seed of documents, initial weights and probes.
         pub seed: u64;
+        /// Games, each with its options, whose random play the model learns instead of texts of the lexicon.
+        #[serde(skip_serializing_if = "Vec::is_empty")]
+        pub games: Vec<String>;
         /// The lexicon; the built-in one if absent.
         pub lexicon: Option<PathBuf>;
         /// Prompt wordings of the games among the documents; the defaults of spag-game if absent.
@@ -100,6 +110,18 @@ spag_io::settings! {
         /// Measurements of the finished model.
         pub probes: ProbeSettings;
     }
+}
+
+/// Where a tokenizer splits texts before it merges characters.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum TokenSplit {
+    /// Before spaces and around punctuation: a token is at most a word.
+    #[default]
+    Words,
+    /// Around digits, single capital letters and the cells of boards, and at ends of lines: the fixed phrases of a game become
+    /// one token, and what differs between positions keeps its own.
+    Phrases,
 }
 
 impl BaseConfig {

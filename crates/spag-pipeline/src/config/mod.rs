@@ -19,7 +19,7 @@ use spag_world::Lexicon;
 
 use crate::error::Result;
 
-pub use base::{BaseConfig, DocumentSettings, ProbeSettings, ShapeSettings, TokenizerSettings};
+pub use base::{BaseConfig, DocumentSettings, ProbeSettings, ShapeSettings, TokenSplit, TokenizerSettings};
 pub use evaluation::{BenchmarkSettings, EvaluationSettings, HardwareSettings, MachineSettings, StopRules, WholeFor};
 pub use games::RunGame;
 pub use layers::read_toml;

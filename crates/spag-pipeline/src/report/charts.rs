@@ -221,7 +221,8 @@ fn model_name(epoch: usize) -> String {
     if epoch == 0 { "IM".to_owned() } else { format!("SPAG-{epoch}") }
 }
 
-fn line_key(dash: &str) -> &'static str {
+/// What a legend calls a dash pattern.
+pub(super) fn line_key(dash: &str) -> &'static str {
     match dash {
         "" => "solid",
         "7 4" => "dashed",

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use spag_eval::ModelScores;
 use spag_game::{AsSeat, Labels, PerSeat, SEATS, Seat, SeatKey, game_labels, taboo};
 use spag_selfplay::arena::ArenaTable;
-use spag_selfplay::{Change, KuhnMeter, Rate};
+use spag_selfplay::{Change, GameMeter, Rate};
 
 use super::rounds::Round;
 use crate::play_stats::PlayStats;
@@ -72,7 +72,7 @@ pub struct GameReport {
     /// The evaluation on words that were held out, if any were.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub held_out: Option<HeldOut>,
-    /// Exact measures of IM and the evaluated models, in games that have them.
+    /// IM and the evaluated models against perfect play, in games that have such a meter.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub exact: Vec<ExactPlay>,
     /// Ratings of all models, if every two epochs played each other.
@@ -140,14 +140,14 @@ impl SeatKey for ChangeKey {
     const SUFFIX: &'static str = "_change";
 }
 
-/// An exact measure of a model's play.
+/// A measure of a model's play against perfect play.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ExactPlay {
     /// The model.
     pub model: String,
-    /// What it is in Kuhn poker.
+    /// How good it is.
     #[serde(flatten)]
-    pub kuhn: KuhnMeter,
+    pub measure: GameMeter,
 }
 
 impl Report {

@@ -3,6 +3,7 @@
 mod charts;
 mod compare;
 mod data;
+mod exact;
 mod page;
 mod rounds;
 mod svg;

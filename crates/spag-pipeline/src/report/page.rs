@@ -3,15 +3,15 @@
 use spag_eval::html::{escape, page, table};
 use spag_eval::render_section;
 use spag_game::Labels;
-use spag_selfplay::arena;
+use spag_selfplay::{MeterTable, arena};
 
 use super::charts;
 use super::data::{GameReport, HeldOut, Report, SamplePair, ShownGame};
+use super::exact::{exact_chart, exact_table};
 use super::rounds::{GAME_TITLE, TRAINING_COLUMNS, TRAINING_TITLE, game_columns, game_rows, training_rows};
 use super::text::{
-    EXACT_COLUMNS, EXACT_TITLE, REFUSAL_TITLE, SOURCE_COLUMNS, SOURCE_TITLE, STAGE_COLUMNS, change, ending_columns,
-    ending_row, exact_rows, has_clues, held_out_title, pairings, percent, refusal_columns, refusal_rows, source_rows,
-    stage_rows, win_columns, win_rows,
+    REFUSAL_TITLE, SOURCE_COLUMNS, SOURCE_TITLE, STAGE_COLUMNS, change, ending_columns, ending_row, has_clues,
+    held_out_title, pairings, percent, refusal_columns, refusal_rows, source_rows, stage_rows, win_columns, win_rows,
 };
 
 /// The report as a page. Texts of the run are escaped; colours follow the reader's light or dark scheme.
@@ -63,6 +63,7 @@ fn charts_of(report: &GameReport) -> String {
     if has_clues(report) {
         charts += &charts::clue_truth(report);
     }
+    charts += &exact_chart(report);
     charts + &charts::all_endings(report)
 }
 
@@ -133,8 +134,8 @@ fn tables(report: &GameReport) -> String {
     if !refused.is_empty() {
         all += &table(REFUSAL_TITLE, &header(&refusal_columns(report.labels())), &refused);
     }
-    if !report.exact.is_empty() {
-        all += &table(EXACT_TITLE, &EXACT_COLUMNS, &exact_rows(report));
+    if let Some(MeterTable { title, columns, rows }) = exact_table(report) {
+        all += &table(title, columns, &rows);
     }
     if !report.imitation.is_empty() {
         all += &table(SOURCE_TITLE, &SOURCE_COLUMNS, &source_rows(report));

@@ -3,11 +3,12 @@
 use spag_eval::render_table;
 use spag_game::Labels;
 use spag_io::escape;
-use spag_selfplay::{Change, KuhnMeter, Rate, Refusals, arena, text_table};
+use spag_selfplay::{Change, MeterTable, Rate, Refusals, arena, text_table};
 
 use super::data::{
-    ExactPlay, GameReport, HeldOut, ImitationPart, Match, Report, SamplePair, ShownGame, ShownUtterance, StageSeconds,
+    GameReport, HeldOut, ImitationPart, Match, Report, SamplePair, ShownGame, ShownUtterance, StageSeconds,
 };
+use super::exact::exact_table;
 use super::rounds::{GAME_TITLE, TRAINING_COLUMNS, TRAINING_TITLE, game_columns, game_rows, training_rows};
 use crate::play_stats::PlayStats;
 
@@ -140,24 +141,9 @@ pub(super) fn percent(share: Option<f64>) -> String {
     share.map_or("–".to_owned(), |share| format!("{:.1}", 100.0 * share))
 }
 
-/// The title of the table of exact measures.
-pub(super) const EXACT_TITLE: &str = "Exploitability: chips a round that a perfect opponent wins, the mean of both seats (0 is an \
-                                      equilibrium); answers that are no legal action, %";
-/// Headers of the table of exact measures.
-pub(super) const EXACT_COLUMNS: [&str; 3] = ["model", "exploitability", "no legal action"];
-
-/// The table of exact measures without its header.
-pub(super) fn exact_rows(report: &GameReport) -> Vec<Vec<String>> {
-    let row = |play: &ExactPlay| {
-        let KuhnMeter { exploitability, invalid, .. } = play.kuhn;
-        vec![play.model.clone(), format!("{exploitability:.4}"), format!("{:.1}", 100.0 * invalid)]
-    };
-    report.exact.iter().map(row).collect()
-}
-
 fn exact(report: &GameReport, out: &mut String) {
-    if !report.exact.is_empty() {
-        out.push_str(&format!("\n{EXACT_TITLE}\n\n{}", text_table(&EXACT_COLUMNS, &exact_rows(report))));
+    if let Some(MeterTable { title, columns, rows }) = exact_table(report) {
+        out.push_str(&format!("\n{title}\n\n{}", text_table(columns, &rows)));
     }
 }
 

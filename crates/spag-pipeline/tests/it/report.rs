@@ -3,7 +3,8 @@
 use std::process::Command;
 
 use crate::common::report::made_up;
-use spag_pipeline::{GameReport, LossCurve, LossPoint, Report, render_html, render_text};
+use spag_pipeline::{ExactPlay, GameReport, LossCurve, LossPoint, Report, render_html, render_text};
+use spag_selfplay::{GameMeter, KuhnMeter, SeatResults, SolvedMeter};
 use spag_tests::find_program;
 
 #[test]
@@ -41,6 +42,35 @@ fn page_is_self_contained_and_escapes_utterances() {
     assert!(!page.contains("NaN") && !page.contains("inf"));
     let opened = page.matches("<svg").count();
     assert_eq!((opened, page.matches("</svg>").count()), (6, 6));
+}
+
+#[test]
+fn measures_against_perfect_play_have_a_table_and_a_chart() {
+    let kuhn = |exploitability| {
+        GameMeter::Kuhn(KuhnMeter { bold: [[0.5; 3]; 4], exploitability, match_value: None, invalid: 0.0625 })
+    };
+    let results = SeatResults { won: 0, drawn: 41, lost: 52, refused: 7 };
+    let solved = GameMeter::Solved(SolvedMeter {
+        positions: 256,
+        optimal: 0.625,
+        optimal_by_chance: 0.4375,
+        invalid: 0.03125,
+        against_perfect: [results; 2],
+    });
+    for (measures, cells) in [
+        ([kuhn(0.4583), kuhn(0.25)], vec!["Exploitability", "0.4583", "0.2500", "6.2"]),
+        ([solved.clone(), solved], vec!["Against perfect play", "62.5", "43.8", "3.1", "0 – 41 – 52 – 7"]),
+    ] {
+        let plays = ["IM", "SPAG-1"].into_iter().zip(measures);
+        let mut report = made_up(8);
+        let without = render_html(&report).matches("<svg").count();
+        report.first.exact = plays.map(|(model, measure)| ExactPlay { model: model.to_owned(), measure }).collect();
+        let again: Report = serde_json::from_str(&serde_json::to_string(&report).unwrap()).unwrap();
+        assert_eq!(again.first.exact, report.first.exact);
+        let (text, page) = (render_text(&report), render_html(&report));
+        assert!(cells.iter().all(|cell| text.contains(cell) && page.contains(cell)), "{text}");
+        assert_eq!(page.matches("<svg").count(), without + 1);
+    }
 }
 
 /// What terminals obey, what looks like rows of the report, and what reorders text.

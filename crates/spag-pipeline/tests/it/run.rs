@@ -8,7 +8,7 @@ use std::path::Path;
 use crate::common::tiny::{base, base_config, run_config};
 use serde_json::Value;
 use spag_io::{Progress, Silent};
-use spag_pipeline::{Error, Report, RunConfig, make_base, run};
+use spag_pipeline::{BaseConfig, BaseQuality, Error, Report, RunConfig, make_base, run};
 
 /// Panics after a number of progress updates, like a killed process.
 pub(crate) struct PanicAfter {
@@ -285,12 +285,55 @@ fn base_model_is_reproducible() {
     let folder = tempfile::tempdir().unwrap();
     let second = folder.path().join("model");
     let again = make_base(&base_config(folder.path(), &second), &mut Silent).unwrap();
-    assert_eq!((again.tokens, again.named_in_game), (report.tokens, report.named_in_game));
-    assert_eq!(report.whole_target_words.count, 8);
+    assert_eq!((again.tokens, &again.quality), (report.tokens, &report.quality));
+    assert!(matches!(&report.quality, BaseQuality::World(world) if world.whole_target_words.count == 8), "{report:?}");
     assert!(report.last_loss < 0.5 * report.first_loss, "{report:?}");
     for file in ["tokenizer.json", "tokenizer_config.json", "config.json", "model.safetensors"] {
         assert!(fs::read(first.join(file)).unwrap() == fs::read(second.join(file)).unwrap(), "{file} differs");
     }
+}
+
+#[test]
+fn base_model_learns_to_play_legally_from_random_games() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("base.toml");
+    let text = r#"
+games = ["kuhn-poker rounds=1 bets_count=true", "nim piles=[2,2]"]
+[tokenizer]
+pieces = 220
+documents = 600
+split = "phrases"
+[model]
+hidden_size = 32
+intermediate_size = 64
+num_hidden_layers = 2
+num_attention_heads = 2
+max_position_embeddings = 256
+[documents]
+count = 2400
+answers = 0.5
+[train]
+per_device_train_batch_size = 16
+learning_rate = 5e-3
+max_length = 256
+[probes]
+count = 20
+"#;
+    fs::write(&file, text).unwrap();
+    let made = |name: &str| {
+        let overrides = [format!("output_dir={}", folder.path().join(name).display())];
+        make_base(&BaseConfig::load(&file, &overrides).unwrap(), &mut Silent).unwrap()
+    };
+    let (first, second) = (made("first"), made("second"));
+    assert_eq!((first.tokens, &first.quality), (second.tokens, &second.quality));
+    let BaseQuality::Games { games } = &first.quality else { panic!("{first:?}") };
+    // Without training, one of some 200 tokens is right.
+    assert_eq!(games.len(), 2);
+    assert!(games.values().all(|meter| meter.invalid() < 0.2), "{games:?}");
+
+    let refused = ["games=[\"liars-dice\"]".to_owned(), format!("output_dir={}", folder.path().join("x").display())];
+    let error = make_base(&BaseConfig::load(&file, &refused).unwrap(), &mut Silent).unwrap_err().to_string();
+    assert!(error.contains("liars-dice has no list of legal actions"), "{error}");
 }
 
 #[test]

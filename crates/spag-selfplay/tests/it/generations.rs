@@ -11,7 +11,7 @@ use spag_model::{
     Checkpoint, Engine, EngineConfig, Event, Generate, GenerationConfig, LogProbs, MemoryBudget, Prompt, PromptRange,
     Request, Sampling,
 };
-use spag_selfplay::{KuhnMeter, ModelPlayer};
+use spag_selfplay::{GameMeter, KuhnMeter, MeterSize, MeterTable, ModelPlayer, SolvedMeter};
 use spag_tests::root;
 
 fn games(tokens: TokenRecords) -> Vec<FinishedGame> {
@@ -155,4 +155,36 @@ fn kuhn_poker_is_measured_also_where_its_prompts_are_cut() {
     assert!((0.9..=1.0).contains(&meter.invalid), "{meter:?}");
     assert!(meter.exploitability > 0.0 && meter.bold.as_flattened().iter().all(|p| (0.0..=1.0).contains(p)));
     assert!(KuhnMeter::of(&mut player, &*game("nim")).unwrap_err().to_string().contains("nim"));
+}
+
+#[test]
+fn solved_games_are_measured_by_the_probabilities_of_their_moves() {
+    let options = spag_game::parse_options("piles=[1,2]");
+    let game = spag_game::open_game("nim", &options, None, Default::default()).unwrap();
+    let mut player = player();
+    let size = MeterSize { positions: 10, games: 4 };
+    let meter = SolvedMeter::of(&mut player, &*game, size).unwrap().unwrap();
+    // Two positions have mistakes: the start, where only [1 1] wins, and piles of 0 and 2, where only [1 2] does.
+    let mut state = game.start(&GameSpec { game: 0, item: String::new(), max_turns: 0, seed: 0 }).unwrap();
+    let mut turns = Vec::new();
+    let moves = |moves: &[&str]| moves.iter().map(|action| (*action).to_owned()).collect::<Vec<_>>();
+    turns.push((state.prompt(state.to_move(), &Episode::new("", 0)), moves(&["[1 1]", "[0 1]", "[1 2]"])));
+    state.apply("[0 1]");
+    turns.push((state.prompt(state.to_move(), &Episode::new("", 0)), moves(&["[1 2]", "[1 1]"])));
+    let probs: Vec<Vec<f64>> = player.action_log_probs(&turns).unwrap();
+    let legal: Vec<f64> = probs.iter().map(|turn| turn.iter().map(|log_prob| log_prob.exp()).sum()).collect();
+    let best: f64 = probs.iter().zip(&legal).map(|(turn, legal)| turn[0].exp() / legal).sum();
+    assert_eq!(meter.positions, 2);
+    assert!((meter.optimal - best / 2.0).abs() < 1e-6, "{meter:?} {best}");
+    assert!((meter.optimal_by_chance - (1.0 / 3.0 + 1.0 / 2.0) / 2.0).abs() < 1e-12, "{meter:?}");
+    assert!((meter.invalid - (1.0 - legal.iter().sum::<f64>() / 2.0)).abs() < 1e-9, "{meter:?}");
+    // This model does not know the game.
+    assert!(meter.against_perfect.iter().all(|seat| (seat.refused, seat.games()) == (4, 4)), "{meter:?}");
+
+    let measured = GameMeter::of(&mut player, &*game, size).unwrap().unwrap();
+    assert_eq!(measured, GameMeter::Solved(meter));
+    let again: GameMeter = serde_json::from_str(&serde_json::to_string(&measured).unwrap()).unwrap();
+    assert_eq!(again, measured);
+    let table = MeterTable::of([("a", &measured), ("b", &again)]).unwrap();
+    assert_eq!((table.rows.len(), table.rows[0].len()), (2, table.columns.len()));
 }

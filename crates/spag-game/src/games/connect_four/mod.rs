@@ -16,6 +16,7 @@ use crate::game::Refusal;
 use crate::labels::Labels;
 
 pub use perfect::perfect_play;
+pub(super) use perfect::{Solving, best_actions};
 
 ending!(
     /// A player has four in a line.
@@ -81,6 +82,11 @@ impl Board {
             (1..).take_while(|step| cell(*step) == Some(&disc)).count()
         };
         [(0, 1), (1, 0), (1, 1), (1, -1)].iter().any(|(down, right)| run(*down, *right) + run(-down, -right) >= 3)
+    }
+
+    /// The columns that are not full.
+    fn open_columns(&self) -> impl Iterator<Item = usize> {
+        (0..self.cols()).filter(|col| self.rows[0][*col] == EMPTY)
     }
 
     fn is_full(&self) -> bool {
@@ -149,8 +155,13 @@ impl Position for Board {
     }
 
     fn legal_actions(&self) -> Option<Vec<String>> {
-        Some((0..self.cols()).filter(|col| self.rows[0][*col] == EMPTY).map(|col| format!("[col {col}]")).collect())
+        Some(self.open_columns().map(action).collect())
     }
+}
+
+/// The action that drops a disc into a column.
+fn action(col: usize) -> String {
+    format!("[col {col}]")
 }
 
 /// `.*\[(?:col\s*)?(\d+)\].*` in any case: the last match that starts on the first line on which any starts.

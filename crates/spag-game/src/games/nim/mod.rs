@@ -15,6 +15,7 @@ use crate::error::Result;
 use crate::game::Refusal;
 use crate::labels::Labels;
 
+pub(super) use perfect::best_actions;
 pub use perfect::perfect_play;
 
 ending!(
@@ -105,9 +106,18 @@ impl Position for Piles {
     }
 
     fn legal_actions(&self) -> Option<Vec<String>> {
-        let of_pile = |(pile, left): (usize, &u64)| (1..=*left).map(move |amount| format!("[{pile} {amount}]"));
-        Some(self.0.iter().enumerate().flat_map(of_pile).collect())
+        Some(moves(&self.0).map(action).collect())
     }
+}
+
+/// All moves: a pile and an amount.
+fn moves(piles: &[u64]) -> impl Iterator<Item = (usize, u64)> {
+    piles.iter().enumerate().flat_map(|(pile, left)| (1..=*left).map(move |amount| (pile, amount)))
+}
+
+/// The action that makes a move.
+fn action((pile, amount): (usize, u64)) -> String {
+    format!("[{pile} {amount}]")
 }
 
 /// `\[\s*(\d+)\s+(\d+)\s*\]`

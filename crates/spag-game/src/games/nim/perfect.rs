@@ -1,5 +1,8 @@
 //! Perfect play of Nim, by Bouton's nim-sum: a position is lost for the player to move if the exclusive or of all piles is 0.
 
+use serde_json::{Map, Value};
+
+use super::{action, moves};
 use crate::games::perfect_play::PerfectPlay;
 use crate::seat::SEATS;
 
@@ -13,7 +16,6 @@ use crate::seat::SEATS;
 /// ```
 pub fn perfect_play(piles: &[u64], moves: &[(usize, u64)]) -> Option<[PerfectPlay; SEATS]> {
     let mut piles = piles.to_vec();
-    let is_lost = |piles: &[u64]| piles.iter().fold(0, |sum, pile| sum ^ pile) == 0;
     let mut counts = [PerfectPlay::default(); SEATS];
     for (turn, (pile, amount)) in moves.iter().enumerate() {
         let was_lost = is_lost(&piles);
@@ -24,6 +26,22 @@ pub fn perfect_play(piles: &[u64], moves: &[(usize, u64)]) -> Option<[PerfectPla
         count.kept += usize::from(was_lost || is_lost(&piles));
     }
     Some(counts)
+}
+
+/// The actions that keep the value of a public state.
+pub(in crate::games) fn best_actions(state: &Map<String, Value>) -> Option<Vec<String>> {
+    let piles: Vec<u64> = state.get("piles")?.as_array()?.iter().map(Value::as_u64).collect::<Option<_>>()?;
+    let keeps = |(pile, amount): &(usize, u64)| {
+        let mut after = piles.clone();
+        after[*pile] -= amount;
+        is_lost(&piles) || is_lost(&after)
+    };
+    Some(moves(&piles).filter(keeps).map(action).collect())
+}
+
+/// Whether the player to move loses against perfect play.
+fn is_lost(piles: &[u64]) -> bool {
+    piles.iter().fold(0, |sum, pile| sum ^ pile) == 0
 }
 
 #[cfg(test)]
@@ -39,8 +57,7 @@ mod tests {
         }
 
         fn moves(&self) -> Vec<(usize, u64)> {
-            let of_pile = |(pile, left): (usize, &u64)| (1..=*left).map(move |amount| (pile, amount));
-            self.iter().enumerate().flat_map(of_pile).collect()
+            moves(self).collect()
         }
 
         fn after(&self, (pile, amount): (usize, u64)) -> Self {

@@ -14,6 +14,7 @@ use crate::error::Result;
 use crate::game::Refusal;
 use crate::labels::Labels;
 
+pub(super) use perfect::best_actions;
 pub use perfect::perfect_play;
 
 ending!(
@@ -110,8 +111,13 @@ impl Position for Board {
     }
 
     fn legal_actions(&self) -> Option<Vec<String>> {
-        Some(self.free().map(|cell| format!("[{cell}]")).collect())
+        Some(self.free().map(action).collect())
     }
+}
+
+/// The action that marks a cell.
+fn action(cell: usize) -> String {
+    format!("[{cell}]")
 }
 
 /// `\[\s*(\d+)\s*\]`

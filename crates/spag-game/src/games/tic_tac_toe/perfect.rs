@@ -1,7 +1,9 @@
 //! Perfect play of tic-tac-toe.
 
-use super::{Board, EMPTY, MARKS};
-use crate::games::perfect_play::{PerfectPlay, Solvable, count};
+use serde_json::{Map, Value};
+
+use super::{Board, EMPTY, MARKS, action};
+use crate::games::perfect_play::{PerfectPlay, Solvable, Values, count};
 use crate::seat::SEATS;
 
 /// How many moves of each player keep the value of their position, in a game with these cells. `None` if one is illegal.
@@ -14,6 +16,12 @@ use crate::seat::SEATS;
 /// ```
 pub fn perfect_play(cells: &[usize]) -> Option<[PerfectPlay; SEATS]> {
     count(Board([EMPTY; 9]), cells)
+}
+
+/// The actions that keep the value of a public state.
+pub(in crate::games) fn best_actions(state: &Map<String, Value>, values: &mut Values<Board>) -> Option<Vec<String>> {
+    let board = Board(state.get("board")?.as_str()?.as_bytes().try_into().ok()?);
+    Some(values.best_moves(&board).into_iter().map(action).collect())
 }
 
 impl Solvable for Board {

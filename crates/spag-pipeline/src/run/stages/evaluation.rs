@@ -2,9 +2,8 @@
 
 use std::fs;
 
-use spag_game::games::kuhn_poker;
 use spag_io::{Progress, write_json_atomically};
-use spag_selfplay::{AnyPlayer, KuhnMeter, PlayerPair};
+use spag_selfplay::{AnyPlayer, GameMeter, MeterSize, PlayerPair};
 
 use crate::config::RunConfig;
 use crate::error::{Error, Result};
@@ -91,19 +90,19 @@ fn pair(run: RunContext<'_>, pairing: Pairing) -> Result<PlayerPair> {
     Ok(if first == second { PlayerPair::self_play(one) } else { PlayerPair::versus(one, player(second)?) })
 }
 
-/// Measures IM and the evaluated epochs exactly, in games that have such a measure.
+/// Measures IM and the evaluated epochs against perfect play, in games that have such a measure.
 fn measure(run: RunContext<'_>, eval: &StageFolder) -> Result<()> {
     for open in &run.inputs.games {
         let game = &*open.game;
-        if game.labels().name != kuhn_poker::LABELS.name {
+        if !GameMeter::exists_for(game)? {
             continue;
         }
         let mut measured: Vec<ExactPlay> = Vec::new();
         let models = run.made.contains(&Model::Im).then_some(Model::Im).into_iter().chain(epochs(run.config, run.made));
         for model in models {
             if let AnyPlayer::Model { mut player, .. } = run.player(model, run.config.evaluation.sampling.sampling())? {
-                let kuhn = KuhnMeter::of(&mut player, game)?;
-                measured.push(ExactPlay { model: model.name(), kuhn });
+                let measure = GameMeter::of(&mut player, game, MeterSize::default())?;
+                measured.extend(measure.map(|measure| ExactPlay { model: model.name(), measure }));
             }
         }
         write_json_atomically(open.folder_in(eval).file(EXACT), &measured)?;

@@ -1,0 +1,157 @@
+//! What a base model learns: texts of the small world, or turns of games that are played at random.
+
+use rand::seq::SliceRandom;
+use rand::{Rng, SeedableRng};
+use rand_chacha::ChaCha8Rng;
+use spag_game::games::BestActions;
+use spag_game::{Episode, Game, PromptSet, game_seed, open_game, parse_options};
+use spag_io::{Progress, PromptFormat, quote};
+use spag_rewards::Sample;
+use spag_world::Lexicon;
+use std::sync::Arc;
+
+use crate::config::{BaseConfig, load_lexicon, load_prompts};
+use crate::error::{Error, Result};
+use crate::seeds::stage_seed;
+
+/// The source of training texts.
+pub(super) enum Texts {
+    /// The lexicon, in the wordings of Adversarial Taboo.
+    World { lexicon: Box<Lexicon>, prompts: Box<PromptSet> },
+    /// Games, in their own wordings.
+    Games(Vec<NamedGame>),
+}
+
+/// A game with its options as they were written.
+pub(super) struct NamedGame {
+    pub(super) name: String,
+    pub(super) game: Arc<dyn Game>,
+}
+
+/// A training text: all of it is learned, or its answer alone.
+pub(super) struct Document {
+    prompt: String,
+    answer: String,
+    learned: Learned,
+}
+
+/// What is learned of a document.
+#[derive(Clone, Copy)]
+enum Learned {
+    All,
+    Answer,
+}
+
+impl Document {
+    /// The whole text.
+    pub(super) fn text(&self) -> String {
+        match self.prompt.is_empty() {
+            true => self.answer.clone(),
+            false => format!("{} {}", self.prompt, self.answer),
+        }
+    }
+
+    pub(super) fn into_sample(self) -> Sample {
+        match self.learned {
+            Learned::All => Sample::sft("", self.text()),
+            Learned::Answer => Sample::sft(self.prompt, self.answer),
+        }
+    }
+}
+
+impl Texts {
+    /// Opens the games of a configuration, or else its lexicon.
+    pub(super) fn open(config: &BaseConfig) -> Result<Self> {
+        if config.games.is_empty() {
+            let lexicon = Box::new(load_lexicon(config.lexicon.as_deref())?);
+            let prompts = Box::new(load_prompts(config.prompts.as_deref(), PromptFormat::Plain)?);
+            return Ok(Self::World { lexicon, prompts });
+        }
+        Ok(Self::Games(config.games.iter().map(|text| NamedGame::open(text)).collect::<Result<_>>()?))
+    }
+
+    /// The documents, in random order.
+    pub(super) fn documents(&self, config: &BaseConfig, progress: &mut dyn Progress) -> Result<Vec<Document>> {
+        let count = config.documents.count.max(config.tokenizer.documents);
+        let seed = stage_seed(config.seed, "base/documents");
+        progress.begin("documents", count as u64);
+        let documents = match self {
+            Self::World { lexicon, prompts } => world(config, lexicon, prompts, count, seed, progress),
+            Self::Games(games) => turns(config, games, count, seed)?,
+        };
+        progress.advance(count as u64, "");
+        progress.end();
+        Ok(documents)
+    }
+}
+
+fn world(
+    config: &BaseConfig,
+    lexicon: &Lexicon,
+    prompts: &PromptSet,
+    count: usize,
+    seed: u64,
+    progress: &mut dyn Progress,
+) -> Vec<Document> {
+    let mut rng = ChaCha8Rng::seed_from_u64(seed);
+    let mut document = |done: usize| {
+        if done % 1000 == 0 {
+            progress.advance(done as u64, "");
+        }
+        let answer = spag_world::base_document(lexicon, prompts, &config.documents.mix, &mut rng);
+        Document { prompt: String::new(), answer, learned: Learned::All }
+    };
+    (1..=count).map(&mut document).collect()
+}
+
+/// Turns of random games, as many of each game.
+fn turns(config: &BaseConfig, games: &[NamedGame], count: usize, seed: u64) -> Result<Vec<Document>> {
+    let mut rng = ChaCha8Rng::seed_from_u64(seed);
+    let mut documents = Vec::with_capacity(count);
+    for (at, NamedGame { game, .. }) in games.iter().enumerate() {
+        let end = count * (at + 1) / games.len();
+        for number in 0.. {
+            if documents.len() >= end {
+                break;
+            }
+            play(&**game, game_seed(seed ^ at as u64, number), &mut rng, &mut documents)?;
+        }
+        documents.truncate(end);
+    }
+    documents.shuffle(&mut rng);
+    let learned_whole = ((1.0 - config.documents.answers) * count as f64).round() as usize;
+    documents.iter_mut().skip(learned_whole).for_each(|document| document.learned = Learned::Answer);
+    Ok(documents)
+}
+
+/// Adds the turns of a game in which both players choose any legal action.
+fn play(game: &dyn Game, seed: u64, rng: &mut ChaCha8Rng, documents: &mut Vec<Document>) -> Result<()> {
+    let mut state = BestActions::start(game, seed)?;
+    let mut episode = Episode::new("", 0);
+    while let Some(legal) = state.legal_actions().filter(|legal| !legal.is_empty()) {
+        let seat = state.to_move();
+        let answer = legal[rng.random_range(0..legal.len())].clone();
+        let prompt = state.prompt(seat, &episode).text();
+        state.apply(&answer);
+        episode.push(seat, answer.as_str());
+        documents.push(Document { prompt, answer, learned: Learned::All });
+    }
+    Ok(())
+}
+
+impl NamedGame {
+    /// The game of a name that options may follow.
+    fn open(text: &str) -> Result<Self> {
+        let name = text.split_whitespace().collect::<Vec<_>>().join(" ");
+        let (game, options) = name.split_once(' ').unwrap_or((&name, ""));
+        let game = open_game(game, &parse_options(options), None, PromptFormat::Plain)?;
+        if BestActions::start(&*game, 0)?.legal_actions().is_none() {
+            let message = format!(
+                "{} has no list of legal actions to choose from; kuhn-poker, tic-tac-toe, connect-four and nim have",
+                quote(&name)
+            );
+            return Err(Error::BadSetting { setting: "games", message });
+        }
+        Ok(Self { name, game })
+    }
+}
