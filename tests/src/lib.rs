@@ -1,5 +1,5 @@
-//! Helpers of the tests of all crates: fixtures, the real programs, processes, ranks, ports, an HTTP server, and a
-//! client of ours.
+//! Helpers of the tests of all crates: fixtures, the real programs, processes, ranks, ports, an HTTP server, and
+//! clients of ours.
 
 mod chat;
 mod files;
@@ -12,6 +12,7 @@ mod ranks;
 mod reports;
 mod serve;
 pub mod torch_archive;
+pub mod web_socket;
 
 pub use chat::{chat_model, chat_prompts, chatml_tiny};
 pub use files::{change_tensor, copy_folder, fixture, json, json_lines, root};

@@ -12,6 +12,7 @@ mod init_model;
 mod launch;
 mod make_base;
 mod model_name;
+mod network;
 mod plan;
 mod run;
 mod serve;

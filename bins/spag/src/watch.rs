@@ -3,9 +3,11 @@
 use std::path::{Path, PathBuf};
 
 use clap::Args;
-use spag_cli::{Error, Result, Signal, exit};
+use spag_cli::{Result, exit};
 use spag_page::WatchPage;
-use spag_serve::{ApiKeys, Background, Ended, Limits, Server, ServerConfig};
+use spag_serve::{ApiKeys, Background, Limits, QueueLimits, Server, ServerConfig};
+
+use crate::network::{self, Keys};
 
 /// The port of the page.
 pub(crate) const PORT: &str = "8010";
@@ -36,27 +38,16 @@ pub(crate) struct WatchArgs {
 
 fn config(host: String, port: u16, keys: Option<ApiKeys>) -> ServerConfig {
     let limits = Limits { max_connections: CONNECTIONS, ..Limits::default() };
-    ServerConfig { host, port, keys, limits, cors_origins: Vec::new() }
+    ServerConfig { host, port, keys, limits, queue: QueueLimits::default(), cors_origins: Vec::new() }
 }
 
 pub(crate) fn run(args: WatchArgs) -> Result<()> {
     let page = WatchPage::open(args.run_dir)?;
     let keys = args.api_key_file.as_ref().map(ApiKeys::read).transpose()?;
-    let is_open = keys.is_none();
-    let server = Server::bind_with(config(args.host, args.port, keys), Vec::new(), |services| page.routes(services))?;
-    let address = server.address();
-    if is_open && !address.ip().is_loopback() {
-        exit::note(format_args!(
-            "warning: everybody who can connect to {address} can read the run; restrict it with --api_key_file"
-        ));
-    }
-    exit::say(format_args!("listening on http://{address}"))?;
-    let stopped = |signal| Err(Error::Stopped { signal, message: "stopped by a second signal".to_owned() });
-    match server.run(|fault| exit::note(format_args!("error: {fault}")))? {
-        Ended::Drained => Ok(()),
-        Ended::Interrupted => stopped(Signal::Interrupt),
-        Ended::Terminated => stopped(Signal::Terminate),
-    }
+    let config = config(args.host, args.port, keys);
+    let access = Keys::of(&config);
+    let server = Server::bind_with(config, Vec::new(), |services| page.routes(services))?;
+    network::serve(server, access, "can read the run")
 }
 
 /// The page of a run of this process.

@@ -88,7 +88,7 @@ pub trait Game: fmt::Debug + Send + Sync {
 ///
 /// The driver appends every utterance to the episode after [`Match::apply`], also a refused one, whose reason it adds under
 /// the key `refusal`. A seat may move several times in a row.
-pub trait Match: fmt::Debug {
+pub trait Match: fmt::Debug + Send {
     /// The seat to move. Not called after the end.
     fn to_move(&self) -> Seat;
 

@@ -7,7 +7,7 @@ use serde_json::{Map, Value};
 use spag_io::PromptFormat;
 
 pub use answer::{Code, Observation, Problem, Reply};
-pub use request::Request;
+pub use request::{Request, parse_object, parse_seed};
 
 use crate::error::Result;
 use crate::game::Match;
@@ -136,6 +136,6 @@ impl Playing {
 }
 
 /// A seed that all JSON libraries read exactly: below 2^53.
-fn drawn_seed() -> u64 {
+pub fn drawn_seed() -> u64 {
     rand::random::<u64>() >> 11
 }

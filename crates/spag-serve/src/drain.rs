@@ -40,6 +40,11 @@ impl Drain {
         self.0.borrow().has_begun
     }
 
+    /// Waits until new requests are refused.
+    pub(crate) async fn begun(&self) {
+        let _ = self.0.subscribe().wait_for(|state| state.has_begun).await;
+    }
+
     /// Waits until no request is in progress.
     pub(crate) async fn done(&self) {
         // Never an error: the sender is here.

@@ -10,10 +10,11 @@ use axum::extract::Request;
 use axum::routing::MethodRouter;
 use spag_chat::PromptEncoder;
 use spag_model::{Event, Tokenizer};
+use tokio::sync::OwnedSemaphorePermit;
 
 use crate::answer::failure;
 use crate::api::ApiError;
-use crate::drain::Busy;
+use crate::drain::{Busy, Drain};
 use crate::engine_thread::{SequenceEvent, Sequences};
 use crate::model::ServedModel;
 use crate::router::App;
@@ -28,8 +29,17 @@ pub enum Access {
 }
 
 /// Routes to add, each with a path of its own and without parameters in it.
-#[derive(Debug, Default)]
-pub struct Routes(Vec<(&'static str, Access, MethodRouter)>);
+#[derive(Debug)]
+pub struct Routes {
+    added: Vec<(&'static str, Access, MethodRouter)>,
+    healthy: &'static str,
+}
+
+impl Default for Routes {
+    fn default() -> Self {
+        Self { added: Vec::new(), healthy: "ok" }
+    }
+}
 
 impl Routes {
     /// No routes.
@@ -40,28 +50,54 @@ impl Routes {
     /// Adds a route.
     #[must_use]
     pub fn route(mut self, path: &'static str, access: Access, methods: MethodRouter) -> Self {
-        self.0.push((path, access, methods));
+        self.added.push((path, access, methods));
         self
+    }
+
+    /// What `/health` calls a server without a fault: "ok" by default.
+    #[must_use]
+    pub fn healthy(mut self, status: &'static str) -> Self {
+        self.healthy = status;
+        self
+    }
+
+    /// The status of a server without a fault.
+    pub(crate) fn health_status(&self) -> &'static str {
+        self.healthy
     }
 
     /// The paths that everybody may use.
     pub(crate) fn open(&self) -> Vec<&'static str> {
-        self.0.iter().filter(|(_, access, _)| *access == Access::Everybody).map(|(path, ..)| *path).collect()
+        self.added.iter().filter(|(_, access, _)| *access == Access::Everybody).map(|(path, ..)| *path).collect()
     }
 
     /// All paths.
     pub(crate) fn paths(&self) -> Vec<&'static str> {
-        self.0.iter().map(|(path, ..)| *path).collect()
+        self.added.iter().map(|(path, ..)| *path).collect()
     }
 
     pub(crate) fn add_to(self, router: Router<Arc<App>>) -> Router<Arc<App>> {
-        self.0.into_iter().fold(router, |router, (path, _, methods)| router.route(path, methods.with_state(())))
+        self.added.into_iter().fold(router, |router, (path, _, methods)| router.route(path, methods.with_state(())))
     }
 }
 
 /// What handlers of added routes may use of a server.
 #[derive(Clone)]
 pub struct Services(Arc<App>);
+
+/// The place of a connection among those of a server, until it is dropped.
+pub(crate) struct Place {
+    app: Arc<App>,
+    _permit: OwnedSemaphorePermit,
+}
+
+/// A connection that a handler keeps beyond its response, as a WebSocket does. The server counts it among its connections, and
+/// waits for its end.
+pub struct KeptConnection {
+    drain: Drain,
+    _place: Option<Arc<Place>>,
+    _busy: Busy,
+}
 
 /// A model of the server.
 #[derive(Clone)]
@@ -111,6 +147,12 @@ impl Services {
         self.0.receiver.work(work).await
     }
 
+    /// Keeps the connection of a request until the result is dropped.
+    pub fn keep_connection(&self, request: &Request) -> KeptConnection {
+        let drain = self.0.drain.clone();
+        KeptConnection { _place: request.extensions().get().cloned(), _busy: drain.enter(), drain }
+    }
+
     /// Hands a request to the engine of a model. Without streaming, its completion is the only event.
     ///
     /// # Errors
@@ -118,6 +160,26 @@ impl Services {
     pub fn generate(&self, model: &ModelHandle, request: spag_model::Request) -> Result<Generation, ApiError> {
         let sequences = model.0.engine.submit(vec![request])?;
         Ok(Generation { sequences, _busy: self.0.drain.enter() })
+    }
+}
+
+impl Place {
+    pub(crate) fn new(permit: OwnedSemaphorePermit, app: Arc<App>) -> Self {
+        app.metrics.connections.inc();
+        Self { app, _permit: permit }
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        self.app.metrics.connections.dec();
+    }
+}
+
+impl KeptConnection {
+    /// Waits until the server ends. The connection should end soon after.
+    pub async fn server_ends(&self) {
+        self.drain.begun().await;
     }
 }
 

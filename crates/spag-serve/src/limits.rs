@@ -7,12 +7,17 @@ use std::time::Duration;
 const TIMEOUT: RangeInclusive<f64> = 0.01..=86_400.0;
 
 spag_io::settings! {
-    /// The limits of a server that its owner sets.
+    /// The queue of a server's models.
     #[derive(Copy, clap::Args)]
-    pub flags Limits {
+    pub flags QueueLimits {
         /// Maximum number of sequences that wait for a place in the batch of a model. Requests beyond it get status 429.
         #[arg(value_name = "N", help_heading = "Network")]
         pub max_waiting: usize [0..=1 << 20] = 1024;
+    }
+
+    /// The limits of a server that its owner sets.
+    #[derive(Copy, clap::Args)]
+    pub flags Limits {
         /// Maximum size of a request in MiB.
         #[arg(value_name = "N", help_heading = "Network")]
         pub max_body_mib: usize [1..=1024] = 8;
@@ -30,7 +35,7 @@ spag_io::settings! {
 
 impl Limits {
     /// Bytes of the body of a request, at most.
-    pub(crate) fn max_body_bytes(&self) -> usize {
+    pub fn max_body_bytes(&self) -> usize {
         self.max_body_mib << 20
     }
 

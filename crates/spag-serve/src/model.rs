@@ -12,7 +12,7 @@ use tokio::sync::watch;
 use crate::api::{ApiError, whole};
 use crate::engine_thread::EngineHandle;
 use crate::error::{Error, Result};
-use crate::limits::Limits;
+use crate::limits::QueueLimits;
 use crate::metrics::{EngineMetrics, Metrics};
 use crate::token_texts::TokenTexts;
 
@@ -46,7 +46,7 @@ impl ServedModel {
         name: &str,
         model: ModelToServe,
         metrics: EngineMetrics,
-        limits: &Limits,
+        queue: &QueueLimits,
         faulty: watch::Sender<bool>,
     ) -> Result<Self> {
         let vocabulary = model.checkpoint.model.config().architecture.vocab_size;
@@ -58,7 +58,7 @@ impl ServedModel {
             encoder: PromptEncoder::new(tokenizer),
             max_length: engine.config().max_length,
             vocabulary,
-            engine: EngineHandle::start(engine, metrics, limits.max_waiting, faulty)?,
+            engine: EngineHandle::start(engine, metrics, queue.max_waiting, faulty)?,
         })
     }
 
@@ -110,7 +110,7 @@ impl ModelPool {
     /// A name is unusable or given twice, or an engine cannot be started.
     pub(crate) fn start(
         models: Vec<ModelToServe>,
-        limits: &Limits,
+        queue: &QueueLimits,
         faulty: &watch::Sender<bool>,
     ) -> Result<(Self, Metrics)> {
         let mut by_name = HashMap::new();
@@ -131,7 +131,7 @@ impl ModelPool {
         let (metrics, each) = Metrics::new(first_names.iter().map(String::as_str));
         let models = models.into_iter().zip(each).zip(&first_names);
         let start = |((model, metrics), name): ((ModelToServe, EngineMetrics), &String)| {
-            ServedModel::start(name, model, metrics, limits, faulty.clone()).map(Arc::new)
+            ServedModel::start(name, model, metrics, queue, faulty.clone()).map(Arc::new)
         };
         let models = models.map(start).collect::<Result<_>>()?;
         let created = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();

@@ -69,13 +69,14 @@ struct Gate {
 /// # Errors
 /// An origin that no browser sends, or two routes with one path.
 pub(crate) fn router(app: Arc<App>, origins: &[String], routes: Routes) -> Result<Router> {
+    let healthy = routes.health_status();
     let gate = Arc::new(Gate { app: app.clone(), added: routes.paths(), open: routes.open() });
     let mut paths: HashSet<&str> = ROUTES.into();
     if let Some(path) = gate.added.iter().find(|path| !paths.insert(path)) {
         return Err(Error::Route { path });
     }
     let router = Router::new()
-        .route(HEALTH, get(health))
+        .route(HEALTH, get(move |app: Shared| health(app, healthy)))
         .route("/version", get(|| async { ok(&json!({"version": env!("CARGO_PKG_VERSION")})) }))
         .route(METRICS, get(metrics));
     let router = if app.pool.models.is_empty() { router } else { of_models(router) };
@@ -232,9 +233,9 @@ async fn info(State(app): Shared, query: Result<Query<HashMap<String, String>>, 
     Ok(ok(&tokenizer_info(&model)))
 }
 
-async fn health(State(app): Shared) -> Answered {
+async fn health(State(app): Shared, healthy: &'static str) -> Answered {
     match app.pool.fault() {
-        None => Ok(ok(&json!({"status": "ok"}))),
+        None => Ok(ok(&json!({"status": healthy}))),
         Some((model, _)) => Err(ApiError::unavailable(format!("The engine of the model `{model}` has failed"))),
     }
 }

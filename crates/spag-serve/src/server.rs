@@ -1,13 +1,16 @@
 //! The server: its socket, its connections, and its end.
 
 use std::net::SocketAddr;
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
+use axum::extract::Request;
+use hyper::body::Incoming;
 use hyper::server::conn::http1;
+use hyper::service::{Service, service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
-use hyper_util::server::graceful::GracefulShutdown;
 use hyper_util::service::TowerToHyperService;
 use spag_io::catch_panic;
 use tokio::net::{TcpListener, TcpSocket, TcpStream, lookup_host};
@@ -20,8 +23,8 @@ use crate::auth::ApiKeys;
 use crate::background::Background;
 use crate::drain::Drain;
 use crate::error::{Error, Result};
-use crate::extension::{Routes, Services};
-use crate::limits::{HEADER_BUFFER, Limits, MAX_HEADERS, WORKERS};
+use crate::extension::{Place, Routes, Services};
+use crate::limits::{HEADER_BUFFER, Limits, MAX_HEADERS, QueueLimits, WORKERS};
 use crate::model::{ModelPool, ModelToServe};
 use crate::receive::Receiver;
 use crate::router::{App, router};
@@ -42,6 +45,8 @@ pub struct ServerConfig {
     pub keys: Option<ApiKeys>,
     /// The limits.
     pub limits: Limits,
+    /// The queue of each model.
+    pub queue: QueueLimits,
     /// Origins whose pages may use the server: `*`, or e.g. `https://example.org`.
     pub cors_origins: Vec<String>,
 }
@@ -88,7 +93,7 @@ impl Server {
         models: Vec<ModelToServe>,
         add: impl FnOnce(Services) -> Routes,
     ) -> Result<Self> {
-        let ServerConfig { host, port, keys, limits, cors_origins } = config;
+        let ServerConfig { host, port, keys, limits, queue, cors_origins } = config;
         let threads = (std::thread::available_parallelism().map_or(1, usize::from) / 2).clamp(1, NETWORK_THREADS);
         let build = || {
             let mut builder = Builder::new_multi_thread();
@@ -101,7 +106,7 @@ impl Server {
         let listener = runtime.block_on(listen_on(&host, port, limits.max_connections)).map_err(listen)?;
         let address = listener.local_addr().map_err(listen)?;
         let (fault, faulty) = watch::channel(false);
-        let (pool, metrics) = ModelPool::start(models, &limits, &fault)?;
+        let (pool, metrics) = ModelPool::start(models, &queue, &fault)?;
         let app = Arc::new(App { pool, metrics, keys, receiver: Receiver::new(limits), drain: Drain::default() });
         let router = router(app.clone(), &cors_origins, add(Services::new(app.clone())))?;
         Ok(Self { runtime, listener, address, app, router, limits, faulty })
@@ -211,7 +216,8 @@ impl Signals {
 pub(crate) struct Connections {
     app: Arc<App>,
     limits: Limits,
-    graceful: Arc<std::sync::Mutex<Option<GracefulShutdown>>>,
+    /// Becomes true when connections end after the response that they send.
+    ending: Arc<watch::Sender<bool>>,
     places: Arc<Semaphore>,
 }
 
@@ -221,7 +227,7 @@ impl Connections {
         Self {
             app: app.clone(),
             limits,
-            graceful: Arc::new(std::sync::Mutex::new(Some(GracefulShutdown::new()))),
+            ending: Arc::new(watch::Sender::new(false)),
             places: Arc::new(Semaphore::new(places)),
         }
     }
@@ -232,19 +238,15 @@ impl Connections {
             match listener.accept().await {
                 Ok((stream, _)) => {
                     let (this, router) = (self.clone(), router.clone());
-                    tokio::spawn(async move {
-                        this.app.metrics.connections.inc();
-                        this.serve(stream, router).await;
-                        this.app.metrics.connections.dec();
-                        drop(place);
-                    });
+                    let place = Arc::new(Place::new(place, this.app.clone()));
+                    tokio::spawn(async move { this.serve(stream, router, place).await });
                 }
                 Err(_) => tokio::time::sleep(ACCEPT_PAUSE).await,
             }
         }
     }
 
-    async fn serve(&self, stream: TcpStream, router: Router) {
+    async fn serve(&self, stream: TcpStream, router: Router, place: Arc<Place>) {
         // Each token is sent at once.
         let _ = stream.set_nodelay(true);
         let mut builder = http1::Builder::new();
@@ -256,26 +258,27 @@ impl Connections {
         let mut stream = TimeoutStream::new(stream);
         stream.set_write_timeout(Some(self.limits.write_timeout()));
         let stream = TokioIo::new(Box::pin(stream));
-        let connection = builder.serve_connection(stream, TowerToHyperService::new(router));
-        let watcher = match self.graceful.lock() {
-            Ok(graceful) => graceful.as_ref().map(GracefulShutdown::watcher),
-            Err(_) => None,
-        };
+        let router = TowerToHyperService::new(router);
+        let service = service_fn(move |mut request: Request<Incoming>| {
+            request.extensions_mut().insert(place.clone());
+            router.call(request)
+        });
+        let mut connection = pin!(builder.serve_connection(stream, service).with_upgrades());
+        let mut ending = self.ending.subscribe();
         // An error is that of a client: it has gone, or what it sends is not HTTP.
-        match watcher {
-            Some(watcher) => drop(watcher.watch(connection).await),
-            None => drop(connection.await),
+        tokio::select! {
+            _ = connection.as_mut() => return,
+            _ = ending.wait_for(|ending| *ending) => connection.as_mut().graceful_shutdown(),
         }
+        let _ = connection.await;
     }
 
     /// Refuses new requests. Waits for those in progress, and for their answers to be sent.
     pub(crate) async fn finish(&self) {
         self.app.drain.begin();
         self.app.drain.done().await;
-        let graceful = self.graceful.lock().ok().and_then(|mut graceful| graceful.take());
-        if let Some(graceful) = graceful {
-            // A client that does not read must not keep the server.
-            let _ = tokio::time::timeout(self.limits.read_timeout(), graceful.shutdown()).await;
-        }
+        self.ending.send_replace(true);
+        // A client that does not read must not keep the server.
+        let _ = tokio::time::timeout(self.limits.read_timeout(), self.ending.closed()).await;
     }
 }

@@ -5,6 +5,7 @@ mod bench_generate;
 mod disk_faults;
 mod early_stop;
 mod env;
+mod env_serve;
 mod eval;
 mod eval_games;
 mod gguf;

@@ -6,13 +6,14 @@ mod page;
 use std::path::PathBuf;
 
 use clap::Args;
-use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
-use spag_cli::{Error, LoadArgs, Result, Signal, exit, flags, threads};
+use spag_cli::{Error, LoadArgs, Result, exit, flags, threads};
 use spag_model::EngineSettings;
-use spag_serve::{ApiKeys, Ended, Limits, Server, ServerConfig};
+use spag_serve::{QueueLimits, Server};
 
 use models::NamedFolder;
 use page::PageArgs;
+
+use crate::network::{self, Keys, NetworkArgs};
 
 /// Serve checkpoints over HTTP with the protocol of OpenAI, and a page to play against them at `/`.
 ///
@@ -36,6 +37,8 @@ pub(crate) struct ServeArgs {
     #[command(flatten)]
     page: PageArgs,
     #[command(flatten)]
+    queue: QueueLimits,
+    #[command(flatten)]
     network: NetworkArgs,
     #[command(flatten)]
     engine: EngineSettings,
@@ -43,46 +46,13 @@ pub(crate) struct ServeArgs {
     loading: LoadArgs,
 }
 
-/// The flags of the network.
-#[derive(Debug, Args)]
-#[command(rename_all = "snake_case")]
-struct NetworkArgs {
-    /// Name or address to listen on. 0.0.0.0 is every network of this machine.
-    #[arg(long, value_name = "HOST", default_value = "127.0.0.1", help_heading = "Network")]
-    host: String,
-    /// Port to listen on; 0 is any free one.
-    #[arg(long, value_name = "PORT", default_value_t = 8000, help_heading = "Network")]
-    port: u16,
-    /// File with the keys of clients, one a line. Without it, everybody who can connect is served.
-    #[arg(long, value_name = "FILE", help_heading = "Network")]
-    api_key_file: Option<PathBuf>,
-    #[command(flatten)]
-    limits: Limits,
-    /// Origin whose pages may use the server from a browser (CORS), e.g. https://example.org, or * for all. May be given
-    /// several times.
-    #[arg(long, value_name = "ORIGIN", help_heading = "Network")]
-    cors_origin: Vec<String>,
-}
-
-impl NetworkArgs {
-    fn config(&self) -> Result<ServerConfig> {
-        Ok(ServerConfig {
-            host: self.host.clone(),
-            port: self.port,
-            keys: self.api_key_file.as_ref().map(ApiKeys::read).transpose()?,
-            limits: self.limits,
-            cors_origins: self.cors_origin.clone(),
-        })
-    }
-}
-
 pub(crate) fn run(args: ServeArgs) -> Result<()> {
     args.loading.open()?;
-    let config = args.network.config()?;
+    let config = args.network.config(args.queue)?;
     let page = args.page.page()?;
     threads::start()?;
-    allow_connections(config.limits.max_connections);
-    let is_open = config.keys.is_none();
+    network::allow_connections(config.limits.max_connections);
+    let keys = Keys::of(&config);
     let server = Server::bind_with(config, models::load(&args)?, |services| page.routes(services))?;
     for (model, why) in server.without_chats() {
         if args.page.plays_in_chats() {
@@ -95,32 +65,5 @@ pub(crate) fn run(args: ServeArgs) -> Result<()> {
             exit::note(format_args!("note: {model} answers no chats: {reason}"));
         }
     }
-    let address = server.address();
-    if is_open && !address.ip().is_loopback() {
-        exit::note(format_args!(
-            "warning: everybody who can connect to {address} is served; restrict it with --api_key_file"
-        ));
-    }
-    exit::say(format_args!("listening on http://{address}"))?;
-    let stopped = |signal| {
-        let message = "stopped by a second signal; requests in progress were not completed".to_owned();
-        Err(Error::Stopped { signal, message })
-    };
-    match server.run(|fault| exit::note(format_args!("error: {fault}")))? {
-        Ended::Drained => Ok(()),
-        Ended::Interrupted => stopped(Signal::Interrupt),
-        Ended::Terminated => stopped(Signal::Terminate),
-    }
-}
-
-/// Lets this process open a file for each connection, as far as the system allows.
-fn allow_connections(connections: usize) {
-    /// Files besides connections.
-    const OTHERS: u64 = 64;
-    let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
-    let wanted = (connections as u64).saturating_add(OTHERS).min(maximum.unwrap_or(u64::MAX));
-    if current.is_some_and(|current| current < wanted) {
-        // With fewer files, connections wait until others are closed.
-        let _ = setrlimit(Resource::Nofile, Rlimit { current: Some(wanted), maximum });
-    }
+    network::serve(server, keys, "is served")
 }

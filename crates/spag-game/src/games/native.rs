@@ -46,7 +46,7 @@ pub(crate) trait Native: fmt::Debug + Send + Sync + 'static {
 }
 
 /// A game in progress, without what the [`Table`] has.
-pub(crate) trait Position: fmt::Debug {
+pub(crate) trait Position: fmt::Debug + Send {
     /// The rules as a player is told them.
     fn prompt(&self, player: usize) -> String;
 

@@ -96,23 +96,37 @@ impl Serialize for Shown<'_> {
 }
 
 /// The code of an error. The names are those of OpenEnv.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Code {
     /// The line is not a JSON object in UTF-8.
-    #[serde(rename = "INVALID_JSON")]
     InvalidJson,
     /// The type of the request is unknown.
-    #[serde(rename = "UNKNOWN_TYPE")]
     UnknownType,
     /// A key of the request has an invalid value.
-    #[serde(rename = "VALIDATION_ERROR")]
     Validation,
     /// No game is in progress.
-    #[serde(rename = "SESSION_ERROR")]
     Session,
     /// The program failed.
-    #[serde(rename = "EXECUTION_ERROR")]
     Execution,
+}
+
+impl Code {
+    /// The name in answers.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::InvalidJson => "INVALID_JSON",
+            Self::UnknownType => "UNKNOWN_TYPE",
+            Self::Validation => "VALIDATION_ERROR",
+            Self::Session => "SESSION_ERROR",
+            Self::Execution => "EXECUTION_ERROR",
+        }
+    }
+}
+
+impl Serialize for Code {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(self.name())
+    }
 }
 
 /// Why a request was not carried out. Nothing has changed.

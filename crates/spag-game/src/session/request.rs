@@ -31,23 +31,11 @@ impl Request {
     /// # Errors
     /// It is not a JSON object, or not a request, or a key has an invalid value.
     pub fn parse(line: &[u8]) -> Result<Self, Problem> {
-        let invalid = |reason: String| Problem::new(Code::InvalidJson, reason);
-        let text = std::str::from_utf8(line).map_err(|error| invalid(format!("the line is not UTF-8: {error}")))?;
-        let parsed = serde_json::from_str(&whole_surrogates(text));
-        let Value::Object(mut request) = parsed.map_err(|error| invalid(format!("the line is not JSON: {error}")))?
-        else {
-            return Err(invalid("the line is not a JSON object".to_owned()));
-        };
+        let mut request = parse_object("line", line)?;
         let wrong = |reason: &str| Err(Problem::new(Code::Validation, reason.to_owned()));
         match request.get("type").and_then(Value::as_str) {
             Some("reset") => {
-                let seed = match request.get("seed") {
-                    None | Some(Value::Null) => None,
-                    Some(seed) => match seed.as_u64() {
-                        Some(seed) => Some(seed),
-                        None => return wrong("seed needs a whole number from 0 to 2^64-1"),
-                    },
-                };
+                let seed = parse_seed(request.get("seed"))?;
                 match request.remove("options") {
                     None => Ok(Self::Reset { seed, options: Map::new() }),
                     Some(Value::Object(options)) => Ok(Self::Reset { seed, options }),
@@ -64,6 +52,34 @@ impl Request {
                 Err(Problem::new(Code::UnknownType, reason))
             }
         }
+    }
+}
+
+/// The JSON object in the bytes of a `what`: a line, or a message.
+///
+/// # Errors
+/// They are not UTF-8, not JSON, or JSON of another kind.
+pub fn parse_object(what: &str, bytes: &[u8]) -> Result<Map<String, Value>, Problem> {
+    let invalid = |reason: String| Problem::new(Code::InvalidJson, format!("the {what} is not {reason}"));
+    let text = std::str::from_utf8(bytes).map_err(|error| invalid(format!("UTF-8: {error}")))?;
+    let parsed = serde_json::from_str(&whole_surrogates(text));
+    match parsed.map_err(|error| invalid(format!("JSON: {error}")))? {
+        Value::Object(object) => Ok(object),
+        _ => Err(invalid("a JSON object".to_owned())),
+    }
+}
+
+/// The seed of a reset; `None` if it is to be drawn.
+///
+/// # Errors
+/// It is not a whole number in range.
+pub fn parse_seed(seed: Option<&Value>) -> Result<Option<u64>, Problem> {
+    match seed {
+        None | Some(Value::Null) => Ok(None),
+        Some(seed) => seed
+            .as_u64()
+            .map(Some)
+            .ok_or_else(|| Problem::new(Code::Validation, "seed needs a whole number from 0 to 2^64-1".to_owned())),
     }
 }
 

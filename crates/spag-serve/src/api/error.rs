@@ -130,6 +130,11 @@ impl ApiError {
         Self::new(StatusCode::INTERNAL_SERVER_ERROR, "server_error", message)
     }
 
+    /// What is wrong and what to do.
+    pub fn message(&self) -> &str {
+        &self.message
+    }
+
     /// The body.
     pub fn body(&self) -> Value {
         json!({"error": {"message": self.message, "type": self.kind, "param": self.param, "code": self.code}})

@@ -3,7 +3,7 @@
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
-use crate::{Access, Background, Limits, Routes, Server, ServerConfig};
+use crate::{Access, Background, Limits, QueueLimits, Routes, Server, ServerConfig};
 use axum::routing::get;
 
 /// A server whose `/slow` says that it began, and answers after `time`.
@@ -14,6 +14,7 @@ fn server(time: Duration) -> (Background, mpsc::Receiver<()>) {
         port: 0,
         keys: None,
         limits: Limits::default(),
+        queue: QueueLimits::default(),
         cors_origins: Vec::new(),
     };
     let routes = |services: crate::Services| {

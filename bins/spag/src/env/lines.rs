@@ -1,11 +1,7 @@
-//! `spag env`: plays a game with another program, by lines of JSON.
+//! A game by lines of JSON on standard input and output.
 
-use std::{
-    io::{self, BufRead, Read, Write},
-    path::PathBuf,
-};
+use std::io::{self, BufRead, Read, Write};
 
-use clap::Args;
 use spag_game::GameData;
 use spag_game::session::{Code, Problem, Reply, Session};
 
@@ -14,25 +10,12 @@ use spag_cli::{Error, Result};
 /// The most bytes of a request.
 const MAX_LINE: usize = 16 << 20;
 
-/// Play a game by lines of JSON on standard input and output, as an environment of another program.
+/// Plays until the input ends or a request closes the session.
 ///
-/// Requests are {"type":"reset","seed":7,"options":{}}, {"type":"step","action":"…"} and {"type":"close"}. Every answer shows
-/// the player to move what it has not been shown yet. docs/GAMES.md describes games, options and answers.
-#[derive(Debug, Args)]
-#[command(rename_all = "snake_case")]
-pub(crate) struct EnvArgs {
-    /// The game: taboo, kuhn-poker, tic-tac-toe, connect-four, nim, liars-dice, dont-say-it, truth-and-deception or
-    /// simple-negotiation.
-    #[arg(long, value_name = "NAME")]
-    game: String,
-    /// Words of taboo and dont-say-it, one a line; facts of truth-and-deception (JSON).
-    #[arg(long, value_name = "FILE")]
-    data: Option<PathBuf>,
-}
-
-pub(crate) fn run(args: EnvArgs) -> Result<()> {
-    let data = args.data.map(|path| GameData::read(&args.game, path)).transpose()?;
-    let mut session = Session::new(&args.game, data)?;
+/// # Errors
+/// There is no such game, it lacks its data, or stdout is closed.
+pub(super) fn run(game: &str, data: Option<GameData>) -> Result<()> {
+    let mut session = Session::new(game, data)?;
     serve(&mut session, &mut io::stdin().lock(), &mut io::stdout().lock()).map_err(Error::Stdout)
 }
 
