@@ -145,6 +145,20 @@ proptest! {
     }
 }
 
+proptest! {
+    /// What is known of tokens stays with them in a part of the samples.
+    #[test]
+    fn a_part_of_the_samples_has_the_loss_of_a_batch_of_them(cases in prop::collection::vec(case(), 1..6)) {
+        let kept: Vec<Case> = cases.iter().filter(|case| case.advantage > 0.0).cloned().collect();
+        let part = input(&batch(&cases), &own(&cases)).select(|sample| sample.reward > 0.0).unwrap();
+        let alone = input(&batch(&kept), &own(&kept));
+        for loss in losses() {
+            let of = |input| loss.evaluate(input).unwrap().loss.to_scalar::<f64>().unwrap();
+            prop_assert_eq!(of(&part), of(&alone));
+        }
+    }
+}
+
 #[test]
 fn metrics_of_two_tokens_by_hand() {
     // Ratios of 2 and 1/4, a reference that gives the first token e times the probability.

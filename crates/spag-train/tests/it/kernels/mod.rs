@@ -2,4 +2,5 @@
 
 mod optimizer;
 mod parity;
+mod policy_gradient;
 mod zero;

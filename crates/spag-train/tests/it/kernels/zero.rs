@@ -25,7 +25,8 @@ fn models() -> Vec<(Value, WeightDtype)> {
     ]
 }
 
-fn save(dir: &Path, keys: &Value) {
+/// A small model with these keys.
+pub(super) fn save(dir: &Path, keys: &Value) {
     let mut all = json!({"hidden_size": 24, "intermediate_size": 40, "vocab_size": 50, "num_hidden_layers": 3,
         "num_attention_heads": 4});
     if keys.get("model_type").is_none_or(|kind| kind != "baichuan") {
