@@ -10,7 +10,7 @@ use spag_dist::{ProcessGroup, gather_numbers, gather_texts};
 use spag_game::{Labels, SEATS};
 use spag_io::{read_json, write_json_atomically};
 use spag_rewards::EstimatorState;
-use spag_train::{StepRecord, Trajectory};
+use spag_train::{LogProbGap, StepRecord, Trajectory};
 
 use super::play::{Batch, Played, only_game};
 use crate::error::{Error, Result};
@@ -237,7 +237,7 @@ impl UpdateRecord {
     }
 }
 
-/// A line of `metrics.jsonl`. The numbers of a step are absent if no utterance has an advantage.
+/// A line of `metrics.jsonl`. Without a step, since no utterance has an advantage, its loss and the like are absent.
 fn line(
     labels: &Labels,
     update: usize,
@@ -259,14 +259,15 @@ fn line(
     add("tokens_per_utterance".into(), mean(sums.tokens, sums.utterances));
     add("entropy".into(), mean(sums.surprisal, sums.tokens));
     add("samples".into(), sums.samples);
+    let gap = step.map_or_else(LogProbGap::default, |step| step.log_prob_gap);
+    add("log_prob_gap_max".into(), gap.max);
+    add("log_prob_gap_mean".into(), gap.mean());
+    add("log_prob_gap_tokens".into(), gap.tokens as f64);
     if let Some(step) = step {
         add("loss".into(), step.loss);
         add("grad_norm".into(), step.grad_norm);
         add("learning_rate".into(), step.learning_rate);
         add("tokens".into(), step.tokens as f64);
-        add("log_prob_gap_max".into(), step.log_prob_gap.max);
-        add("log_prob_gap_mean".into(), step.log_prob_gap.mean());
-        add("log_prob_gap_tokens".into(), step.log_prob_gap.tokens as f64);
         for (name, value) in step.metrics.iter() {
             add(name.to_owned(), value);
         }
