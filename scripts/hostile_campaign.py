@@ -70,6 +70,28 @@ TRAIN = ["spag-train", "--model_name_or_path", "model", "--ref_model_name_or_pat
          "--max_length", "192", "--per_device_train_batch_size", "2", "--max_steps", "4", "--save_strategy", "steps",
          "--save_steps", "2", "--learning_rate", "1e-4", "--lm_kl_coeff", "0.1", "--lm_sft_coeff", "0.5"]
 RUN = ["spag", "run", "run.toml"]
+# Nim with one object, which is soon learned, and a round of Kuhn poker.
+MIX = """extends = "run.toml"
+run_dir = "mix"
+[[games]]
+game = "nim"
+game_options = "piles=[1]"
+share = 2
+[[games]]
+game = "kuhn-poker"
+game_options = "rounds=1"
+[imitation]
+source = "random"
+[imitation.train]
+lm_kl_coeff = 0.0
+per_device_train_batch_size = 8
+num_train_epochs = 8.0
+learning_rate = 1e-3
+[sft]
+share = 0.0
+[benchmarks]
+limit = 4
+"""
 CHECKPOINT = ["trained/checkpoint-2/" + name for name in (
     "config.json", "model.safetensors", "trainer_state/state.json", "trainer_state/exp_avg.safetensors",
     "trainer_state/exp_avg_sq.safetensors", "trainer_state")]
@@ -128,6 +150,7 @@ def prepare(folder, programs):
                      ("games = 600", "games = 4"), ("self_play_games = 300", "self_play_games = 4")]:
         run = run.replace(old, new)
     (folder / "run.toml").write_text(run)
+    (folder / "mix.toml").write_text(MIX)
     shutil.copy(ROOT / "configs/launch/h200.toml", folder / "plan.toml")
     for command in (
         PLAY,

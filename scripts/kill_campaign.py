@@ -4,7 +4,7 @@
     cargo build --release --workspace --bins
     python3 scripts/kill_campaign.py --kills 100 --seed 1
 
-Four commands take turns: `spag-play`, `spag-train`, `spag run`, and `spag-play` on two ranks under `spag launch`. Of the last, one
+Five commands take turns: `spag-play`, `spag-train`, `spag run`, `spag run` of two games, and `spag-play` on two ranks under `spag launch`. Of the last, one
 time in two only a random rank is killed, and the launcher and the other rank go on. A command is killed again and again,
 at moments spread over the time that a whole run takes, until it finishes; then it is run once more without a kill. It is
 a fault if a run exits with another code than 0, or if a result differs from that of the whole run. The last line counts
@@ -32,6 +32,10 @@ COMMANDS = {
     "run": ([*RUN], [], ["run/im/episodes.jsonl", "run/im/samples.jsonl", "run/im/model/model.safetensors",
                          "run/spag-1/episodes.jsonl", "run/spag-1/samples.jsonl", "run/spag-1/model/model.safetensors",
                          "run/eval/im-vs-im.jsonl"]),
+    "mix": (["spag", "run", "mix.toml"], [],
+            ["mix/im/nim/episodes.jsonl", "mix/im/kuhn-poker/episodes.jsonl", "mix/im/samples.jsonl",
+             "mix/im/model/model.safetensors", "mix/spag-1/nim/episodes.jsonl", "mix/spag-1/kuhn-poker/episodes.jsonl",
+             "mix/spag-1/samples.jsonl", "mix/spag-1/model/model.safetensors", "mix/eval/kuhn-poker/im-vs-im.jsonl"]),
     "two ranks": (["spag", "launch", "--nproc_per_node", "2", "--max_restarts", "3", "--", *GAMES], [],
                   ["play/tiny_sampling_words_results.json"]),
 }

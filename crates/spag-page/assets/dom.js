@@ -15,9 +15,9 @@ export function h(tag, attributes = {}, ...children) {
   return node;
 }
 
-/** Replaces the children of an element. */
+/** Replaces the children of an element; what is nothing, or false, is left out. */
 export function fill(node, children) {
-  const shown = children.flat().filter((child) => child !== undefined && child !== null && child !== "");
+  const shown = children.flat().filter((child) => child !== undefined && child !== null && child !== false && child !== "");
   node.replaceChildren(...shown);
 }
 

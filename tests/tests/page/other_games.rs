@@ -302,6 +302,7 @@ fn records_of_several_games_are_shown_with_their_boards() {
         browser.open(&server.url("/#runs?file=eval/nim/im-vs-im.jsonl"));
         browser.wait("document.querySelectorAll('table.games tbody tr').length === 12");
         assert_eq!(browser.text("table.games thead th"), "Game");
+        assert!(!browser.text(".filters").contains("false"));
         browser.assert_fits("the list");
         browser.shoot(&format!("other-list-{width}"));
         browser.click("table.games tbody a");

@@ -246,3 +246,48 @@ fn invalid_commands_are_refused_before_any_game() {
         assert!(!dir.join("out").exists(), "{flags:?}");
     }
 }
+
+#[test]
+fn several_games_have_a_folder_and_a_table_each() {
+    let folder = workplace();
+    let dir = folder.path();
+    let players = ["--players", "base=base", "random=random", "--games", "4", "--max_new_tokens", "8"];
+    let spag = |flags: &[&str]| {
+        let mut command = program("spag");
+        command.current_dir(dir).arg("arena").args(flags).args(players);
+        command
+    };
+    let (text, _) = run(&mut spag(&["--game", "kuhn-poker,nim", "--output_dir", "out"]), 0);
+    for name in ["kuhn-poker", "nim"] {
+        assert!(text.contains(&format!("── {name} ──")), "{text}");
+        let out = dir.join("out").join(name);
+        let table = json(out.join("arena.json"));
+        assert_eq!((&table["settings"]["game"], table["players"].as_array().unwrap().len()), (&name.into(), 2));
+        let games = read_episodes(out.join("base_vs_random.jsonl")).unwrap();
+        assert!(games.len() == 4 && games.iter().all(|game| game.extra["game_name"] == name));
+        // What was refused is a statistic of each seat.
+        let refused = games.iter().flat_map(|game| &game.history).filter(|said| said.extra.contains_key("refusal"));
+        let first = refused.filter(|said| said.role.index() == 0).count();
+        let pairings = table["pairings"].as_array().unwrap();
+        let pairing = pairings.iter().find(|pairing| pairing["player 0"] == "base").unwrap();
+        assert_eq!(pairing["as_player 0"]["refusals"]["refused"]["count"], first, "{pairing}");
+        assert!(out.join("arena.csv").exists() && text.contains("Refused utterances"));
+    }
+    assert!(!dir.join("out/arena.json").exists());
+    // The games of a run's configuration are the same ones, and found finished.
+    let config = "base_model = \"base\"\nself_play.games = 4\n[imitation]\nsource = \"random\"\ngames = 4\n\
+                  [[games]]\ngame = \"kuhn-poker\"\n[[games]]\ngame = \"nim\"\n";
+    fs::write(dir.join("run.toml"), config).unwrap();
+    let (again, notes) = run(&mut spag(&["--config", "run.toml", "--output_dir", "out"]), 0);
+    assert_eq!(again, text);
+    assert!(notes.contains("16 of 16 games are in out already"), "{notes}");
+    for (flags, said) in [
+        (vec!["--game", "nim,nim"], "nim is named twice"),
+        (vec!["--game", "nim,kuhn-poker", "--game_options", "rounds=1"], "which of several games"),
+        (vec!["--game", "nim,kuhnpoker"], "kuhn-poker"),
+        (vec!["--game", "nim", "--config", "run.toml"], "cannot be used with"),
+    ] {
+        let (_, error) = run(&mut spag(&flags), 2);
+        assert!(error.contains(said), "{flags:?}: {error}");
+    }
+}

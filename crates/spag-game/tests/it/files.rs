@@ -4,8 +4,8 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use serde_json::json;
-use spag_game::{Episode, EpisodeReader, Taboo, read_episodes, read_games, read_words, taboo};
-use spag_io::{AtomicFile, JsonlAppender, write_json_atomically};
+use spag_game::{Episode, EpisodeReader, Taboo, open_game, read_episodes, read_games, read_words, taboo};
+use spag_io::{AtomicFile, JsonlAppender, PromptFormat, write_json_atomically};
 use tempfile::TempDir;
 
 const GAME: &str = r#"{"history": [{"role": "attacker", "content": "Hi"}], "target_word": "tea", "max_turns": 5}"#;
@@ -211,4 +211,22 @@ fn invalid_word_list_names_the_line() {
         assert!(error.starts_with(message), "{error}");
     }
     assert!(read("x".repeat(201).as_bytes()).is_err());
+}
+
+#[test]
+fn row_of_another_game_is_named() {
+    let folder = TempDir::new().unwrap();
+    let nim = open_game("nim", &Default::default(), None, PromptFormat::Plain).unwrap();
+    let row = |name: &str| {
+        let history = json!([{"role": "player 0", "content": "[0 3]"}, {"role": "player 1", "content": "[1 4]"}, {"role": "player 0", "content": "[2 5]"}]);
+        json!({"history": history, "target_word": "", "max_turns": 0, "seed": 1, "game_name": name}).to_string() + "\n"
+    };
+    let path = file(&folder, "mixed.jsonl", row("nim") + &row("kuhn-poker"));
+    let said = read_games(&path, &*nim).unwrap_err().to_string();
+    assert!(said.contains("row 2") && said.contains("the game is kuhn-poker, not nim"), "{said}");
+    let path = file(&folder, "nim.jsonl", row("nim"));
+    assert_eq!(read_games(&path, &*nim).unwrap()[0].1.winner(), Some(nim.labels().seats[0]));
+    assert!(
+        read_episodes(&path).unwrap()[0].is_of(&*nim) && !read_episodes(&path).unwrap()[0].is_of(&Taboo::default())
+    );
 }

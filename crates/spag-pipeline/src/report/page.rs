@@ -165,10 +165,13 @@ pub(super) fn capitalised(text: &str) -> String {
 }
 
 fn sample(labels: &Labels, pair: &SamplePair) -> String {
+    // The seed deals games that have no item.
+    let about = match pair.item.is_empty() {
+        true => String::new(),
+        false => format!("<h3>{}: {}</h3>", capitalised(labels.item), escape(&pair.item)),
+    };
     format!(
-        r#"<article class="pair"><h3>{}: {}</h3><div>{}{}</div></article>"#,
-        capitalised(labels.item),
-        escape(&pair.item),
+        r#"<article class="pair">{about}<div>{}{}</div></article>"#,
         game(labels, &pair.before),
         game(labels, &pair.after)
     )

@@ -35,7 +35,9 @@ pub(super) fn train(
             _ => "more self_play.games or another self_play.temperature may help, in another run_dir",
         };
         let reason = format!("no game was won, so there are no samples to train on; {remedy}");
-        return Err(Error::Stopped { stage: stage.name.clone(), reason, file: stage.episodes() });
+        // Of several games, each has its file in a folder of its own.
+        let file = if run.inputs.games.len() == 1 { stage.episodes() } else { stage.dir.clone() };
+        return Err(Error::Stopped { stage: stage.name.clone(), reason, file });
     }
     let given = &settings.job;
     let mut config = TrainConfig { seed, ..settings.config.clone() };
