@@ -16,6 +16,9 @@ const SEED: u64 = 0x5eed_0fb0_a4d5;
 /// Random games without a new position after which no more are looked for.
 const MAX_IDLE_GAMES: usize = 1000;
 
+/// Legal actions of all positions together, after which no more positions are taken: each action is scored.
+const MAX_ACTIONS: usize = 4096;
+
 /// How many positions and games a model is measured on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MeterSize {
@@ -75,7 +78,7 @@ struct Decision {
 }
 
 impl SolvedMeter {
-    /// Measures a model in `game`; `None` if the game is not solved. Probabilities are those at temperature 1 over all tokens;
+    /// Measures a model in `game`; `None` if the game is not solved, or no move of it is a mistake. Probabilities are those at temperature 1 over all tokens;
     /// the games are played with the player's own settings.
     ///
     /// # Errors
@@ -83,6 +86,9 @@ impl SolvedMeter {
     pub fn of(player: &mut ModelPlayer, game: &dyn Game, size: MeterSize) -> Result<Option<Self>> {
         let Some(mut best) = BestActions::of(game)? else { return Ok(None) };
         let decisions = decisions(game, &mut best, size.positions)?;
+        if decisions.is_empty() {
+            return Ok(None);
+        }
         let turns: Vec<_> =
             decisions.iter().map(|decision| (decision.prompt.clone(), decision.legal.clone())).collect();
         let (mut optimal, mut by_chance, mut legal) = (0.0, 0.0, 0.0);
@@ -96,7 +102,7 @@ impl SolvedMeter {
             optimal += of_best.map(|(_, log_prob)| weight(*log_prob)).sum::<f64>() / all;
             by_chance += decision.best.len() as f64 / decision.legal.len() as f64;
         }
-        let count = decisions.len().max(1) as f64;
+        let count = decisions.len() as f64;
         let [first, second] = game.labels().seats;
         let against_perfect = [
             against_perfect(player, game, &best, first, size.games)?,
@@ -115,8 +121,9 @@ impl SolvedMeter {
 /// The first distinct positions of random games in which some action is a mistake.
 fn decisions(game: &dyn Game, best: &mut BestActions, count: usize) -> Result<Vec<Decision>> {
     let (mut known, mut found, mut idle) = (HashSet::new(), Vec::new(), 0);
-    let mut number = 0;
-    while found.len() < count && idle < MAX_IDLE_GAMES {
+    let (mut number, mut actions) = (0, 0);
+    let is_enough = |found: &Vec<Decision>, actions| found.len() >= count || actions >= MAX_ACTIONS;
+    while !is_enough(&found, actions) && idle < MAX_IDLE_GAMES {
         let before = found.len();
         let mut state = BestActions::start(game, 0)?;
         let mut episode = Episode::new("", 0);
@@ -124,9 +131,10 @@ fn decisions(game: &dyn Game, best: &mut BestActions, count: usize) -> Result<Ve
         while let Some(legal) = state.legal_actions().filter(|legal| !legal.is_empty()) {
             let seat = state.to_move();
             let position = (seat.index(), Value::from(state.public_state()).to_string());
-            if found.len() < count && known.insert(position) {
+            if !is_enough(&found, actions) && known.insert(position) {
                 let best = best.in_state(&*state);
                 if best.len() < legal.len() {
+                    actions += legal.len();
                     found.push(Decision { prompt: state.prompt(seat, &episode), legal: legal.clone(), best });
                 }
             }

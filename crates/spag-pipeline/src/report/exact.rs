@@ -28,6 +28,15 @@ const EXPLOITABILITY: Line = Line {
         GameMeter::Solved(_) => None,
     },
 };
+const MATCH: Line = Line {
+    name: "opponent's match",
+    colour: "green",
+    dash: "7 4",
+    of: |measure| match measure {
+        GameMeter::Kuhn(kuhn) => kuhn.match_value,
+        GameMeter::Solved(_) => None,
+    },
+};
 const BEST_MOVES: Line = Line {
     name: "best moves",
     colour: "blue",
@@ -56,9 +65,10 @@ pub(super) fn exact_chart(report: &GameReport) -> String {
         Some(GameMeter::Kuhn(_)) => chart(
             report,
             "Exploitability by model",
-            "chips a round",
-            &[EXPLOITABILITY],
-            "What a perfect opponent wins in a round, the mean of both seats: 0 is an equilibrium.",
+            "chips a round; reward",
+            &[EXPLOITABILITY, MATCH],
+            "What a perfect opponent wins, the mean of both seats: in chips a round, and as its mean reward in a match, which \
+             is what play is trained on. 0 is an equilibrium.",
         ),
         Some(GameMeter::Solved(_)) => chart(
             report,
