@@ -114,6 +114,7 @@ async fn respond(
 /// The first observation of a game. The game ends with the request.
 fn reset(house: &House, body: Map<String, Value>) -> Answer {
     let mut fields = Fields::new(body);
+    fields.check_optional_seed("seed");
     fields.check_optional_text("episode_id");
     match fields.rest() {
         Ok(data) => in_environment(house, |environment| environment.reset(data)),
