@@ -13,6 +13,7 @@ use crate::error::{Error, Result};
 use crate::game::Game;
 use crate::generation::Generation;
 use crate::seat::Seat;
+use crate::transcript::{TRANSCRIPT, Transcript};
 use crate::verdict::Verdict;
 
 /// One utterance of a game.
@@ -78,6 +79,7 @@ impl Episode {
             item: Cow::Borrowed(&self.item),
             max_turns: self.max_turns,
             seed: self.extra.get(SEED).and_then(Value::as_u64).unwrap_or_default(),
+            transcript: self.extra.get(TRANSCRIPT).and_then(|value| Transcript::deserialize(value).ok()),
             extra: IgnoredAny,
         }
     }
@@ -121,6 +123,9 @@ pub struct EpisodeView<'a> {
     /// The seed of the game's draws; 0 if the record has none.
     #[serde(default, deserialize_with = "seed")]
     pub seed: u64,
+    /// What the game showed its players and how it ended, if the record has that.
+    #[serde(default, deserialize_with = "transcript")]
+    pub transcript: Option<Transcript>,
     #[serde(flatten)]
     extra: IgnoredAny,
 }
@@ -128,6 +133,10 @@ pub struct EpisodeView<'a> {
 /// Files of other programs may have anything under this key.
 fn seed<'de, D: Deserializer<'de>>(deserializer: D) -> std::result::Result<u64, D::Error> {
     Ok(Value::deserialize(deserializer)?.as_u64().unwrap_or_default())
+}
+
+fn transcript<'de, D: Deserializer<'de>>(deserializer: D) -> std::result::Result<Option<Transcript>, D::Error> {
+    Ok(Transcript::deserialize(Value::deserialize(deserializer)?).ok())
 }
 
 /// Reads episodes from a JSON list or JSONL, each with its 1-based row. Their judge checks them. Memory does not grow with

@@ -32,6 +32,7 @@ mod settings;
 mod job;
 pub mod limits;
 mod shared_games;
+mod textarena;
 mod timing;
 
 // ── Statistics of games ──
@@ -56,4 +57,5 @@ pub use rate::{Change, Rate};
 pub use servers::Servers;
 pub use settings::{EndpointSettings, GameSettings, LengthSettings, SamplingSettings};
 pub use text_table::{number_or_dash, text_table};
+pub use textarena::{PythonSettings, TextArena};
 pub use timing::{Timing, TimingConfig, time_play};

@@ -18,4 +18,5 @@ mod reference_commands;
 mod reference_files;
 mod reference_games;
 mod show;
+mod textarena;
 mod unreadable_rows;

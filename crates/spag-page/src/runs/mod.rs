@@ -234,6 +234,7 @@ fn settings_game(root: &Path) -> Option<Arc<dyn Game>> {
         game: text(&settings, "game").unwrap_or_else(|| GameSettings::default().game),
         game_options: text(&settings, "game_options"),
         judge: text(&settings, "judge")?.parse().ok()?,
+        ..GameSettings::default()
     };
     let data = settings.get("words").and_then(|words| text(words.as_table()?, "file"));
     rules.open(AfterDecision::Stop, &PromptSet::default(), data.as_deref().map(Path::new)).ok()
