@@ -18,7 +18,8 @@ pub fn game_labels(name: &str) -> Option<&'static Labels> {
 }
 
 /// The game of this name with these options, as [`by_name`] has it. `data` is the file of words or facts that some games need,
-/// and ignored by the others; prompts have the form of `format`. A game `textarena:ID` can be read only; `spag-selfplay` plays it.
+/// and ignored by the others; prompts have the form of `format`. Of a game `textarena:ID` records can be read; `spag-selfplay`
+/// plays it.
 ///
 /// # Errors
 /// The game is unknown, an option is invalid, or a file that the game needs is missing or invalid.

@@ -4,8 +4,8 @@ use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::process::CommandExt;
-use std::process::{Child, ChildStdin, Command, Stdio};
-use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, SyncSender, channel, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::Duration;
@@ -33,7 +33,7 @@ struct Diagnostics(Mutex<VecDeque<u8>>);
 #[derive(Debug)]
 pub(super) struct Process {
     child: RefCell<Child>,
-    requests: ChildStdin,
+    requests: Sender<String>,
     answers: Receiver<Vec<u8>>,
     diagnostics: Arc<Diagnostics>,
     /// Ends when stderr is closed.
@@ -56,53 +56,37 @@ impl Process {
         // A process group of its own: an interrupt at the terminal is for this program, which then ends the process.
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).process_group(0);
         let mut child = command.spawn().map_err(failed)?;
-        let (Some(requests), Some(stdout), Some(stderr)) =
-            (child.stdin.take(), child.stdout.take(), child.stderr.take())
+        let (Some(stdin), Some(stdout), Some(stderr)) = (child.stdin.take(), child.stdout.take(), child.stderr.take())
         else {
             return Err("the process has no pipes".to_owned());
         };
-        let process = |answers, diagnostics, diagnosed| Self {
-            child: RefCell::new(child),
-            requests,
-            answers,
-            diagnostics,
-            diagnosed,
-            timeout: settings.timeout,
-        };
         let (sender, answers) = sync_channel(1);
-        let read_answers = move || {
-            let mut lines = BufReader::new(stdout);
-            loop {
-                let mut line = Vec::new();
-                let read = lines.by_ref().take(MAX_LINE).read_until(b'\n', &mut line);
-                if !read.is_ok_and(|bytes| bytes > 0) || sender.send(line).is_err() {
-                    return;
-                }
-            }
-        };
-        let diagnostics = Arc::new(Diagnostics::default());
+        let (requests, waiting) = channel();
         let (end, diagnosed) = sync_channel(0);
+        let diagnostics = Arc::new(Diagnostics::default());
         let kept = diagnostics.clone();
-        let read_diagnostics = move || {
-            kept.read(stderr);
-            drop(end);
-        };
-        let spawn = |work| thread::Builder::new().spawn(work).map(drop);
-        let process = process(answers, diagnostics, diagnosed);
-        let threads =
-            spawn(Box::new(read_answers) as Box<dyn FnOnce() + Send>).and_then(|()| spawn(Box::new(read_diagnostics)));
-        threads.map_err(failed)?;
+        let timeout = settings.timeout;
+        let process = Self { child: RefCell::new(child), requests, answers, diagnostics, diagnosed, timeout };
+        let threads: [Box<dyn FnOnce() + Send>; 3] = [
+            Box::new(move || write_requests(stdin, waiting)),
+            Box::new(move || read_answers(stdout, sender)),
+            Box::new(move || {
+                kept.read(stderr);
+                drop(end);
+            }),
+        ];
+        for work in threads {
+            thread::Builder::new().spawn(work).map_err(failed)?;
+        }
         Ok(process)
     }
 
-    /// Sends a request.
+    /// Sends a request. It does not wait: a process that reads nothing is noticed when its answer is awaited.
     ///
     /// # Errors
     /// The process has ended.
-    pub(super) fn send(&mut self, request: &Value) -> Result<(), String> {
-        let line = format!("{request}\n");
-        let sent = self.requests.write_all(line.as_bytes()).and_then(|()| self.requests.flush());
-        sent.map_err(|_| self.ended())
+    pub(super) fn send(&self, request: &Value) -> Result<(), String> {
+        self.requests.send(format!("{request}\n")).map_err(|_| self.ended())
     }
 
     /// Waits for an answer.
@@ -137,6 +121,27 @@ impl Process {
         match self.diagnostics.text() {
             text if text.is_empty() => what.to_owned(),
             text => format!("{what}; its last lines: {}", quote(&text)),
+        }
+    }
+}
+
+/// Writes requests until the process ends, or no more will come.
+fn write_requests(mut stdin: ChildStdin, requests: Receiver<String>) {
+    while let Ok(request) = requests.recv() {
+        if stdin.write_all(request.as_bytes()).is_err() {
+            return;
+        }
+    }
+}
+
+/// Reads lines until the process ends, or nobody waits for them.
+fn read_answers(stdout: ChildStdout, answers: SyncSender<Vec<u8>>) {
+    let mut lines = BufReader::new(stdout);
+    loop {
+        let mut line = Vec::new();
+        let read = lines.by_ref().take(MAX_LINE).read_until(b'\n', &mut line);
+        if !read.is_ok_and(|bytes| bytes > 0) || answers.send(line).is_err() {
+            return;
         }
     }
 }

@@ -39,7 +39,7 @@ struct Table {
 impl<'g> RemoteMatch<'g> {
     /// Asks a process for a game.
     pub(super) fn start(game: &'g TextArena, reset: &Value) -> Self {
-        let asked = game.process().and_then(|mut process| process.send(reset).map(|()| process));
+        let asked = game.process().and_then(|process| process.send(reset).map(|()| process));
         match asked {
             Ok(process) => Self { game, process: Some(process), table: OnceCell::new() },
             Err(reason) => {
@@ -135,7 +135,7 @@ impl Match for RemoteMatch<'_> {
     fn apply(&mut self, text: &str) -> Ruling {
         let labels = self.labels();
         self.table();
-        let (Some(table), Some(process)) = (self.table.get_mut(), &mut self.process) else { return Ruling::ACCEPTED };
+        let (Some(table), Some(process)) = (self.table.get_mut(), &self.process) else { return Ruling::ACCEPTED };
         if table.verdict.is_some() || table.fault.is_some() {
             return Ruling { refusal: None, verdict: table.verdict };
         }

@@ -41,7 +41,7 @@ impl Interpreter {
 
 fn game(python: &str, id: &str, format: PromptFormat) -> TextArena {
     let recorded = RecordedTextArena::new(&format!("textarena:{id}"), &Map::new(), format).unwrap().unwrap();
-    let timeout = Duration::from_secs(if id == "Silent" { 1 } else { 60 });
+    let timeout = Duration::from_secs(if ["Silent", "Deaf"].contains(&id) { 3 } else { 60 });
     TextArena::new(recorded, PythonSettings { timeout, ..PythonSettings::new(Some(python), None) })
 }
 
@@ -114,13 +114,19 @@ fn a_fault_of_a_process_is_that_of_its_game() {
     for (id, words) in [
         ("Nonsense", &["wrote no answer", "Traceback: this is no JSON"][..]),
         ("Dies", &["ended", "7", "out of luck"]),
-        ("Silent", &["did not answer within 1 seconds", "still thinking"]),
+        ("Silent", &["did not answer within 3 seconds", "still thinking"]),
+        ("Deaf", &["did not answer within 3 seconds"]),
         ("Refuses", &["EXECUTION_ERROR: ModuleNotFoundError"]),
         ("Odd", &["neither a turn of player 0 or 1 nor an end"]),
     ] {
         let interpreter = Interpreter::new();
-        let played = play(&interpreter.game(id, PromptFormat::Plain), 6, pings);
-        let [failed] = &played.failed[..] else { panic!("{id}: {played:?}") };
+        // A text of more than a pipe holds, which the process does not read.
+        let rule = |turn: &TurnRequest<'_>| match id {
+            "Deaf" if turn.game_seed == 3 => "x".repeat(200_000),
+            _ => pings(turn),
+        };
+        let played = play(&interpreter.game(id, PromptFormat::Plain), 6, rule);
+        let [failed] = &played.failed[..] else { panic!("{id}: {} failed", played.failed.len()) };
         let said = failed.failure.to_string();
         assert!(failed.seed == 3 && words.iter().all(|word| said.contains(word)), "{id}: {said}");
         assert_eq!(failed.failure.cause(), FailureCause::Player);

@@ -175,7 +175,8 @@ fn is_allowed(headers: &HeaderMap, origins: &[String]) -> bool {
 
 /// The routes, for tools that look them up.
 fn openapi() -> Value {
-    let path = |method: &str, summary: &str| json!({method: {"summary": summary, "responses": {"200": {"description": "Successful Response"}}}});
+    let success = json!({"200": {"description": "Successful Response"}});
+    let path = |method: &str, summary: &str| json!({method: {"summary": summary, "responses": success}});
     json!({
         "openapi": "3.1.0",
         "info": {"title": "OpenEnv Environment HTTP API", "version": "1.0.0"},
