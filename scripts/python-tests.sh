@@ -38,7 +38,7 @@ if ! environment $folder; then
 fi
 packages $folder textarena==0.7.4
 packages $folder "${openenv[@]}" && packages $folder --no-deps openenv-core==0.3.0
-for pattern in test_process.py test_textarena.py test_textarena_child.py test_openenv.py test_openenv_serve.py; do tests $folder $pattern; done
+for pattern in test_process.py test_textarena.py test_textarena_child.py test_textarena_play.py test_openenv.py test_openenv_serve.py; do tests $folder $pattern; done
 
 if [[ ${1:-} == --all ]]; then
   folder=target/python-verifiers

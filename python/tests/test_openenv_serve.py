@@ -184,11 +184,13 @@ class Limits(unittest.TestCase):
         self.addCleanup(other.close)
         self.addCleanup(server.close)
         answers = []
+        with GenericEnvClient(server.url).sync() as first:
+            first.reset(seed=7)
+            with self.assertRaisesRegex(RuntimeError, "CAPACITY_REACHED"), GenericEnvClient(server.url).sync() as second:
+                second.reset()
         for url in (server.url, other.url):
             with GenericEnvClient(url).sync() as first:
                 first.reset(seed=7)
-                with self.assertRaisesRegex(RuntimeError, "CAPACITY_REACHED"), GenericEnvClient(url).sync() as second:
-                    second.reset()
                 with connect(url.replace("http", "ws") + "/ws") as third:
                     answers.append(third.recv(timeout=30))
                 self.assertFalse(first.step({"message": "[4]"}).observation["info"]["invalid"])

@@ -13,6 +13,7 @@ use crate::error::{Error, Result};
 use crate::game::Game;
 use crate::generation::Generation;
 use crate::seat::Seat;
+use crate::transcript::{TRANSCRIPT, Transcript};
 use crate::verdict::Verdict;
 
 /// One utterance of a game.
@@ -81,6 +82,7 @@ impl Episode {
             max_turns: self.max_turns,
             seed: self.extra.get(SEED).and_then(Value::as_u64).unwrap_or_default(),
             game_name: self.extra.get(GAME_NAME).and_then(Value::as_str).map(str::to_owned),
+            transcript: self.extra.get(TRANSCRIPT).and_then(|value| Transcript::deserialize(value).ok()),
             extra: IgnoredAny,
         }
     }
@@ -133,6 +135,9 @@ pub struct EpisodeView<'a> {
     /// The name of its game, if the record has one.
     #[serde(default, deserialize_with = "game_name")]
     pub game_name: Option<String>,
+    /// What the game showed its players and how it ended, if the record has that.
+    #[serde(default, deserialize_with = "transcript")]
+    pub transcript: Option<Transcript>,
     #[serde(flatten)]
     extra: IgnoredAny,
 }
@@ -144,6 +149,10 @@ fn seed<'de, D: Deserializer<'de>>(deserializer: D) -> std::result::Result<u64, 
 
 fn game_name<'de, D: Deserializer<'de>>(deserializer: D) -> std::result::Result<Option<String>, D::Error> {
     Ok(Value::deserialize(deserializer)?.as_str().map(str::to_owned))
+}
+
+fn transcript<'de, D: Deserializer<'de>>(deserializer: D) -> std::result::Result<Option<Transcript>, D::Error> {
+    Ok(Transcript::deserialize(Value::deserialize(deserializer)?).ok())
 }
 
 /// Reads episodes from a JSON list or JSONL, each with its 1-based row. Their judge checks them. Memory does not grow with

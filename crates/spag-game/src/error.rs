@@ -104,6 +104,18 @@ pub enum Error {
         /// The utterances up to its end.
         utterances: usize,
     },
+    /// A record of a game whose rules are not in this program does not say how it went.
+    #[error("the transcript of the game {reason}; only games that were played to their end have one")]
+    Transcript {
+        /// What is wrong.
+        reason: &'static str,
+    },
+    /// A game whose records can be read, but which this part of the program cannot play.
+    #[error("{game} is played by spag-play, spag arena and spag run; here its records can be read only")]
+    PlayedElsewhere {
+        /// Its name.
+        game: String,
+    },
     /// A player failed to accept a turn.
     #[error("game {game}, {role}'s turn: {source}")]
     Submit {
@@ -192,6 +204,8 @@ impl Classify for Error {
             | Self::OtherGame { .. }
             | Self::Unfinished { .. }
             | Self::Ended { .. }
+            | Self::Transcript { .. }
+            | Self::PlayedElsewhere { .. }
             | Self::DuplicateGame { .. }
             | Self::OtherPlayers { .. } => ErrorClass::BadInput,
         }

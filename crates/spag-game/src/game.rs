@@ -13,6 +13,7 @@ use crate::episode::{Episode, EpisodeView, GAME_NAME, GAME_OPTIONS};
 use crate::error::Result;
 use crate::games::Message;
 use crate::labels::Labels;
+use crate::policy::TurnFailure;
 use crate::replay::{self, Replay};
 use crate::seat::Seat;
 use crate::verdict::Verdict;
@@ -120,6 +121,17 @@ pub trait Match: fmt::Debug + Send {
 
     /// The texts of all legal actions of the seat to move, if the game has a list of them.
     fn legal_actions(&self) -> Option<Vec<String>> {
+        None
+    }
+
+    /// Keys that the record of the game needs beside its utterances and its seed, once it has ended. None by default.
+    fn record(&self) -> Map<String, Value> {
+        Map::new()
+    }
+
+    /// Why the game cannot go on, if it depends on something outside of this program that failed. The driver then ends it as
+    /// a failed game, and no method but [`Match::to_move`] is called.
+    fn fault(&self) -> Option<TurnFailure> {
         None
     }
 }

@@ -21,6 +21,7 @@ mod driver;
 mod policy;
 mod record;
 mod replay;
+mod transcript;
 
 // ── Games ──
 pub mod games;
@@ -37,6 +38,7 @@ pub use games::taboo::{
     self, AfterDecision, JudgeKind, Outcome, PromptSet, Referee, Rules, Taboo, WordList, early_guesses, is_prediction,
     judge_episode, pluralize, read_words, word_forms,
 };
+pub use games::textarena::RecordedTextArena;
 pub use games::{GameData, Message, MessageKind, SeededGame, Sender, game_labels, open_game, parse_options};
 pub use generation::{Generation, TokenRecords};
 pub use labels::Labels;
@@ -48,4 +50,5 @@ pub use record::GameRecord;
 pub use replay::replay;
 pub use seat::{SEATS, Seat};
 pub use tally::Tally;
+pub use transcript::{Told, Transcript};
 pub use verdict::{Ending, EndingLabel, Play, Verdict};

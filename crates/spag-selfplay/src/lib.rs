@@ -37,6 +37,7 @@ mod solved_meter;
 mod job;
 pub mod limits;
 mod shared_games;
+mod textarena;
 mod timing;
 
 // ── Statistics of games ──
@@ -68,4 +69,5 @@ pub use servers::Servers;
 pub use settings::{EndpointSettings, GameSettings, LengthSettings, SamplingSettings};
 pub use solved_meter::{MeterSize, SeatResults, SolvedMeter};
 pub use text_table::{number_or_dash, text_table};
+pub use textarena::{PythonSettings, TextArena};
 pub use timing::{Timing, TimingConfig, time_play};

@@ -2,8 +2,6 @@
 
 use std::path::PathBuf;
 
-use spag_game::JudgeKind;
-
 use crate::settings::GameSettings;
 
 spag_io::settings! {
@@ -23,9 +21,9 @@ spag_io::settings! {
 }
 
 impl GameShare {
-    /// The game and its rules.
-    pub fn rules(&self, judge: JudgeKind) -> GameSettings {
-        GameSettings { game: self.game.clone(), game_options: self.game_options.clone(), judge }
+    /// The game with its options; all else as in `shared`.
+    pub fn rules(&self, shared: &GameSettings) -> GameSettings {
+        GameSettings { game: self.game.clone(), game_options: self.game_options.clone(), ..shared.clone() }
     }
 
     /// The folders of the games in that of a stage: the name of the game, with a number from its second occurrence on.

@@ -4,12 +4,13 @@ use std::path::Path;
 use std::sync::Arc;
 
 use spag_game::{
-    AfterDecision, Error, Game, JudgeKind, Labels, PromptSet, Rules, WordList, game_labels, open_game, parse_options,
-    taboo,
+    AfterDecision, Error, Game, JudgeKind, Labels, PromptSet, RecordedTextArena, Rules, WordList, game_labels,
+    open_game, parse_options, taboo,
 };
 use spag_model::Sampling;
 
 use crate::limits;
+use crate::textarena::{PythonSettings, TextArena};
 
 spag_io::settings! {
     /// How tokens are drawn.
@@ -41,7 +42,8 @@ spag_io::settings! {
     /// Which game is played, and by which rules.
     #[derive(clap::Args)]
     pub flags GameSettings {
-        /// Game: taboo is Adversarial Taboo; docs/GAMES.md has the others.
+        /// Game: taboo is Adversarial Taboo; docs/GAMES.md has the others; textarena:ID is a game of the
+        /// Python package textarena.
         #[arg(value_name = "NAME", help_heading = "Games")]
         #[serde(skip_serializing_if = "is_taboo")]
         pub game: String = TABOO.to_owned();
@@ -51,6 +53,14 @@ spag_io::settings! {
         /// Judge of taboo: paper (matches the target word anywhere in a word) or whole-word.
         #[arg(value_name = "JUDGE", help_heading = "Games")]
         pub judge: JudgeKind = JudgeKind::Paper;
+        /// Python with the package textarena, which plays the games textarena:ID [default: python3].
+        #[arg(value_name = "PROGRAM", help_heading = "Games")]
+        #[serde(skip_serializing_if = "Option::is_none")]
+        pub python: Option<String>;
+        /// Seconds for an answer of a game textarena:ID, the start of Python included [default: 60].
+        #[arg(value_name = "X", help_heading = "Games")]
+        #[serde(skip_serializing_if = "Option::is_none")]
+        pub python_timeout: Option<f64> [limits::REQUEST_TIMEOUT];
     }
 
     /// How requests are sent to an endpoint.
@@ -135,6 +145,10 @@ impl GameSettings {
             return Ok(Arc::new(Rules { judge: self.judge, after_decision }.game(prompts)));
         }
         let options = parse_options(self.game_options.as_deref().unwrap_or_default());
+        if let Some(recorded) = RecordedTextArena::new(&self.game, &options, prompts.format())? {
+            let python = PythonSettings::new(self.python.as_deref(), self.python_timeout);
+            return Ok(Arc::new(TextArena::new(recorded, python)));
+        }
         open_game(&self.game, &options, data, prompts.format())
     }
 }

@@ -19,4 +19,5 @@ mod reference_commands;
 mod reference_files;
 mod reference_games;
 mod show;
+mod textarena;
 mod unreadable_rows;

@@ -83,10 +83,7 @@ fn named(asked: &Asked<'_>) -> Result<Vec<RunGame>> {
     if let Some(twice) = folders.iter().zip(&games).find(|(folder, game)| **folder != game.game) {
         return Err(Error::BadValue { flag: "--game".into(), problem: format!("{} is named twice", twice.1.game) });
     }
-    let game = |(game, folder): (&GameShare, String)| RunGame {
-        folder: Some(folder),
-        rules: game.rules(rules.judge),
-        data: None,
-    };
+    let game =
+        |(game, folder): (&GameShare, String)| RunGame { folder: Some(folder), rules: game.rules(rules), data: None };
     Ok(games.iter().zip(folders).map(game).collect())
 }

@@ -105,8 +105,14 @@ impl<'g> RunningGame<'g> {
         }
         self.episode.history.push(utterance);
         let Some(verdict) = ruling.verdict else { return Step::Running(self) };
-        let Self { spec, episode, .. } = self;
+        let Self { spec, mut episode, state } = self;
+        episode.extra.extend(state.record());
         Step::Finished(FinishedGame { game: spec.game, seed: spec.seed, episode, verdict })
+    }
+
+    /// Why the game cannot go on.
+    pub(super) fn fault(&self) -> Option<TurnFailure> {
+        self.state.fault()
     }
 
     /// Ends the game because the seat to move has no utterance.

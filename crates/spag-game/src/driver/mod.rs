@@ -55,11 +55,11 @@ pub fn play_games(
     config: &PlayConfig,
     sink: &mut dyn GameSink,
 ) -> Result<()> {
-    let mut specs = specs.into_iter();
+    let mut specs = specs.into_iter().peekable();
     let mut players = SeatedPlayers::new(seats, game.labels());
     let mut open: BTreeMap<usize, RunningGame<'_>> = BTreeMap::new();
     let mut to_submit: Vec<RunningGame<'_>> = Vec::new();
-    let mut failed_in_a_row = 0;
+    let mut failures = Failures { in_a_row: 0, most: config.max_failed_in_a_row.max(1) };
     loop {
         while open.len() + to_submit.len() < config.games_in_flight.max(1) && sink.should_continue() {
             let Some(spec) = specs.next() else { break };
@@ -69,39 +69,57 @@ pub fn play_games(
             if !sink.should_continue() {
                 return Ok(());
             }
+            if let Some(failure) = game.fault() {
+                failures.add(game.fail(failure), sink)?;
+                continue;
+            }
             match open.entry(game.number()) {
                 Entry::Occupied(entry) => return Err(Error::DuplicateGame { game: *entry.key() }),
                 Entry::Vacant(entry) => players.submit(entry.insert(game))?,
             }
         }
-        if open.is_empty() || !sink.should_continue() {
+        if !sink.should_continue() || (open.is_empty() && specs.peek().is_none()) {
             return Ok(());
+        }
+        if open.is_empty() {
+            continue;
         }
         for (held, Reply { game: number, utterance }) in players.poll()? {
             let Some(game) = open.remove(&number).filter(|game| held.plays(game.to_move())) else {
                 return Err(Error::UnexpectedReply { player: held.name(), game: number });
             };
             match utterance {
-                Err(failure) => {
-                    if failure.cause() == FailureCause::Player {
-                        failed_in_a_row += 1;
-                    }
-                    let failed = game.fail(failure);
-                    let last =
-                        Error::GameFailed { game: failed.game, role: failed.role, reason: failed.failure.to_string() };
-                    sink.failed(failed)?;
-                    if failed_in_a_row >= config.max_failed_in_a_row.max(1) {
-                        return Err(Error::TooManyFailedGames { count: failed_in_a_row, last: Box::new(last) });
-                    }
-                }
+                Err(failure) => failures.add(game.fail(failure), sink)?,
                 Ok(said) => match game.push_utterance(said, config) {
                     Step::Running(game) => to_submit.push(game),
                     Step::Finished(finished) => {
-                        failed_in_a_row = 0;
+                        failures.in_a_row = 0;
                         sink.finished(finished)?;
                     }
                 },
             }
         }
+    }
+}
+
+/// Failed games since the last finished one.
+struct Failures {
+    in_a_row: usize,
+    /// The number that ends the run.
+    most: usize,
+}
+
+impl Failures {
+    /// Passes a failed game to the sink.
+    fn add(&mut self, failed: FailedGame, sink: &mut dyn GameSink) -> Result<()> {
+        if failed.failure.cause() == FailureCause::Player {
+            self.in_a_row += 1;
+        }
+        let last = Error::GameFailed { game: failed.game, role: failed.role, reason: failed.failure.to_string() };
+        sink.failed(failed)?;
+        if self.in_a_row >= self.most {
+            return Err(Error::TooManyFailedGames { count: self.in_a_row, last: Box::new(last) });
+        }
+        Ok(())
     }
 }

@@ -1,12 +1,12 @@
 //! Messages: what the players of a game are shown.
 
-use serde::{Serialize, Serializer};
+use serde::{Deserialize, Serialize, Serializer};
 use spag_io::{ChatMessage, ChatRole, PromptText, TurnPrompt};
 
 use crate::seat::Seat;
 
 /// What a message is. The names are those of TextArena's `ObservationType`, in short.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum MessageKind {
     /// The rules, once and first.

@@ -19,6 +19,7 @@ mod shared;
 pub mod simple_negotiation;
 mod table;
 pub mod taboo;
+pub mod textarena;
 pub mod tic_tac_toe;
 pub mod truth_and_deception;
 
@@ -44,7 +45,7 @@ pub(crate) fn seat(name: &str) -> Option<Seat> {
 /// The ending of this name in one of the games, with its place in the order of reports. Endings of several games are last.
 pub(crate) fn ending(name: &str) -> Option<(usize, Ending)> {
     let own = labels().flat_map(|labels| labels.endings).filter(|ending| !shared::ENDINGS.contains(ending));
-    let all = own.chain(&shared::ENDINGS).enumerate();
+    let all = own.chain([&textarena::WON]).chain(&shared::ENDINGS).enumerate();
     all.map(|(place, ending)| (place, *ending)).find(|(_, ending)| ending.name == name)
 }
 

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use serde_json::{Map, Value};
 use spag_io::PromptFormat;
 
+use super::textarena::{self, RecordedTextArena};
 use super::{DataKind, GameData, by_name, data_kind, registry};
 use crate::error::Result;
 use crate::game::Game;
@@ -13,11 +14,12 @@ use crate::labels::Labels;
 
 /// What files, reports and pages call the parts of the game of this name.
 pub fn game_labels(name: &str) -> Option<&'static Labels> {
-    registry::labels().find(|labels| labels.name == name)
+    registry::labels().find(|labels| labels.name == name).or_else(|| textarena::labels_of(name))
 }
 
 /// The game of this name with these options, as [`by_name`] has it. `data` is the file of words or facts that some games need,
-/// and ignored by the others; prompts have the form of `format`.
+/// and ignored by the others; prompts have the form of `format`. Of a game `textarena:ID` records can be read; `spag-selfplay`
+/// plays it.
 ///
 /// # Errors
 /// The game is unknown, an option is invalid, or a file that the game needs is missing or invalid.
@@ -27,6 +29,9 @@ pub fn open_game(
     data: Option<&Path>,
     format: PromptFormat,
 ) -> Result<Arc<dyn Game>> {
+    if let Some(game) = RecordedTextArena::new(name, options, format)? {
+        return Ok(Arc::new(game));
+    }
     let data = match (data_kind(name)?, data) {
         (DataKind::None, _) | (_, None) => None,
         (_, Some(path)) => Some(GameData::read(name, path)?),

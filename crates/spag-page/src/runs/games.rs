@@ -28,21 +28,21 @@ impl RunGames {
         let settings: Table = read_text(root.join("config.resolved.toml"), MAX_SETTINGS).ok()?.parse().ok()?;
         let text = |table: &Table, key: &str| Some(table.get(key)?.as_str()?.to_owned());
         let words = settings.get("words").and_then(|words| text(words.as_table()?, "file"));
-        let judge = text(&settings, "judge")?.parse().ok()?;
+        let shared = GameSettings { judge: text(&settings, "judge")?.parse().ok()?, ..GameSettings::default() };
         let open = |rules: GameSettings, data: Option<&Path>| {
             let data = if rules.has_items() || data.is_none() { words.as_deref().map(Path::new) } else { data };
             rules.open(AfterDecision::Stop, &PromptSet::default(), data).ok()
         };
         let Some(games) = settings.get("games") else {
             let game = text(&settings, "game").unwrap_or_else(|| GameSettings::default().game);
-            let rules = GameSettings { game, game_options: text(&settings, "game_options"), judge };
+            let rules = GameSettings { game, game_options: text(&settings, "game_options"), ..shared };
             return Some(Self::one(open(rules, None)?));
         };
         let games = Vec::<GameShare>::deserialize(games.clone()).ok()?;
         let is_alone = games.len() == 1;
         let folders = GameShare::folders(&games);
         let opened = games.iter().zip(folders).map(|(game, folder)| {
-            Some(((!is_alone).then_some(folder), open(game.rules(judge), game.data.as_deref())?))
+            Some(((!is_alone).then_some(folder), open(game.rules(&shared), game.data.as_deref())?))
         });
         opened.collect::<Option<Vec<_>>>().filter(|games| !games.is_empty()).map(Self)
     }

@@ -31,7 +31,7 @@ impl RunConfig {
         }
         let is_alone = self.games.len() == 1;
         let game = |(game, folder): (&GameShare, String)| {
-            let rules = game.rules(self.rules.judge);
+            let rules = game.rules(&self.rules);
             let data = if rules.has_items() { self.words.file.clone() } else { game.data.clone() };
             RunGame { folder: (!is_alone).then_some(folder), rules, data }
         };

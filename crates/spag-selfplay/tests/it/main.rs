@@ -1,8 +1,9 @@
-//! Players that are endpoints or models.
+//! Players that are endpoints or models, and games that processes play.
 
 mod chat;
 mod endpoint;
 mod endpoint_pool;
 mod generations;
 mod special_tokens;
+mod textarena;
 mod verbatim;

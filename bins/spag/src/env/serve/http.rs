@@ -114,6 +114,7 @@ async fn respond(
 /// The first observation of a game. The game ends with the request.
 fn reset(house: &House, body: Map<String, Value>) -> Answer {
     let mut fields = Fields::new(body);
+    fields.check_optional_seed("seed");
     fields.check_optional_text("episode_id");
     match fields.rest() {
         Ok(data) => in_environment(house, |environment| environment.reset(data)),
@@ -174,7 +175,8 @@ fn is_allowed(headers: &HeaderMap, origins: &[String]) -> bool {
 
 /// The routes, for tools that look them up.
 fn openapi() -> Value {
-    let path = |method: &str, summary: &str| json!({method: {"summary": summary, "responses": {"200": {"description": "Successful Response"}}}});
+    let success = json!({"200": {"description": "Successful Response"}});
+    let path = |method: &str, summary: &str| json!({method: {"summary": summary, "responses": success}});
     json!({
         "openapi": "3.1.0",
         "info": {"title": "OpenEnv Environment HTTP API", "version": "1.0.0"},

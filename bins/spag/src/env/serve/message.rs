@@ -79,8 +79,17 @@ impl Fields {
 
     /// Refuses a value that is neither a text nor absent.
     pub(super) fn check_optional_text(&mut self, field: &str) {
-        if let Some(other) = self.object.get(field).filter(|value| !value.is_string() && !value.is_null()) {
-            self.note("string_type", field, "Input should be a valid string", other.clone());
+        self.check_optional(field, Value::is_string, "string_type", "Input should be a valid string");
+    }
+
+    /// Refuses a value that is neither a seed nor absent.
+    pub(super) fn check_optional_seed(&mut self, field: &str) {
+        self.check_optional(field, Value::is_u64, "int_type", "Input should be an integer from 0 to 2^64-1");
+    }
+
+    fn check_optional(&mut self, field: &str, is_valid: fn(&Value) -> bool, kind: &'static str, reason: &'static str) {
+        if let Some(other) = self.object.get(field).filter(|value| !is_valid(value) && !value.is_null()) {
+            self.note(kind, field, reason, other.clone());
         }
     }
 
@@ -109,13 +118,17 @@ pub(super) fn action(action: Map<String, Value>) -> Result<String, Vec<FieldFaul
 
 /// Parses a message of a WebSocket. An error is the answer to it.
 pub(super) fn parse(bytes: &[u8]) -> Result<Incoming, Value> {
-    let mut message = parse_object("message", bytes).map_err(|problem| refusal(&problem))?;
-    let kind = message.shift_remove("type").unwrap_or_else(|| "".into());
+    let message = parse_object("message", bytes).map_err(|problem| refusal(&problem))?;
+    let kind = message.get("type").cloned().unwrap_or_else(|| "".into());
     let mut fields = Fields::new(message);
+    let finish = |mut fields: Fields| {
+        fields.object.shift_remove("type");
+        fields.finish()
+    };
     let read = match kind.as_str() {
         Some("reset") => {
             let data = fields.optional_object("data");
-            fields.finish().and_then(|()| {
+            finish(fields).and_then(|()| {
                 let mut data = Fields::new(data);
                 data.check_optional_text("episode_id");
                 data.rest().map(Incoming::Reset)
@@ -123,14 +136,14 @@ pub(super) fn parse(bytes: &[u8]) -> Result<Incoming, Value> {
         }
         Some("step") => {
             let data = fields.object("data");
-            fields.finish().and_then(|()| action(data).map(Incoming::Step))
+            finish(fields).and_then(|()| action(data).map(Incoming::Step))
         }
         Some("mcp") => {
             let data = fields.object("data");
-            fields.finish().map(|()| Incoming::Mcp(data.into()))
+            finish(fields).map(|()| Incoming::Mcp(data.into()))
         }
-        Some("state") => fields.finish().map(|()| Incoming::State),
-        Some("close") => fields.finish().map(|()| Incoming::Close),
+        Some("state") => finish(fields).map(|()| Incoming::State),
+        Some("close") => finish(fields).map(|()| Incoming::Close),
         _ => {
             let kind = kind.as_str().map_or_else(|| kind.to_string(), str::to_owned);
             let message = format!("Unknown message type: {}", spag_io::quote(&kind));

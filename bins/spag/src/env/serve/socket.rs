@@ -104,6 +104,9 @@ fn answer(environment: &mut Environment, bytes: &[u8]) -> Option<Value> {
 async fn end(mut socket: WebSocket, last: Option<Value>, code: u16, reason: &'static str) {
     if let Some(last) = last {
         let _ = socket.send(Message::text(last.to_string())).await;
+        // A client that has just sent a message, or is about to, takes this one for the answer. Closed at once, it would see
+        // the failure of its own message instead.
+        let _ = timeout(CLOSING, socket.recv()).await;
     }
     let _ = socket.send(Message::Close(Some(CloseFrame { code, reason: reason.into() }))).await;
     let closed = async { while let Some(Ok(_)) = socket.recv().await {} };
