@@ -18,7 +18,7 @@ use crate::error::Result;
 #[serde(untagged)]
 pub enum BaseQuality {
     /// The small world.
-    World(WorldQuality),
+    World(Box<WorldQuality>),
     /// Games.
     Games {
         /// The model against perfect play, by the names of games with options; without games that have no such meter.
@@ -63,13 +63,13 @@ pub(super) fn measure(
         Texts::World { lexicon, prompts } => {
             let probed = probes::probe(config, lexicon, prompts, checkpoint, progress)?;
             let [whole_target_words, whole_clue_words] = single_tokens.unwrap_or([Rate::new(0, 0); 2]);
-            Ok(BaseQuality::World(WorldQuality {
+            Ok(BaseQuality::World(Box::new(WorldQuality {
                 whole_target_words,
                 whole_clue_words,
                 named_in_game: probed.named_in_game,
                 named_in_question: probed.named_in_question,
                 true_clues: probed.true_clues,
-            }))
+            })))
         }
         Texts::Games(games) => {
             progress.begin("probes", games.len() as u64);

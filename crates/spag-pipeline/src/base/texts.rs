@@ -95,7 +95,7 @@ fn world(
 ) -> Vec<Document> {
     let mut rng = ChaCha8Rng::seed_from_u64(seed);
     let mut document = |done: usize| {
-        if done % 1000 == 0 {
+        if done.is_multiple_of(1000) {
             progress.advance(done as u64, "");
         }
         let answer = spag_world::base_document(lexicon, prompts, &config.documents.mix, &mut rng);
