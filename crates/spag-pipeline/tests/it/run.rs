@@ -55,6 +55,8 @@ pub(crate) fn contents(folder: &Path) -> BTreeMap<String, Vec<Value>> {
 fn timeless(mut value: Value) -> Value {
     if let Some(map) = value.as_object_mut() {
         let clock = [
+            // Of files whose lines have seconds.
+            "lengths",
             "seconds",
             "play_seconds",
             "learn_seconds",

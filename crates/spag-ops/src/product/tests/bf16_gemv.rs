@@ -26,7 +26,7 @@ fn rule(path: CpuPath, a: &[f32], b: &[bf16], start: Option<f32>) -> f32 {
     let k = a.len();
     let a: Vec<bf16> = a.iter().map(|x| bf16::from_f32(*x)).collect();
     let (most, unit) = match path {
-        CpuPath::Portable | CpuPath::Avx2 | CpuPath::Avx512 => (128, 1),
+        CpuPath::Portable | CpuPath::Avx2 | CpuPath::Avx512 => (256, 16),
         CpuPath::Avx512Bf16 => (512, 2),
         CpuPath::Amx => (512, 32),
     };
