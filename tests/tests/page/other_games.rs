@@ -167,7 +167,7 @@ fn whole_game_of_tic_tac_toe_is_played_against_the_model() {
     browser.wait("document.querySelectorAll('.legal button').length === 9");
     assert!(browser.text(".position pre").starts_with("Board:"));
     assert_eq!((browser.text("h1"), browser.text(".turn")), ("Tic-Tac-Toe".to_owned(), "Your move".to_owned()));
-    // The cells from the first free one on, until the game is over: tiny-llama knows nothing of the game.
+    // The cells from the first free one on, until the game is over: tiny-llama has not learned the game.
     for turn in 0.. {
         assert!(turn < 6, "{}", browser.text("main"));
         browser.wait("document.querySelector('.legal button') || document.querySelector('.verdict:not([hidden])')");

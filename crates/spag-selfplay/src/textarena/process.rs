@@ -134,7 +134,7 @@ fn write_requests(mut stdin: ChildStdin, requests: Receiver<String>) {
     }
 }
 
-/// Reads lines until the process ends, or nobody waits for them.
+/// Reads lines until the process ends or the receiver is gone.
 fn read_answers(stdout: ChildStdout, answers: SyncSender<Vec<u8>>) {
     let mut lines = BufReader::new(stdout);
     loop {

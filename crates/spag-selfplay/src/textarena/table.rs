@@ -161,7 +161,7 @@ impl Match for RemoteMatch<'_> {
 
 impl Drop for RemoteMatch<'_> {
     fn drop(&mut self) {
-        // A process that did not answer, or whose answer nobody took, is not used again.
+        // A process that did not answer, or whose answer was not received, is not used again.
         let works = |table: &Table| table.fault.as_ref().is_none_or(|fault| fault.cause() == FailureCause::Text);
         if let Some(process) = self.process.take().filter(|_| self.table.get().is_some_and(works)) {
             self.game.keep(process);

@@ -14,7 +14,6 @@ use std::ops::Range;
 use std::time::Instant;
 
 use spag_io::Progress;
-use spag_ops::kernels;
 use spag_rewards::Estimator;
 use spag_run::{PlayedGames, Provenance};
 use spag_selfplay::ModelPlayer;
@@ -106,14 +105,10 @@ impl Part {
         seconds.play = lap();
         let advantages = batch.advantages(run, estimator)?;
         let trajectories = trajectories::of(&batch.games, &advantages);
-        let any = run.ranks.group.size() > 1 || !trajectories.is_empty();
-        let step = match any {
-            true => learner.learner().step_if_any(&trajectories)?,
-            false => None,
-        };
+        let step = learner.learner().step_if_any(&trajectories)?;
         seconds.learn = lap();
         if let Some(step) = &step {
-            self.check_gap(run, learner, update, step.log_prob_gap)?;
+            check_gap(learner, update, step.log_prob_gap)?;
         }
         player.refresh(learner.learner().weights(), update as u64 + 1)?;
         seconds.refresh = lap();
@@ -124,28 +119,11 @@ impl Part {
         Ok(record)
     }
 
-    /// On a CPU the learner's log-probabilities have the bits of those at sampling.
-    fn check_gap(
-        &self,
-        run: RunContext<'_>,
-        learner: &mut OnlineLearner,
-        update: usize,
-        gap: LogProbGap,
-    ) -> Result<()> {
-        let is_exact = kernels::of(learner.learner().weights().device()).is_ok_and(|kernels| kernels.is_none());
-        if !is_exact || gap.max == 0.0 {
-            return Ok(());
-        }
-        let _ = run;
-        Err(Error::LogProbGap { update, max: gap.max, mean: gap.mean(), tokens: gap.tokens })
-    }
-
     /// The learner, from its last checkpoint or the model before.
     fn learner(&self, run: RunContext<'_>, stage: &StageFolder, done: &mut StageDone) -> Result<OnlineLearner> {
         let RunContext { config, ranks, inputs, .. } = run;
         let seed = run.seed(stage, "train", done);
-        let before = StageFolder::new(config.run_dir.join(self.before.stage()), &self.before.stage());
-        let earlier = if self.updates.start > 0 { latest_checkpoint(&before.dir)? } else { None };
+        let earlier = self.part_before(config).map(|part| latest_checkpoint(part.dir)).transpose()?.flatten();
         let games = vec![PlayedGames::new(seed, &play::only_game(run)?.words.training)];
         let job = OnlineJob {
             model: earlier.unwrap_or_else(|| self.before.folder(config)),
@@ -165,11 +143,14 @@ impl Part {
         if let Some(saved) = Saved::read(stage, step)? {
             return Ok(Some(saved));
         }
-        if self.updates.start == 0 {
-            return Ok(None);
-        }
-        let before = StageFolder::new(run.config.run_dir.join(self.before.stage()), &self.before.stage());
-        Ok(Saved::read(&before, step)?.map(Saved::of_part_before))
+        let saved = self.part_before(run.config).map(|part| Saved::read(&part, step)).transpose()?.flatten();
+        Ok(saved.map(Saved::of_part_before))
+    }
+
+    /// The folder of the part of the run before this one.
+    fn part_before(&self, config: &RunConfig) -> Option<StageFolder> {
+        let name = self.before.stage();
+        (self.updates.start > 0).then(|| StageFolder::new(config.run_dir.join(&name), &name))
     }
 
     /// The engine that plays, with the learner's number format.
@@ -179,4 +160,12 @@ impl Part {
         let (player, _) = run.engine_player(checkpoint, OnlineSettings::SAMPLING, length)?;
         Ok(player.with_verbatim_history())
     }
+}
+
+/// On a CPU the learner's log-probabilities have the bits of those at sampling.
+fn check_gap(learner: &mut OnlineLearner, update: usize, gap: LogProbGap) -> Result<()> {
+    if gap.max == 0.0 || !learner.learner().weights().device().is_cpu() {
+        return Ok(());
+    }
+    Err(Error::LogProbGap { update, max: gap.max, mean: gap.mean(), tokens: gap.tokens })
 }

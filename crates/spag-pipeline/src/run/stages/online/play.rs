@@ -1,7 +1,8 @@
 //! The games of an update.
 
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
-use spag_dist::gather_texts;
+use spag_dist::{ProcessGroup, gather_texts};
 use spag_game::{
     CollectedGames, FinishedGame, GameSpec, Labels, PlayConfig, SEATS, Seat, Seats, game_seed, play_games,
 };
@@ -33,7 +34,6 @@ pub(super) struct Played {
 /// A game of another rank for the estimator.
 #[derive(Serialize, Deserialize)]
 struct Exchanged {
-    game: usize,
     kind: String,
     key: String,
     rewards: [f64; SEATS],
@@ -44,10 +44,10 @@ struct Exchanged {
 }
 
 impl Exchanged {
-    fn of(Played { game, rewarded, .. }: &Played) -> Self {
+    fn of(rewarded: &RewardedGame) -> Self {
         let RewardedGame { kind, key, rewards, winner, turns } = rewarded.clone();
         let turns = turns.iter().map(|turn| (turn.seat.index(), turn.tokens)).collect();
-        Self { game: game.game, kind, key, rewards, winner: winner.map(Seat::index), turns }
+        Self { kind, key, rewards, winner: winner.map(Seat::index), turns }
     }
 
     fn rewarded(self, labels: &Labels) -> RewardedGame {
@@ -107,15 +107,10 @@ impl Batch {
         estimator: &mut dyn Estimator,
     ) -> Result<Vec<Vec<Option<f64>>>> {
         let labels = only_game(run)?.game.labels();
-        let own: Vec<Exchanged> = self.games.iter().map(Exchanged::of).collect();
-        let text = serde_json::to_string(&own).map_err(Error::exchange)?;
-        let mut all: Vec<Exchanged> = Vec::new();
-        for text in gather_texts(&*run.ranks.group, &text)? {
-            all.extend(serde_json::from_str::<Vec<Exchanged>>(&text).map_err(Error::exchange)?);
-        }
-        all.sort_by_key(|one| one.game);
-        let numbers: Vec<usize> = all.iter().map(|one| one.game).collect();
-        let games: Vec<RewardedGame> = all.into_iter().map(|one| one.rewarded(labels)).collect();
+        let own = self.games.iter().map(|played| (played.game.game, Exchanged::of(&played.rewarded)));
+        let all = gather_games(&*run.ranks.group, own.collect())?;
+        let (numbers, games): (Vec<usize>, Vec<RewardedGame>) =
+            all.into_iter().map(|(game, one)| (game, one.rewarded(labels))).unzip();
         let advantages = estimator.advantages(&games)?;
         let of_own = |played: &Played| {
             let at = numbers.binary_search(&played.game.game).ok();
@@ -123,6 +118,19 @@ impl Batch {
         };
         Ok(self.games.iter().map(of_own).collect())
     }
+}
+
+/// What each rank has of its games, by their numbers: that of all ranks, in order.
+pub(super) fn gather_games<T: Serialize + DeserializeOwned>(
+    group: &dyn ProcessGroup,
+    own: Vec<(usize, T)>,
+) -> Result<Vec<(usize, T)>> {
+    let mut all: Vec<(usize, T)> = Vec::new();
+    for text in gather_texts(group, &serde_json::to_string(&own).map_err(Error::exchange)?)? {
+        all.extend(serde_json::from_str::<Vec<(usize, T)>>(&text).map_err(Error::exchange)?);
+    }
+    all.sort_by_key(|(game, _)| *game);
+    Ok(all)
 }
 
 /// The game of an on-policy run.

@@ -6,13 +6,13 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
-use spag_dist::{ProcessGroup, gather_numbers, gather_texts};
+use spag_dist::{ProcessGroup, gather_numbers};
 use spag_game::{Labels, SEATS};
 use spag_io::{read_json, write_json_atomically};
 use spag_rewards::EstimatorState;
 use spag_train::{LogProbGap, StepRecord, Trajectory};
 
-use super::play::{Batch, Played, only_game};
+use super::play::{Batch, Played, gather_games, only_game};
 use crate::error::{Error, Result};
 use crate::run::context::RunContext;
 use crate::run::folder::StageFolder;
@@ -217,11 +217,7 @@ impl UpdateRecord {
         let row = |played: &Played| Ok((played.game.game, serde_json::to_string(&played.game.episode)?));
         let own: Vec<(usize, String)> =
             batch.games.iter().map(row).collect::<serde_json::Result<_>>().map_err(Error::exchange)?;
-        let mut all: Vec<(usize, String)> = Vec::new();
-        for text in gather_texts(group, &serde_json::to_string(&own).map_err(Error::exchange)?)? {
-            all.extend(serde_json::from_str::<Vec<(usize, String)>>(&text).map_err(Error::exchange)?);
-        }
-        all.sort();
+        let all = gather_games(group, own)?;
         let sums = Sums::of(batch, trajectories).over(group)?;
         let episodes = all.iter().map(|(_, row)| format!("{row}\n")).collect();
         let labels = only_game(run)?.game.labels();
