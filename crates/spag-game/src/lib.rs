@@ -39,7 +39,7 @@ pub use games::taboo::{
     judge_episode, pluralize, read_words, word_forms,
 };
 pub use games::textarena::RecordedTextArena;
-pub use games::{GameData, Message, MessageKind, SeededGame, Sender, game_labels, open_game, parse_options};
+pub use games::{GameData, Message, MessageKind, NamedGame, SeededGame, Sender, game_labels, open_game, parse_options};
 pub use generation::{Generation, TokenRecords};
 pub use labels::Labels;
 pub use per_ending::PerEnding;

@@ -67,6 +67,39 @@ impl<T: Serialize> JsonlAppender<T> {
         Ok((Self { path: path.to_owned(), file, kind: PhantomData }, rows))
     }
 
+    /// Opens a file that an earlier run may have left, of which the first `length` bytes are kept. Creates it if it is missing.
+    ///
+    /// # Errors
+    /// The file cannot be written, another run appends to it, or it is shorter.
+    pub fn reopen(path: impl AsRef<Path>, length: u64) -> Result<Self> {
+        let path = path.as_ref();
+        if length == 0 {
+            return Self::create(path);
+        }
+        let io = Error::io(path);
+        regular(path)?;
+        let mut file = File::options().write(true).open(path).map_err(io)?;
+        lock_file(&file, path)?;
+        let found = file.metadata().map_err(io)?.len();
+        if found < length {
+            let reason = format!("it has {found} bytes, fewer than the {length} that were recorded");
+            return Err(Error::Io {
+                path: path.to_owned(),
+                source: io::Error::new(io::ErrorKind::InvalidData, reason),
+            });
+        }
+        file.set_len(length).and_then(|()| file.seek(SeekFrom::End(0))).map_err(io)?;
+        Ok(Self { path: path.to_owned(), file, kind: PhantomData })
+    }
+
+    /// Bytes of the file.
+    ///
+    /// # Errors
+    /// The file cannot be read.
+    pub fn length(&self) -> Result<u64> {
+        Ok(self.file.metadata().map_err(Error::io(&self.path))?.len())
+    }
+
     /// Appends one line.
     ///
     /// # Errors
@@ -140,6 +173,22 @@ fn complete_length(file: &File) -> io::Result<u64> {
 mod tests {
     use super::*;
     use crate::{Classify, ErrorClass};
+
+    #[test]
+    fn reopened_files_keep_what_was_recorded() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("rows.jsonl");
+        let mut file = JsonlAppender::<u32>::reopen(&path, 0).unwrap();
+        file.append(&1).unwrap();
+        let recorded = file.length().unwrap();
+        file.append(&2).unwrap();
+        drop(file);
+        JsonlAppender::<u32>::reopen(&path, recorded).unwrap().append(&3).unwrap();
+        assert_eq!(std::fs::read_to_string(&path).unwrap(), "1\n3\n");
+        let error = JsonlAppender::<u32>::reopen(&path, 99).unwrap_err().to_string();
+        assert!(error.contains("4 bytes, fewer than the 99"), "{error}");
+        assert_eq!(std::fs::read_to_string(&path).unwrap(), "1\n3\n");
+    }
 
     #[test]
     fn only_regular_files_are_resumed_and_read() {

@@ -2,13 +2,12 @@
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 use spag_cli::{Error, Result, TerminalProgress, exit};
 use spag_eval::Evaluation;
-use spag_game::{Game, open_game, parse_options};
+use spag_game::NamedGame;
 use spag_io::{Progress, PromptFormat, quote, read_json, write_json_atomically};
 use spag_model::{GenerationConfig, Sampling, load_config};
 use spag_selfplay::{GameMeter, MeterSize, MeterTable, ModelPlayer, checkpoint_fingerprint, text_table};
@@ -24,12 +23,6 @@ const GAMES: [&str; 5] =
 const FILE: &str = "games.json";
 /// Tokens of an answer in games against a perfect player.
 const ANSWER_TOKENS: usize = 32;
-
-/// A game with its options as they were written.
-struct NamedGame {
-    name: String,
-    game: Arc<dyn Game>,
-}
 
 /// What is known of a model, by the names of games with options.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -99,14 +92,12 @@ fn open_games(args: &EvalArgs) -> Result<Vec<NamedGame>> {
     let format = if args.apply_chat_template { PromptFormat::Chat } else { PromptFormat::Plain };
     let mut games: Vec<NamedGame> = Vec::new();
     for text in given {
-        let name = text.split_whitespace().collect::<Vec<_>>().join(" ");
-        let (game, options) = name.split_once(' ').unwrap_or((&name, ""));
-        let game = open_game(game, &parse_options(options), None, format)?;
-        if !GameMeter::exists_for(&*game)? {
-            return Err(without_meter(&name));
+        let named = NamedGame::open(text, format)?;
+        if !GameMeter::exists_for(&*named.game)? {
+            return Err(without_meter(&named.name));
         }
-        if games.iter().all(|known| known.name != name) {
-            games.push(NamedGame { name, game });
+        if games.iter().all(|known| known.name != named.name) {
+            games.push(named);
         }
     }
     Ok(games)

@@ -23,7 +23,7 @@ pub mod textarena;
 pub mod tic_tac_toe;
 pub mod truth_and_deception;
 
-pub use open::{game_labels, open_game, parse_options};
+pub use open::{NamedGame, game_labels, open_game, parse_options};
 
 use crate::seat::Seat;
 use crate::verdict::Ending;

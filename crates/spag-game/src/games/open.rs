@@ -40,6 +40,28 @@ pub fn open_game(
     Ok(Arc::from(game))
 }
 
+/// A game with its options as they were written: `kuhn-poker bets_count=true`.
+#[derive(Clone, Debug)]
+pub struct NamedGame {
+    /// The name and the options, separated by one blank each.
+    pub name: String,
+    /// The game.
+    pub game: Arc<dyn Game>,
+}
+
+impl NamedGame {
+    /// The game of a name that options may follow; one that needs no file of words or facts.
+    ///
+    /// # Errors
+    /// As [`open_game`].
+    pub fn open(text: &str, format: PromptFormat) -> Result<Self> {
+        let name = text.split_whitespace().collect::<Vec<_>>().join(" ");
+        let (game, options) = name.split_once(' ').unwrap_or((&name, ""));
+        let game = open_game(game, &parse_options(options), None, format)?;
+        Ok(Self { name, game })
+    }
+}
+
 /// The options of a text such as `rounds=5 bets_count=true`, separated by blanks. A value is JSON, or else a text.
 pub fn parse_options(text: &str) -> Map<String, Value> {
     let option = |part: &str| {

@@ -3,12 +3,13 @@
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
+use spag_game::NamedGame;
 use spag_io::Progress;
 use spag_model::{Checkpoint, EngineConfig, GenerationConfig, MemoryBudget, Sampling, Tokenizer};
 use spag_selfplay::{GameMeter, MeterSize, ModelPlayer, Rate};
 
 use super::probes::{self, ANSWER_TOKENS, SLOTS};
-use super::texts::{NamedGame, Texts};
+use super::texts::Texts;
 use super::tokenizer::single_token_rate;
 use crate::config::BaseConfig;
 use crate::error::Result;

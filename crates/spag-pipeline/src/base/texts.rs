@@ -4,11 +4,10 @@ use rand::seq::SliceRandom;
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use spag_game::games::BestActions;
-use spag_game::{Episode, Game, PromptSet, game_seed, open_game, parse_options};
+use spag_game::{Episode, Game, NamedGame, PromptSet, game_seed};
 use spag_io::{Progress, PromptFormat, quote};
 use spag_rewards::Sample;
 use spag_world::Lexicon;
-use std::sync::Arc;
 
 use crate::config::{BaseConfig, load_lexicon, load_prompts};
 use crate::error::{Error, Result};
@@ -20,12 +19,6 @@ pub(super) enum Texts {
     World { lexicon: Box<Lexicon>, prompts: Box<PromptSet> },
     /// Games, in their own wordings.
     Games(Vec<NamedGame>),
-}
-
-/// A game with its options as they were written.
-pub(super) struct NamedGame {
-    pub(super) name: String,
-    pub(super) game: Arc<dyn Game>,
 }
 
 /// A training text: all of it is learned, or its answer alone.
@@ -67,7 +60,7 @@ impl Texts {
             let prompts = Box::new(load_prompts(config.prompts.as_deref(), PromptFormat::Plain)?);
             return Ok(Self::World { lexicon, prompts });
         }
-        Ok(Self::Games(config.games.iter().map(|text| NamedGame::open(text)).collect::<Result<_>>()?))
+        Ok(Self::Games(config.games.iter().map(|text| open(text)).collect::<Result<_>>()?))
     }
 
     /// The documents, in random order.
@@ -139,19 +132,15 @@ fn play(game: &dyn Game, seed: u64, rng: &mut ChaCha8Rng, documents: &mut Vec<Do
     Ok(())
 }
 
-impl NamedGame {
-    /// The game of a name that options may follow.
-    fn open(text: &str) -> Result<Self> {
-        let name = text.split_whitespace().collect::<Vec<_>>().join(" ");
-        let (game, options) = name.split_once(' ').unwrap_or((&name, ""));
-        let game = open_game(game, &parse_options(options), None, PromptFormat::Plain)?;
-        if BestActions::start(&*game, 0)?.legal_actions().is_none() {
-            let message = format!(
-                "{} has no list of legal actions to choose from; kuhn-poker, tic-tac-toe, connect-four and nim have",
-                quote(&name)
-            );
-            return Err(Error::BadSetting { setting: "games", message });
-        }
-        Ok(Self { name, game })
+/// The game of a name that options may follow.
+fn open(text: &str) -> Result<NamedGame> {
+    let named = NamedGame::open(text, PromptFormat::Plain)?;
+    if BestActions::start(&*named.game, 0)?.legal_actions().is_none() {
+        let message = format!(
+            "{} has no list of legal actions to choose from; kuhn-poker, tic-tac-toe, connect-four and nim have",
+            quote(&named.name)
+        );
+        return Err(Error::BadSetting { setting: "games", message });
     }
+    Ok(named)
 }

@@ -112,7 +112,7 @@ impl Part {
         }
         player.refresh(learner.learner().weights(), update as u64 + 1)?;
         seconds.refresh = lap();
-        let record = UpdateRecord::new(run, update, &batch, &trajectories, step.as_ref(), seconds)?;
+        let record = UpdateRecord::new(run, update, batch, &trajectories, step.as_ref(), seconds)?;
         if let Some(files) = files {
             files.append(&record)?;
         }

@@ -1,19 +1,17 @@
 //! The files of an on-policy run: its games, a line of metrics for each update, and what a resumed run goes on from.
 
-use std::fs::{self, File};
-use std::io::Write as _;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use spag_dist::{ProcessGroup, gather_numbers};
-use spag_game::{Labels, SEATS};
-use spag_io::{read_json, write_json_atomically};
+use spag_game::{Episode, Labels, SEATS};
+use spag_io::{JsonlAppender, read_json, write_json_atomically};
 use spag_rewards::EstimatorState;
 use spag_train::{LogProbGap, StepRecord, Trajectory};
 
 use super::play::{Batch, Played, gather_games, only_game};
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::run::context::RunContext;
 use crate::run::folder::StageFolder;
 
@@ -59,70 +57,37 @@ impl Saved {
 
 /// The files that grow with each update.
 pub(super) struct Files {
-    episodes: Grown,
-    metrics: Grown,
-    run_metrics: Grown,
-}
-
-/// A file that grows.
-struct Grown {
-    path: PathBuf,
-    file: File,
-}
-
-impl Grown {
-    /// Opens a file, of which the first `length` bytes are kept.
-    fn open(path: PathBuf, length: u64) -> Result<Self> {
-        let io = Error::io("write it", &path);
-        let file = File::options().create(true).append(true).open(&path);
-        let file = file.and_then(|file| file.set_len(length).map(|()| file)).map_err(io)?;
-        Ok(Self { path, file })
-    }
-
-    fn write(&mut self, text: &str) -> Result<()> {
-        self.file.write_all(text.as_bytes()).map_err(Error::io("write it", &self.path))
-    }
-
-    fn sync(&self) -> Result<()> {
-        self.file.sync_all().map_err(Error::io("write it", &self.path))
-    }
-
-    fn length(&self) -> Result<u64> {
-        Ok(fs::metadata(&self.path).map_err(Error::io("read it", &self.path))?.len())
-    }
+    episodes: JsonlAppender<Episode>,
+    metrics: JsonlAppender<Map<String, Value>>,
+    run_metrics: JsonlAppender<Map<String, Value>>,
 }
 
 impl Files {
     /// Opens the files as they were when `saved` was written.
     pub(super) fn open(run: RunContext<'_>, stage: &StageFolder, saved: Option<&Saved>) -> Result<Self> {
         let [episodes, metrics, run_metrics] = saved.map_or([0; 3], |saved| saved.lengths);
-        let of_run: &Path = &run.config.run_dir;
         Ok(Self {
-            episodes: Grown::open(stage.episodes(), episodes)?,
-            metrics: Grown::open(stage.metrics(), metrics)?,
-            run_metrics: Grown::open(of_run.join("metrics.jsonl"), run_metrics)?,
+            episodes: JsonlAppender::reopen(stage.episodes(), episodes)?,
+            metrics: JsonlAppender::reopen(stage.metrics(), metrics)?,
+            run_metrics: JsonlAppender::reopen(run.config.run_dir.join("metrics.jsonl"), run_metrics)?,
         })
     }
 
-    fn all(&self) -> [&Grown; 3] {
-        [&self.episodes, &self.metrics, &self.run_metrics]
-    }
-
     fn sync(&self) -> Result<()> {
-        self.all().into_iter().try_for_each(Grown::sync)
+        self.episodes.sync()?;
+        self.metrics.sync()?;
+        Ok(self.run_metrics.sync()?)
     }
 
     fn lengths(&self) -> Result<[u64; 3]> {
-        let [episodes, metrics, run_metrics] = self.all().map(Grown::length);
-        Ok([episodes?, metrics?, run_metrics?])
+        Ok([self.episodes.length()?, self.metrics.length()?, self.run_metrics.length()?])
     }
 
     /// Appends the games of an update and its line of metrics.
     pub(super) fn append(&mut self, record: &UpdateRecord) -> Result<()> {
-        self.episodes.write(&record.episodes)?;
-        let line = format!("{}\n", serde_json::to_string(&record.line).map_err(Error::exchange)?);
-        self.metrics.write(&line)?;
-        self.run_metrics.write(&line)
+        record.episodes.iter().try_for_each(|episode| self.episodes.append(episode))?;
+        self.metrics.append(&record.line)?;
+        Ok(self.run_metrics.append(&record.line)?)
     }
 }
 
@@ -137,8 +102,8 @@ pub(super) struct Seconds {
 /// What an update did, over all ranks.
 pub(super) struct UpdateRecord {
     line: Map<String, Value>,
-    /// The games as lines, in their order; on rank 0.
-    episodes: String,
+    /// The games of all ranks, in their order.
+    episodes: Vec<Episode>,
     pub(super) seconds: Seconds,
 }
 
@@ -208,18 +173,15 @@ impl UpdateRecord {
     pub(super) fn new(
         run: RunContext<'_>,
         update: usize,
-        batch: &Batch,
+        batch: Batch,
         trajectories: &[Trajectory],
         step: Option<&StepRecord>,
         seconds: Seconds,
     ) -> Result<Self> {
         let group = &*run.ranks.group;
-        let row = |played: &Played| Ok((played.game.game, serde_json::to_string(&played.game.episode)?));
-        let own: Vec<(usize, String)> =
-            batch.games.iter().map(row).collect::<serde_json::Result<_>>().map_err(Error::exchange)?;
-        let all = gather_games(group, own)?;
-        let sums = Sums::of(batch, trajectories).over(group)?;
-        let episodes = all.iter().map(|(_, row)| format!("{row}\n")).collect();
+        let sums = Sums::of(&batch, trajectories).over(group)?;
+        let own = batch.games.into_iter().map(|played| (played.game.game, played.game.episode));
+        let episodes = gather_games(group, own.collect())?.into_iter().map(|(_, episode)| episode).collect();
         let labels = only_game(run)?.game.labels();
         Ok(Self { line: line(labels, update, &sums, step, seconds), episodes, seconds })
     }
