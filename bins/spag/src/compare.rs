@@ -3,11 +3,11 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use spag_pipeline::{read_arms, render_arms};
-
 use spag_cli::{Result, exit};
+use spag_io::write_atomically;
+use spag_pipeline::{arms_page, read_arms, render_arms};
 
-/// Compare finished runs: win rates in both seats, held-out words and benchmarks, with 95% intervals.
+/// Compare finished runs: win rates and scores in both seats, held-out words and benchmarks, with 95% intervals.
 ///
 /// Runs whose settings differ in the seed only are one arm, whose games are pooled. The last columns compare each arm with the
 /// first one seed by seed, by an exact test of signs.
@@ -17,8 +17,15 @@ pub(crate) struct CompareArgs {
     /// Folders of runs, the first arm first.
     #[arg(value_name = "RUN", required = true)]
     runs: Vec<PathBuf>,
+    /// Also write a page with curves over games and seconds to this file.
+    #[arg(long, value_name = "FILE")]
+    page: Option<PathBuf>,
 }
 
 pub(crate) fn run(args: CompareArgs) -> Result<()> {
-    exit::say(format_args!("{}", render_arms(&read_arms(&args.runs)?).trim_end()))
+    let arms = read_arms(&args.runs)?;
+    if let Some(page) = &args.page {
+        write_atomically(page, arms_page(&arms).as_bytes())?;
+    }
+    exit::say(format_args!("{}", render_arms(&arms).trim_end()))
 }

@@ -32,17 +32,17 @@ mod base;
 
 pub use base::{BaseQuality, BaseReport, WorldQuality, make_base};
 pub use config::{
-    BaseConfig, BenchmarkSettings, Control, DocumentSettings, EstimatorChoice, EvaluationSettings, HardwareSettings,
-    ImitationSettings, ImitationSource, ImitationSources, MachineSettings, OnlineSettings, PolicyLength, PolicyLoss,
-    PolicyLossSettings, ProbeSettings, RewardSettings, RunConfig, RunGame, RunMethod, SelfPlaySettings, SftSettings,
-    SftShare, ShapeSettings, StopRules, TokenSplit, TokenizerSettings, TrainSettings, Whole, WholeFor, WordSettings,
-    read_toml,
+    BaseConfig, BenchmarkSettings, Control, DocumentSettings, EstimatorChoice, EvaluationSettings, GapRule,
+    HardwareSettings, ImitationSettings, ImitationSource, ImitationSources, KlPlace, MachineSettings, OnlineSettings,
+    Opponent, OpponentSettings, PolicyLength, PolicyLoss, PolicyLossSettings, ProbeSettings, RewardSettings, RunConfig,
+    RunGame, RunMethod, SelfPlaySettings, SftSettings, SftShare, ShapeSettings, StopRules, TokenSplit,
+    TokenizerSettings, TrainSettings, Whole, WholeFor, WordSettings, read_toml,
 };
 pub use error::{Error, Result};
 pub use play_stats::PlayStats;
 pub use report::{
-    Arm, ExactPlay, GameReport, HeldOut, ImitationPart, LossCurve, LossPoint, Match, NamedPlay, PairedSeeds, Report,
-    Round, RoundGames, RoundTraining, SamplePair, ShownGame, ShownUtterance, StageSeconds, read_arms, render_arms,
+    Arm, ExactPlay, GameReport, HeldOut, ImitationPart, LossCurve, LossPoint, Match, NamedPlay, Report, Round,
+    RoundGames, RoundTraining, SamplePair, ShownGame, ShownUtterance, StageSeconds, arms_page, read_arms, render_arms,
     render_html, render_text,
 };
 pub use run::{DiskPlan, Ended, PlannedStage, PlannedTraining, RunPlan, SAMPLES_PER_GAME, plan_run, run, run_on};

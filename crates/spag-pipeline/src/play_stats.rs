@@ -1,8 +1,8 @@
 //! Statistics of games for the report.
 
 use serde::{Deserialize, Serialize};
-use spag_game::{Episode, PerEnding, PerSeat, SeatKey, Tally, Verdict};
-use spag_selfplay::{Rate, Refusals};
+use spag_game::{Episode, PerEnding, PerSeat, Seat, SeatKey, Tally, Verdict};
+use spag_selfplay::{Rate, Refusals, Score};
 use spag_world::Lexicon;
 
 /// Statistics of games between the same two players.
@@ -55,6 +55,12 @@ impl PlayStats {
             true_clues: Rate::new(true_clues, clues),
             refusals: Refusals::of(counts),
         }
+    }
+
+    /// The score of a seat: its wins minus its losses, of all games.
+    pub fn score(&self, seat: Seat) -> Score {
+        let Rate { count, total, .. } = self.win[seat];
+        Score { wins: count, losses: total - count, games: self.games }
     }
 }
 

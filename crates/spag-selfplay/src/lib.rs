@@ -45,6 +45,7 @@ pub mod arena;
 mod game_stats;
 mod rate;
 mod refusals;
+mod score;
 mod text_table;
 
 pub use digest::{checkpoint_fingerprint, content_digest};
@@ -65,6 +66,7 @@ pub use players::{AnyPlayer, PlayerPair};
 pub use rate::{Change, Rate};
 pub use refusals::Refusals;
 pub use sampled_turns::SampledTurn;
+pub use score::Score;
 pub use servers::Servers;
 pub use settings::{EndpointSettings, GameSettings, LengthSettings, SamplingSettings};
 pub use solved_meter::{MeterSize, SeatResults, SolvedMeter};

@@ -4,7 +4,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use spag_dist::{LaunchEnv, ProcessGroup, broadcast_text};
-use spag_model::{BosRule, LoadOptions, Tokenizer, check_checkpoint, load_tokenizer, save_checkpoint};
+use spag_model::{
+    BosRule, LoadOptions, Model, Tokenizer, check_checkpoint, load_model_with, load_tokenizer, save_checkpoint,
+};
 use spag_ops::DeviceChoice;
 use spag_run::Provenance;
 
@@ -14,6 +16,8 @@ use crate::error::{Error, Result};
 use crate::learner::{Learner, ModelShard};
 use crate::loss::Loss;
 use crate::memory::fit;
+use crate::reference::add_reference;
+use crate::trajectory::Trajectory;
 
 /// What an on-policy run trains, and where.
 #[derive(Clone, Debug)]
@@ -34,6 +38,8 @@ pub struct OnlineJob {
     pub add_bos_token: BosRule,
     /// What the games of the run are, beside what the model's record has.
     pub made_from: Provenance,
+    /// Folder of the model that the learner's divergence is measured from; `None` if it is not.
+    pub reference: Option<PathBuf>,
 }
 
 /// A learner with its folder, on one of the ranks.
@@ -42,6 +48,7 @@ pub struct OnlineLearner {
     tokenizer: Tokenizer,
     job: OnlineJob,
     made_from: Provenance,
+    reference: Option<Model>,
 }
 
 impl OnlineLearner {
@@ -77,12 +84,34 @@ impl OnlineLearner {
         if let Some(model) = Provenance::read_of(&job.model)? {
             made_from.extend(Provenance { wordings: Vec::new(), games: model.games });
         }
-        Ok(Self { learner, tokenizer, job, made_from })
+        let reference = job.reference.as_ref().map(|dir| Self::load_reference(dir, &options, &learner)).transpose()?;
+        Ok(Self { learner, tokenizer, job, made_from, reference })
+    }
+
+    fn load_reference(dir: &Path, options: &LoadOptions, learner: &Learner) -> Result<Model> {
+        let reference = load_model_with(dir, options)?;
+        if reference.network().layout() != learner.network().layout() {
+            let reason = format!("{} has another architecture than the learner", dir.display());
+            return Err(Error::Setting { name: "reference", reason });
+        }
+        Ok(reference)
     }
 
     /// The learner.
     pub fn learner(&mut self) -> &mut Learner {
         &mut self.learner
+    }
+
+    /// Gives every span its log-probabilities under the reference model, if there is one, in the learner's arithmetic. Every rank
+    /// has a whole reference model.
+    ///
+    /// # Errors
+    /// A trajectory that the model cannot read, or whose log-probability is not finite.
+    pub fn add_reference(&self, trajectories: &mut [Trajectory]) -> Result<()> {
+        match &self.reference {
+            Some(reference) => add_reference(self.learner.network(), reference.parameters(), trajectories),
+            None => Ok(()),
+        }
     }
 
     /// The number format and the folder of the first model.

@@ -23,7 +23,10 @@ pub use base::{BaseConfig, DocumentSettings, ProbeSettings, ShapeSettings, Token
 pub use evaluation::{BenchmarkSettings, EvaluationSettings, HardwareSettings, MachineSettings, StopRules, WholeFor};
 pub use games::RunGame;
 pub use layers::read_toml;
-pub use online::{Control, EstimatorChoice, OnlineSettings, PolicyLength, PolicyLoss, PolicyLossSettings, RunMethod};
+pub use online::{
+    Control, EstimatorChoice, GapRule, KlPlace, OnlineSettings, Opponent, OpponentSettings, PolicyLength, PolicyLoss,
+    PolicyLossSettings, RunMethod,
+};
 pub use play::SelfPlaySettings;
 pub use run::{RewardSettings, RunConfig};
 pub(crate) use sources::endpoint;

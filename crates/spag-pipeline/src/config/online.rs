@@ -1,6 +1,7 @@
 //! `[online]`: on-policy self-play in place of rounds.
 
 use std::ops::{Deref, Range};
+use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 use spag_model::Sampling;
@@ -41,9 +42,32 @@ spag_io::settings! {
         pub rewards: OutcomeRewards;
         /// What the same budget shows without a part of the signal.
         pub control: Option<Control>;
+        /// Optimizer steps of a pass over an update's games.
+        pub minibatches: usize [1..=4096] = 1;
+        /// Passes over an update's games.
+        pub ppo_epochs: usize [1..=1000] = 1;
+        /// What happens if the learner's log-probabilities differ from those at sampling: `stop` ends the run on a CPU, where they
+        /// should not, `report` writes it to `metrics.jsonl`.
+        pub log_prob_gap: GapRule;
     } + {
         /// The loss.
         pub policy_loss: PolicyLossSettings;
+        /// Who plays the other seat.
+        pub opponents: OpponentSettings;
+    }
+
+    /// Who plays the other seat in an on-policy run, among the settings of `[online]`.
+    pub table OpponentSettings {
+        /// `self`: the policy plays both seats. `fixed`: a model that does not learn. `pool`: models of the run at earlier updates.
+        pub opponent: Opponent;
+        /// Folder of the model for `fixed`; the model of the imitation if absent.
+        pub opponent_model: Option<PathBuf>;
+        /// Share of the games that the opponent plays, in both seats alike; the policy plays the others against itself.
+        pub opponent_share: f64 [0.0..=1.0] = 1.0;
+        /// Updates between the models that join the pool.
+        pub pool_every: usize [1..=10_000_000] = 10;
+        /// Most models in the pool, besides the model of the imitation. The oldest leaves first.
+        pub pool_size: usize [1..=1000] = 4;
     }
 
     /// The loss of an on-policy run, among the settings of `[online]`.
@@ -58,6 +82,10 @@ spag_io::settings! {
         pub ratio_cap: f64 [1.0..=1e6] = 2.0;
         /// What the sum over an utterance's tokens is divided by: `max_new_tokens`, or `own`, its length.
         pub length: PolicyLength;
+        /// Coefficient of the KL divergence from the model of the imitation. With 0 that model is not loaded.
+        pub kl_coeff: f64 [0.0..=1e6] = 0.0;
+        /// Where the divergence counts: `loss` adds k3 to the loss, `reward` subtracts k1 from advantages.
+        pub kl_in: KlPlace;
     }
 }
 
@@ -98,6 +126,48 @@ impl TryFrom<toml::Value> for EstimatorChoice {
 pub enum Control {
     /// The winner of every game is drawn.
     RandomWinner,
+    /// The opponent stays the model of the imitation: no self-play.
+    FixedOpponent,
+    /// The model of the imitation plays all games, and the learner imitates their winners, with an advantage of 1: neither self-play
+    /// nor rewards.
+    SftOnly,
+}
+
+/// Who plays the other seat.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Opponent {
+    /// The policy.
+    #[default]
+    #[serde(rename = "self")]
+    Policy,
+    /// A model that does not learn.
+    Fixed,
+    /// A model of the run at an earlier update, drawn for each update with the weight (1 − p)², where p is the policy's mean score
+    /// against it so far (a win 1, a tie 1/2; a win and a loss more than were played).
+    Pool,
+}
+
+/// What a difference from the log-probabilities at sampling does.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum GapRule {
+    /// It ends the run on a CPU.
+    #[default]
+    Stop,
+    /// It is written to `metrics.jsonl`.
+    Report,
+}
+
+/// Where the divergence from the model of the imitation counts.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum KlPlace {
+    /// k3 of every token is a part of the loss (GRPO).
+    #[default]
+    Loss,
+    /// The sum of k1 over an utterance's tokens is subtracted from its advantage; no gradient flows through it.
+    Reward,
 }
 
 /// What importance ratios do.
@@ -139,13 +209,30 @@ impl PolicyLossSettings {
             PolicyLength::MaxNewTokens => Length::Constant(max_new_tokens),
             PolicyLength::Own => Length::Own,
         };
-        PolicyGradient { ratio, length, kl: 0.0 }
+        let kl = match self.kl_in {
+            KlPlace::Loss => self.kl_coeff,
+            KlPlace::Reward => 0.0,
+        };
+        PolicyGradient { ratio, length, kl }
     }
 }
 
 impl OnlineSettings {
     /// How tokens are drawn: the learner computes the log-probabilities of this distribution.
     pub const SAMPLING: Sampling = Sampling::Random { temperature: 1.0, top_k: None, top_p: None };
+
+    /// The opponent, by the settings and the control.
+    pub(crate) fn opponent(&self) -> Opponent {
+        match self.control {
+            Some(Control::FixedOpponent) => Opponent::Fixed,
+            _ => self.opponents.opponent,
+        }
+    }
+
+    /// Whether the games are those of the model that learns.
+    pub(crate) fn learns_from_itself(&self) -> bool {
+        self.control != Some(Control::SftOnly)
+    }
 
     /// The number of models that are measured.
     pub fn parts(&self) -> usize {
@@ -157,6 +244,11 @@ impl OnlineSettings {
         let each = self.eval_updates.unwrap_or(self.updates);
         let of = |epoch: usize| (epoch * each).min(self.updates);
         of(epoch.saturating_sub(1))..of(epoch)
+    }
+
+    /// The most optimizer steps of the run, which the learning rate follows.
+    pub(crate) fn steps(&self) -> usize {
+        self.updates.saturating_mul(self.minibatches).saturating_mul(self.ppo_epochs)
     }
 
     /// The loss of the learner.
@@ -173,6 +265,35 @@ impl OnlineSettings {
                 self.group_size, self.games_per_update
             );
             return bad("online.group_size", message);
+        }
+        if self.minibatches > self.games_per_update {
+            let message =
+                format!("{} for {} games of an update; use at most as many", self.minibatches, self.games_per_update);
+            return bad("online.minibatches", message);
+        }
+        if self.ppo_epochs > 1 && self.policy_loss.loss == PolicyLoss::Reinforce {
+            let message = "reinforce has no importance ratios, and the games of a second pass were sampled by another model; \
+                           use loss = \"ppo\", \"truncated\" or \"masked\", or ppo_epochs = 1";
+            return bad("online.ppo_epochs", message.to_owned());
+        }
+        let OpponentSettings { opponent, opponent_model, opponent_share, .. } = &self.opponents;
+        if opponent_model.is_some() && *opponent != Opponent::Fixed {
+            return bad(
+                "online.opponent_model",
+                "it is for opponent = \"fixed\"; set that, or leave this out".to_owned(),
+            );
+        }
+        if *opponent != Opponent::Policy && *opponent_share == 0.0 {
+            let message = "no game is played against the opponent; set opponent = \"self\", or a share above 0";
+            return bad("online.opponent_share", message.to_owned());
+        }
+        if let (Some(Control::FixedOpponent | Control::SftOnly), Opponent::Fixed | Opponent::Pool) =
+            (self.control, opponent)
+        {
+            return bad(
+                "online.control",
+                "this control has an opponent of its own; leave online.opponent out".to_owned(),
+            );
         }
         let batch = BatchShape { games: self.games_per_update, games_per_key: self.group_size };
         self.estimator

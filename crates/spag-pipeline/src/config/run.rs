@@ -117,6 +117,9 @@ impl RunConfig {
         for (setting, path) in config.optional_inputs() {
             *path = path.as_deref().map(|path| find_input(setting, path, file)).transpose()?;
         }
+        if let Some(model) = config.online.as_mut().and_then(|online| online.opponents.opponent_model.as_mut()) {
+            *model = find_input("online.opponent_model", model, file)?;
+        }
         for game in &mut config.games {
             game.data = game.data.as_deref().map(|path| find_input("games.data", path, file)).transpose()?;
         }

@@ -9,7 +9,7 @@ mod rounds;
 mod svg;
 mod text;
 
-pub use compare::{Arm, PairedSeeds, read_arms, render_arms};
+pub use compare::{Arm, arms_page, read_arms, render_arms};
 pub use data::{
     ExactPlay, GameReport, HeldOut, ImitationPart, LossCurve, LossPoint, Match, NamedPlay, Report, SamplePair,
     ShownGame, ShownUtterance, StageSeconds,

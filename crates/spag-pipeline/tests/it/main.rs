@@ -1,6 +1,7 @@
 //! The whole loop in small, its settings and its report.
 
 mod common;
+mod compare;
 mod config;
 mod games;
 mod mixed_sources;

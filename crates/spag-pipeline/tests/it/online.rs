@@ -61,11 +61,29 @@ fn every_update_learns_from_exactly_what_was_sampled() {
 
 #[test]
 fn interrupted_run_ends_with_the_same_files() {
+    killed_and_resumed(&[]);
+}
+
+#[test]
+fn interrupted_run_with_a_pool_minibatches_and_a_reference_ends_with_the_same_files() {
+    killed_and_resumed(&[
+        "online.opponent=pool",
+        "online.opponent_share=0.5",
+        "online.pool_every=1",
+        "online.pool_size=2",
+        "online.minibatches=2",
+        "online.ppo_epochs=2",
+        "online.loss=ppo",
+        "online.kl_coeff=0.1",
+    ]);
+}
+
+fn killed_and_resumed(more: &[&str]) {
     let root = tempfile::tempdir().unwrap();
-    let straight = config(&root.path().join("straight"), &[]);
+    let straight = config(&root.path().join("straight"), more);
     run(&straight, &mut Silent).unwrap();
     let expected = contents(&straight.run_dir);
-    let interrupted = config(&root.path().join("interrupted"), &[]);
+    let interrupted = config(&root.path().join("interrupted"), more);
     let mut kills = 0;
     for steps in [2, 9, 15, 17, 19, 21, 24, 27, 31, 200, 200, 200, 200] {
         let killed = catch_unwind(AssertUnwindSafe(|| run(&interrupted, &mut PanicAfter { steps }))).is_err();
@@ -90,6 +108,14 @@ fn settings_that_cannot_be_are_refused_before_anything_is_played() {
         (&["online.group_size=3"], "online.group_size"),
         (&["self_play.player=openai-completions:http://localhost:1/v1#{stage}"], "self_play.player"),
         (&["online.estimator=raee"], "rae"),
+        (&["online.opponent_model=nowhere"], "online.opponent_model"),
+        (&["online.opponent=fixed", "online.opponent_model=nowhere"], "nowhere"),
+        (&["online.opponent=pool", "online.opponent_share=0"], "online.opponent_share"),
+        (&["online.opponent=pool", "online.control=sft_only"], "online.control"),
+        (&["online.opponent=rival"], "rival"),
+        (&["online.minibatches=9"], "online.minibatches"),
+        (&["online.ppo_epochs=2"], "importance ratios"),
+        (&["online.kl_coeff=-1"], "kl_coeff"),
         (&["method=offline"], "method"),
     ] {
         let overrides: Vec<String> = ONLINE.iter().chain(more).map(|text| (*text).to_owned()).collect();
@@ -98,4 +124,80 @@ fn settings_that_cannot_be_are_refused_before_anything_is_played() {
         assert!(error.contains(expected), "{more:?}: {error}");
     }
     assert_eq!(std::fs::read_dir(root.path()).unwrap().count(), 0);
+}
+
+/// The metrics of the updates of a run.
+fn metrics_of(more: &[&str]) -> Vec<Value> {
+    let root = tempfile::tempdir().unwrap();
+    let config = config(&root.path().join("run"), more);
+    run(&config, &mut Silent).unwrap();
+    lines(&config.run_dir.join("metrics.jsonl"))
+}
+
+fn number(line: &Value, key: &str) -> f64 {
+    line[key].as_f64().unwrap_or_else(|| panic!("{key} in {line}"))
+}
+
+#[test]
+fn an_opponent_plays_its_share_and_only_the_policy_learns() {
+    let pool = metrics_of(&["online.opponent=pool", "online.opponent_share=0.5", "online.pool_every=1"]);
+    assert_eq!(number(&pool[0], "opponent_update"), 0.0, "the first opponent is the model of the imitation");
+    assert!(pool.iter().any(|line| number(line, "opponent_update") > 0.0), "{pool:?}");
+    let fixed = metrics_of(&["online.control=fixed_opponent"]);
+    for (all, games) in [(pool, 4.0), (fixed, 8.0)] {
+        for line in &all {
+            assert_eq!((number(line, "opponent_games"), number(line, "games")), (games, 8.0));
+            assert!((0.0..=1.0).contains(&number(line, "opponent_score")));
+            // The policy is the engine that plays, so its tokens are those that the learner reads.
+            assert_eq!(number(line, "log_prob_gap_max"), 0.0, "{line}");
+        }
+        assert!(all.iter().map(|line| number(line, "log_prob_gap_tokens")).sum::<f64>() > 50.0);
+    }
+}
+
+#[test]
+fn sft_only_imitates_games_of_a_model_that_stays() {
+    let all = metrics_of(&["online.control=sft_only"]);
+    assert_eq!(number(&all[0], "log_prob_gap_max"), 0.0);
+    assert!(
+        all.iter().skip(1).any(|line| number(line, "log_prob_gap_max") > 0.0),
+        "the learner has not moved: {all:?}"
+    );
+    // With an advantage of 1 the loss is the surprisal of the winners' tokens.
+    let learned = all.iter().filter(|line| number(line, "samples") > 0.0 && line.get("loss").is_some());
+    assert!(learned.into_iter().all(|line| number(line, "loss") > 0.0));
+}
+
+#[test]
+fn divergence_from_the_reference_grows_and_a_penalty_holds_it_back() {
+    let with = |more: &[&str]| {
+        let all = metrics_of(&[&["train.learning_rate=3e-3"][..], more].concat());
+        assert_eq!(number(&all[0], "kl_reference"), 0.0, "{}", all[0]);
+        all.iter().map(|line| number(line, "kl_reference").abs()).sum::<f64>()
+    };
+    let free = with(&["online.kl_coeff=1e-9"]);
+    assert!(free > 1e-4, "{free}");
+    assert!(with(&["online.kl_coeff=100"]) < free);
+    let in_reward = with(&["online.kl_coeff=0.5", "online.kl_in=reward"]);
+    assert!(in_reward != free && in_reward > 0.0);
+}
+
+#[test]
+fn passes_in_minibatches_take_as_many_steps() {
+    let more = ["online.minibatches=2", "online.ppo_epochs=3", "online.loss=ppo", "online.save_updates=1"];
+    let root = tempfile::tempdir().unwrap();
+    let config = config(&root.path().join("run"), &more);
+    run(&config, &mut Silent).unwrap();
+    let state = std::fs::read_dir(config.run_dir.join("spag-2")).unwrap();
+    let last = state
+        .filter_map(|entry| entry.unwrap().file_name().to_str()?.strip_prefix("checkpoint-")?.parse::<usize>().ok())
+        .max();
+    // Six updates of two by three steps; an update without an advantage takes none.
+    assert!(last.is_some_and(|step| step > 18 && step <= 36), "{last:?}");
+    for line in lines(&config.run_dir.join("metrics.jsonl")) {
+        assert_eq!(number(&line, "log_prob_gap_max"), 0.0, "{line}");
+        for key in ["distinct_words", "repeated_utterances", "too_long_utterances", "ties", "empty_utterances"] {
+            assert!((0.0..=1.0).contains(&number(&line, key)), "{key}: {line}");
+        }
+    }
 }

@@ -17,11 +17,12 @@ pub struct EstimatorState {
 }
 
 impl EstimatorState {
-    /// R − b of each seat; then b ← decay·b + (1 − decay)·R. A kind's baselines begin at 0.
+    /// R − b of each seat; then b ← decay·b + (1 − decay)·R for the seats that learn. A kind's baselines begin at 0.
     pub(super) fn compare(&mut self, game: &RewardedGame, decay: f64) -> [f64; SEATS] {
         let baselines = self.baselines.entry(game.kind.clone()).or_default();
         let mut differences = game.rewards;
-        for (difference, baseline) in differences.iter_mut().zip(baselines) {
+        let seats = differences.iter_mut().zip(baselines).enumerate().filter(|(seat, _)| game.learns(*seat));
+        for (_, (difference, baseline)) in seats {
             let reward = *difference;
             *difference = reward - *baseline;
             *baseline = decay * *baseline + (1.0 - decay) * reward;

@@ -37,6 +37,8 @@ pub struct RewardedGame {
     pub rewards: [f64; SEATS],
     /// The seat that won by the rules: [`Verdict::rewarded_winner`].
     pub winner: Option<Seat>,
+    /// The only seat that learns, against an opponent that does not; `None` if both do.
+    pub learner: Option<Seat>,
     /// The utterances, in order, up to the deciding one.
     pub turns: Vec<Turn>,
 }
@@ -101,7 +103,23 @@ impl RewardedGame {
     ) -> Self {
         turns.truncate(verdict.history_length);
         let (kind, rewards) = (labels.name.to_owned(), rewards.of(verdict, labels));
-        Self { kind, key: key.into(), rewards, winner: verdict.rewarded_winner(), turns }
+        Self { kind, key: key.into(), rewards, winner: verdict.rewarded_winner(), learner: None, turns }
+    }
+
+    /// The same game against an opponent: only `learner` learns, and only games in which it has this seat are compared with this
+    /// one.
+    pub fn against_opponent(self, learner: Seat) -> Self {
+        let key = format!("{} ({learner})", self.key);
+        let turns = self.turns.into_iter().map(|turn| match turn.seat == learner {
+            true => turn,
+            false => Turn { tokens: 0, ..turn },
+        });
+        Self { key, learner: Some(learner), turns: turns.collect(), ..self }
+    }
+
+    /// Whether a seat learns.
+    fn learns(&self, seat: usize) -> bool {
+        self.learner.is_none_or(|learner| learner.index() == seat)
     }
 
     /// The indices of the turns of a seat that are learned.

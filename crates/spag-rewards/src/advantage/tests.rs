@@ -11,7 +11,7 @@ use crate::RewardNorm;
 fn game(kind: &str, key: &str, rewards: [f64; SEATS], tokens: &[usize]) -> RewardedGame {
     let turns = tokens.iter().enumerate().map(|(at, tokens)| Turn { seat: LABELS.seat_at(at), tokens: *tokens });
     let winner = LABELS.seats.into_iter().find(|seat| rewards[seat.index()] > 0.0);
-    RewardedGame { kind: kind.into(), key: key.into(), rewards, winner, turns: turns.collect() }
+    RewardedGame { kind: kind.into(), key: key.into(), rewards, winner, learner: None, turns: turns.collect() }
 }
 
 const WON: [f64; SEATS] = [1.0, -1.0];

@@ -6,6 +6,8 @@
 //!
 //! [`OnlineSettings::save_updates`]: crate::OnlineSettings::save_updates
 
+mod learn;
+mod opponents;
 mod play;
 mod record;
 mod trajectories;
@@ -17,12 +19,13 @@ use spag_io::Progress;
 use spag_rewards::Estimator;
 use spag_run::{PlayedGames, Provenance};
 use spag_selfplay::ModelPlayer;
-use spag_train::{LogProbGap, OnlineJob, OnlineLearner, TrainConfig, latest_checkpoint};
+use spag_train::{OnlineJob, OnlineLearner, TrainConfig, latest_checkpoint};
 
+use self::opponents::Opponents;
 use self::play::Batch;
 use self::record::{Files, Saved, Seconds, UpdateRecord};
 use crate::config::{OnlineSettings, RunConfig};
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::run::context::{RunContext, StageProgress};
 use crate::run::folder::{StageDone, StageFolder};
 use crate::run::models::Model;
@@ -37,6 +40,14 @@ pub(super) fn stage(config: &RunConfig, settings: &OnlineSettings, epoch: usize)
     let folder = StageFolder::new(config.run_dir.join(&stage.name), &stage.name);
     let outputs = vec![folder.episodes(), folder.metrics(), model.folder(config)];
     Stage { inputs: vec![before.folder(config)], outputs, parts: vec!["play", "learn", "refresh", "save"], ..stage }
+}
+
+/// What plays and learns.
+struct Sides {
+    player: ModelPlayer,
+    opponents: Opponents,
+    learner: OnlineLearner,
+    estimator: Box<dyn Estimator>,
 }
 
 /// Consecutive updates of a run.
@@ -59,13 +70,17 @@ impl Part {
         let mut files = run.ranks.is_rank_0().then(|| Files::open(run, stage, saved.as_ref())).transpose()?;
         let seed = run.seed(stage, "play", &mut done);
         let mut player = self.player(run, &mut learner)?;
-        player.refresh(learner.learner().weights(), begin as u64)?;
+        self.refresh(&mut player, &mut learner, begin)?;
+        let pool = saved.as_ref().map(|saved| saved.pool.clone());
+        let opponents = Opponents::new(&self.settings, learner.job().config.dtype(), pool);
+        let mut sides = Sides { player, opponents, learner, estimator };
 
         let progress = &mut StageProgress { stage: &stage.name, inner: progress };
         let count = |update: usize| (update - self.updates.start) as u64;
         progress.resume("updates", self.updates.len() as u64, count(begin));
         for update in begin..self.updates.end {
-            let record = self.update(run, (&mut player, &mut learner, &mut *estimator), (update, seed), &mut files)?;
+            let record = self.update(run, &mut sides, (update, seed), &mut files)?;
+            sides.opponents.join(run, &sides.learner, update + 1)?;
             progress.advance(count(update + 1), &record.note());
             let Seconds { play, learn, refresh } = record.seconds;
             for (part, seconds) in [("play", play), ("learn", learn), ("refresh", refresh)] {
@@ -73,19 +88,13 @@ impl Part {
             }
             let next = update + 1;
             if next == self.updates.end || (next - self.updates.start).is_multiple_of(self.settings.save_updates) {
-                let step = learner.learner().position().step;
-                done.timed("save", || {
-                    if let Some(files) = &files {
-                        Saved::write(stage, step, next, estimator.state(), files)?;
-                    }
-                    Ok(learner.save()?)
-                })?;
+                done.timed("save", || sides.save(run, stage, next, files.as_ref()))?;
             }
         }
         progress.end();
         done.note_count("games", self.updates.len() * self.settings.games_per_update);
         done.note_count("updates", self.updates.len());
-        learner.write_model(&stage.model())?;
+        sides.learner.write_model(&stage.model())?;
         run.ranks.barrier()?;
         Ok(done)
     }
@@ -94,29 +103,36 @@ impl Part {
     fn update(
         &self,
         run: RunContext<'_>,
-        (player, learner, estimator): (&mut ModelPlayer, &mut OnlineLearner, &mut dyn Estimator),
+        sides: &mut Sides,
         (update, seed): (usize, u64),
         files: &mut Option<Files>,
     ) -> Result<UpdateRecord> {
         let mut seconds = Seconds::default();
         let mut timed = Instant::now();
         let mut lap = || std::mem::replace(&mut timed, Instant::now()).elapsed().as_secs_f64();
-        let batch = Batch::play(run, &self.settings, player, update, seed)?;
+        let Sides { player, opponents, learner, estimator } = sides;
+        let batch = Batch::play(run, &self.settings, (player, opponents), (update, seed))?;
         seconds.play = lap();
-        let advantages = batch.advantages(run, estimator)?;
-        let trajectories = trajectories::of(&batch.games, &advantages);
-        let step = learner.learner().step_if_any(&trajectories)?;
+        let (advantages, all) = batch.advantages(run, &self.settings, &mut **estimator)?;
+        let against = opponents.count(run.config, update, &all);
+        let mut trajectories = trajectories::of(&batch.games, &advantages);
+        let step = learn::learn(&self.settings, learner, &mut trajectories, (update, seed))?;
         seconds.learn = lap();
-        if let Some(step) = &step {
-            check_gap(learner, update, step.log_prob_gap)?;
-        }
-        player.refresh(learner.learner().weights(), update as u64 + 1)?;
+        self.refresh(player, learner, update + 1)?;
         seconds.refresh = lap();
-        let record = UpdateRecord::new(run, update, batch, &trajectories, step.as_ref(), seconds)?;
+        let record = UpdateRecord::new(run, update, batch, &trajectories, (step.as_ref(), against), seconds)?;
         if let Some(files) = files {
             files.append(&record)?;
         }
         Ok(record)
+    }
+
+    /// Gives the learner's weights to the engine, if the games are the learner's.
+    fn refresh(&self, player: &mut ModelPlayer, learner: &mut OnlineLearner, updates: usize) -> Result<()> {
+        match self.settings.learns_from_itself() {
+            true => Ok(player.refresh(learner.learner().weights(), updates as u64)?),
+            false => Ok(()),
+        }
     }
 
     /// The learner, from its last checkpoint or the model before.
@@ -130,10 +146,11 @@ impl Part {
             output_dir: stage.dir.clone(),
             config: TrainConfig { seed, ..config.train.config.clone() },
             sharding: config.train.job.clone(),
-            steps: self.settings.updates,
+            steps: self.settings.steps(),
             device: config.device,
             add_bos_token: config.add_bos_token,
             made_from: Provenance { wordings: vec![inputs.prompts.wordings().clone()], games },
+            reference: (self.settings.policy_loss.kl_coeff > 0.0).then(|| Model::Im.folder(config)),
         };
         Ok(OnlineLearner::open(job, &ranks.env, ranks.group.clone(), self.settings.loss(config))?)
     }
@@ -155,17 +172,23 @@ impl Part {
 
     /// The engine that plays, with the learner's number format.
     fn player(&self, run: RunContext<'_>, learner: &mut OnlineLearner) -> Result<ModelPlayer> {
-        let checkpoint = run.load_in(&self.before.folder(run.config), learner.job().config.dtype())?;
+        let model = if self.settings.learns_from_itself() { self.before } else { Model::Im };
+        let checkpoint = run.load_in(&model.folder(run.config), learner.job().config.dtype())?;
         let length = ("self_play.max_new_tokens", run.config.self_play.length.max_new_tokens);
         let (player, _) = run.engine_player(checkpoint, OnlineSettings::SAMPLING, length)?;
         Ok(player.with_verbatim_history())
     }
 }
 
-/// On a CPU the learner's log-probabilities have the bits of those at sampling.
-fn check_gap(learner: &mut OnlineLearner, update: usize, gap: LogProbGap) -> Result<()> {
-    if gap.max == 0.0 || !learner.learner().weights().device().is_cpu() {
-        return Ok(());
+impl Sides {
+    /// Saves what a resumed run goes on from. All ranks have to call it; `files` are those of rank 0.
+    fn save(&mut self, run: RunContext<'_>, stage: &StageFolder, updates: usize, files: Option<&Files>) -> Result<()> {
+        let Self { opponents, learner, estimator, .. } = self;
+        if let Some(files) = files {
+            let step = learner.learner().position().step;
+            Saved::write(stage, step, updates, (estimator.state(), opponents.state().clone()), files)?;
+        }
+        learner.save()?;
+        if files.is_some() { opponents.remove_left(run.config, updates) } else { Ok(()) }
     }
-    Err(Error::LogProbGap { update, max: gap.max, mean: gap.mean(), tokens: gap.tokens })
 }

@@ -7,9 +7,10 @@ use spag_game::{
     CollectedGames, FinishedGame, GameSpec, Labels, PlayConfig, SEATS, Seat, Seats, game_seed, play_games,
 };
 use spag_model::FinishReason;
-use spag_rewards::{Estimator, OutcomeRewards, RandomWinner, RewardedGame, Turn};
+use spag_rewards::{Advantages, Estimator, OutcomeRewards, RandomWinner, RewardedGame, Turn};
 use spag_selfplay::{ModelPlayer, SampledTurn};
 
+use super::opponents::Opponents;
 use crate::config::{Control, OnlineSettings};
 use crate::error::{Error, Result};
 use crate::run::context::RunContext;
@@ -26,7 +27,8 @@ pub(super) struct Batch {
 /// A game with the tokens of its turns.
 pub(super) struct Played {
     pub(super) game: FinishedGame,
-    pub(super) turns: Vec<SampledTurn>,
+    /// By utterance; `None` for those of an opponent, which are not learned.
+    pub(super) turns: Vec<Option<SampledTurn>>,
     /// As the estimator sees it.
     pub(super) rewarded: RewardedGame,
 }
@@ -37,24 +39,25 @@ struct Exchanged {
     kind: String,
     key: String,
     rewards: [f64; SEATS],
-    /// Index of the seat.
+    /// Indices of seats.
     winner: Option<usize>,
+    learner: Option<usize>,
     /// Seat and tokens.
     turns: Vec<(usize, usize)>,
 }
 
 impl Exchanged {
     fn of(rewarded: &RewardedGame) -> Self {
-        let RewardedGame { kind, key, rewards, winner, turns } = rewarded.clone();
+        let RewardedGame { kind, key, rewards, winner, learner, turns } = rewarded.clone();
         let turns = turns.iter().map(|turn| (turn.seat.index(), turn.tokens)).collect();
-        Self { kind, key, rewards, winner: winner.map(Seat::index), turns }
+        Self { kind, key, rewards, winner: winner.map(Seat::index), learner: learner.map(Seat::index), turns }
     }
 
     fn rewarded(self, labels: &Labels) -> RewardedGame {
         let seat = |index: usize| labels.seats[index % SEATS];
         let turns = self.turns.into_iter().map(|(index, tokens)| Turn { seat: seat(index), tokens }).collect();
-        let winner = self.winner.map(seat);
-        RewardedGame { kind: self.kind, key: self.key, rewards: self.rewards, winner, turns }
+        let (winner, learner) = (self.winner.map(seat), self.learner.map(seat));
+        RewardedGame { kind: self.kind, key: self.key, rewards: self.rewards, winner, learner, turns }
     }
 }
 
@@ -63,61 +66,94 @@ impl Batch {
     pub(super) fn play(
         run: RunContext<'_>,
         settings: &OnlineSettings,
-        player: &mut ModelPlayer,
-        update: usize,
-        seed: u64,
+        (policy, opponents): (&mut ModelPlayer, &mut Opponents),
+        (update, seed): (usize, u64),
     ) -> Result<Self> {
         let RunContext { config, ranks, .. } = run;
         let OpenGame { game, rules, words, .. } = only_game(run)?;
         let (words, max_turns) = (&words.training, rules.turns(config.max_turns));
+        let labels = game.labels();
         let first = update * settings.games_per_update;
-        let specs = (first..first + settings.games_per_update)
+        let own: Vec<GameSpec> = (first..first + settings.games_per_update)
             .filter(|game| game % ranks.group.size() == ranks.group.rank())
             .map(|game| {
                 let item = words[game / settings.group_size % words.len()].clone();
                 GameSpec { game, item, max_turns, seed: game_seed(seed, game) }
-            });
+            })
+            .collect();
         let play = PlayConfig {
             games_in_flight: config.self_play.games_in_flight(),
             max_failed_in_a_row: config.self_play.max_failed_in_a_row,
             tokens: config.self_play.record_tokens.into(),
         };
         let mut games = CollectedGames::default();
-        play_games(&**game, specs, Seats::SelfPlay(player), &play, &mut games)?;
+        let [one, other] = labels.seats;
+        for learner in [None, Some(one), Some(other)] {
+            let specs: Vec<GameSpec> = own
+                .iter()
+                .filter(|spec| opponents.seat_of_policy(spec.game, labels.seats) == learner)
+                .cloned()
+                .collect();
+            if specs.is_empty() {
+                continue;
+            }
+            let seats = match learner {
+                None => Seats::SelfPlay(policy),
+                Some(seat) if seat == one => Seats::Versus([policy, opponents.player(run, update)?]),
+                Some(_) => Seats::Versus([opponents.player(run, update)?, policy]),
+            };
+            play_games(&**game, specs, seats, &play, &mut games)?;
+        }
         let failed = games.failed.len();
         for failed in &games.failed {
-            player.take_turns(failed.game);
+            policy.take_turns(failed.game);
         }
         games.finished.sort_by_key(|game| game.game);
-        let labels = game.labels();
         let played = |game: FinishedGame| {
-            let turns = player.take_turns(game.game);
-            let rewarded = rewarded(run, labels, settings, &game, &turns);
+            let learner = opponents.seat_of_policy(game.game, labels.seats);
+            let turns = of_utterances(&game, policy.take_turns(game.game));
+            let rewarded = rewarded(run, labels, settings, (&game, learner), &turns);
             Played { game, turns, rewarded }
         };
         let games: Vec<Played> = { games.finished }.into_iter().map(played).collect();
         Ok(Self { games, failed })
     }
 
-    /// The advantages of the utterances of this rank's games. All ranks estimate those of all games, so that their baselines
-    /// agree.
+    /// The advantages of the utterances of this rank's games, and the games of all ranks. All ranks estimate those of all games, so
+    /// that their baselines agree.
     pub(super) fn advantages(
         &self,
         run: RunContext<'_>,
+        settings: &OnlineSettings,
         estimator: &mut dyn Estimator,
-    ) -> Result<Vec<Vec<Option<f64>>>> {
+    ) -> Result<(Advantages, Vec<RewardedGame>)> {
         let labels = only_game(run)?.game.labels();
         let own = self.games.iter().map(|played| (played.game.game, Exchanged::of(&played.rewarded)));
         let all = gather_games(&*run.ranks.group, own.collect())?;
         let (numbers, games): (Vec<usize>, Vec<RewardedGame>) =
             all.into_iter().map(|(game, one)| (game, one.rewarded(labels))).unzip();
-        let advantages = estimator.advantages(&games)?;
+        let advantages = match settings.learns_from_itself() {
+            true => estimator.advantages(&games)?,
+            false => games.iter().map(imitation).collect(),
+        };
         let of_own = |played: &Played| {
             let at = numbers.binary_search(&played.game.game).ok();
             at.and_then(|at| advantages.get(at).cloned()).unwrap_or_default()
         };
-        Ok(self.games.iter().map(of_own).collect())
+        Ok((self.games.iter().map(of_own).collect(), games))
     }
+}
+
+/// The utterances of a game's winner, with an advantage of 1.
+fn imitation(game: &RewardedGame) -> Vec<Option<f64>> {
+    game.turns.iter().map(|turn| (Some(turn.seat) == game.winner && turn.tokens > 0).then_some(1.0)).collect()
+}
+
+/// The turns of the policy, utterance by utterance.
+fn of_utterances(game: &FinishedGame, turns: Vec<SampledTurn>) -> Vec<Option<SampledTurn>> {
+    let mut turns = turns.into_iter().peekable();
+    let history = game.episode.history.iter();
+    history.map(|said| turns.next_if(|turn| turn.seat == said.role)).collect()
 }
 
 /// What each rank has of its games, in the order of their numbers: that of all ranks, in order.
@@ -150,26 +186,33 @@ fn rewarded(
     run: RunContext<'_>,
     labels: &Labels,
     settings: &OnlineSettings,
-    game: &FinishedGame,
-    turns: &[SampledTurn],
+    (game, learner): (&FinishedGame, Option<Seat>),
+    turns: &[Option<SampledTurn>],
 ) -> RewardedGame {
     let rewards = &settings.rewards;
-    let tokens = turns.iter().map(|turn| Turn { seat: turn.seat, tokens: turn.generation.token_ids.len() }).collect();
-    let mut rewarded = RewardedGame::new(labels, game.episode.item.as_str(), &game.verdict, tokens, rewards);
-    let offender = game.episode.history.iter().zip(turns).find_map(|(said, turn)| {
-        let is_refused = said.content.trim().is_empty() || turn.finish == FinishReason::Length;
-        is_refused.then_some(turn.seat)
+    let said = || game.episode.history.iter().zip(turns);
+    let tokens = said().map(|(said, turn)| {
+        let tokens = turn.as_ref().map_or(0, |turn| turn.generation.token_ids.len());
+        Turn { seat: said.role, tokens }
+    });
+    let mut rewarded = RewardedGame::new(labels, game.episode.item.as_str(), &game.verdict, tokens.collect(), rewards);
+    let offender = said().find_map(|(said, turn)| {
+        let is_too_long = turn.as_ref().is_some_and(|turn| turn.finish == FinishReason::Length);
+        (said.content.trim().is_empty() || is_too_long).then_some(said.role)
     });
     if let Some(offender) = offender {
         let OutcomeRewards { invalid, other_invalid, .. } = *rewards;
         rewarded.rewards = labels.seats.map(|seat| if seat == offender { invalid } else { other_invalid });
         rewarded.winner = None;
     }
+    if let Some(learner) = learner {
+        rewarded = rewarded.against_opponent(learner);
+    }
     match settings.control {
-        None => rewarded,
         Some(Control::RandomWinner) => {
             let seed = stage_seed(run.config.seed, "online/random_winner");
             RandomWinner { seed }.replace(rewarded, game.game, labels, rewards)
         }
+        None | Some(Control::FixedOpponent | Control::SftOnly) => rewarded,
     }
 }

@@ -7,9 +7,12 @@ use serde_json::{Map, Value};
 use spag_dist::{ProcessGroup, gather_numbers};
 use spag_game::{Episode, Labels, SEATS};
 use spag_io::{JsonlAppender, read_json, write_json_atomically};
+use spag_model::FinishReason;
 use spag_rewards::EstimatorState;
+use spag_selfplay::GameStats;
 use spag_train::{LogProbGap, StepRecord, Trajectory};
 
+use super::opponents::{Against, Pool};
 use super::play::{Batch, Played, gather_games, only_game};
 use crate::error::Result;
 use crate::run::context::RunContext;
@@ -22,6 +25,9 @@ pub(super) struct Saved {
     pub(super) updates: usize,
     /// The estimator's state.
     pub(super) estimator: EstimatorState,
+    /// The opponents.
+    #[serde(default)]
+    pub(super) pool: Pool,
     /// Bytes of the stage's episodes, of its metrics, and of the run's metrics.
     lengths: [u64; 3],
 }
@@ -46,12 +52,12 @@ impl Saved {
         stage: &StageFolder,
         step: usize,
         updates: usize,
-        estimator: EstimatorState,
+        (estimator, pool): (EstimatorState, Pool),
         files: &Files,
     ) -> Result<()> {
         files.sync()?;
         let lengths = files.lengths()?;
-        Ok(write_json_atomically(Self::path(stage, step), &Self { updates, estimator, lengths })?)
+        Ok(write_json_atomically(Self::path(stage, step), &Self { updates, estimator, pool, lengths })?)
     }
 }
 
@@ -120,6 +126,11 @@ struct Sums {
     tokens: f64,
     /// −Σ ln p of the sampled tokens: their number times an estimate of the entropy.
     surprisal: f64,
+    /// Utterances of `max_new_tokens`.
+    too_long: f64,
+    /// Σ ln π − ln π_ref of the learned tokens, and their number, if there is a reference.
+    divergence: f64,
+    compared: f64,
     samples: f64,
 }
 
@@ -133,20 +144,31 @@ impl Sums {
             if let Some(winner) = game.verdict.winner() {
                 sums.wins[winner.index()] += 1.0;
             }
-            for (turn, said) in turns.iter().zip(&game.episode.history) {
+            let own = turns.iter().zip(&game.episode.history);
+            for (turn, said) in own.filter_map(|(turn, said)| Some((turn.as_ref()?, said))) {
                 sums.utterances += 1.0;
                 sums.empty += f64::from(u8::from(said.content.trim().is_empty()));
                 sums.tokens += turn.generation.token_ids.len() as f64;
+                sums.too_long += f64::from(u8::from(turn.finish == FinishReason::Length));
                 sums.surprisal -= turn.generation.model_log_probs.iter().map(|l| f64::from(*l)).sum::<f64>();
             }
         }
-        sums.samples = trajectories.iter().map(|trajectory| trajectory.spans.len() as f64).sum();
+        for span in trajectories.iter().flat_map(|trajectory| &trajectory.spans) {
+            if let (Some(own), Some(reference)) = (&span.sampling_log_probs, &span.ref_token_log_probs) {
+                sums.divergence += own.iter().zip(reference).map(|(own, other)| f64::from(own - other)).sum::<f64>();
+                sums.compared += own.len() as f64;
+            }
+        }
+        sums.samples = trajectories.iter().map(|trajectory| trajectory.spans.len()).sum::<usize>() as f64;
         sums
     }
 
     fn numbers(&self) -> Vec<f64> {
-        let Self { games, failed, wins, rewards, utterances, empty, tokens, surprisal, samples } = self;
-        [&[*games, *failed, *utterances, *empty, *tokens, *surprisal, *samples][..], wins, rewards].concat()
+        let Self {
+            games, failed, utterances, empty, tokens, surprisal, samples, too_long, divergence, compared, ..
+        } = *self;
+        let numbers = [games, failed, utterances, empty, tokens, surprisal, samples, too_long, divergence, compared];
+        [&numbers[..], &self.wins, &self.rewards].concat()
     }
 
     /// The sums over all ranks.
@@ -162,8 +184,11 @@ impl Sums {
             tokens: sum(4),
             surprisal: sum(5),
             samples: sum(6),
-            wins: seats(7),
-            rewards: seats(7 + SEATS),
+            too_long: sum(7),
+            divergence: sum(8),
+            compared: sum(9),
+            wins: seats(10),
+            rewards: seats(10 + SEATS),
         })
     }
 }
@@ -175,15 +200,27 @@ impl UpdateRecord {
         update: usize,
         batch: Batch,
         trajectories: &[Trajectory],
-        step: Option<&StepRecord>,
+        (step, against): (Option<&StepRecord>, Option<Against>),
         seconds: Seconds,
     ) -> Result<Self> {
         let group = &*run.ranks.group;
         let sums = Sums::of(&batch, trajectories).over(group)?;
         let own = batch.games.into_iter().map(|played| (played.game.game, played.game.episode));
-        let episodes = gather_games(group, own.collect())?.into_iter().map(|(_, episode)| episode).collect();
-        let labels = only_game(run)?.game.labels();
-        Ok(Self { line: line(labels, update, &sums, step, seconds), episodes, seconds })
+        let episodes: Vec<Episode> =
+            gather_games(group, own.collect())?.into_iter().map(|(_, episode)| episode).collect();
+        let game = &*only_game(run)?.game;
+        let mut speech = GameStats::new(game.labels());
+        let mut judge = game.judge();
+        for episode in &episodes {
+            speech.add(episode, &judge.judge(&episode.view())?);
+        }
+        let mut line = line(game.labels(), update, (&sums, &speech), step, seconds);
+        if let Some(Against { update, games, score }) = against {
+            line.insert("opponent_update".to_owned(), update.into());
+            line.insert("opponent_games".to_owned(), games.into());
+            line.insert("opponent_score".to_owned(), (score / games).into());
+        }
+        Ok(Self { line, episodes, seconds })
     }
 
     /// A short note for the progress.
@@ -199,7 +236,7 @@ impl UpdateRecord {
 fn line(
     labels: &Labels,
     update: usize,
-    sums: &Sums,
+    (sums, speech): (&Sums, &GameStats),
     step: Option<&StepRecord>,
     seconds: Seconds,
 ) -> Map<String, Value> {
@@ -212,11 +249,19 @@ fn line(
         add(format!("{}_wins", seat.name()), mean(sums.wins[seat.index()], sums.games));
         add(format!("{}_reward", seat.name()), mean(sums.rewards[seat.index()], sums.games));
     }
+    add("ties".into(), mean(sums.games - sums.wins.iter().sum::<f64>(), sums.games));
     add("utterances".into(), sums.utterances);
     add("empty_utterances".into(), mean(sums.empty, sums.utterances));
+    add("too_long_utterances".into(), mean(sums.too_long, sums.utterances));
+    let said = speech.all_speech();
+    add("repeated_utterances".into(), said.repeated_share().unwrap_or(0.0));
+    add("distinct_words".into(), said.distinct_1.unwrap_or(0.0));
     add("tokens_per_utterance".into(), mean(sums.tokens, sums.utterances));
     add("entropy".into(), mean(sums.surprisal, sums.tokens));
     add("samples".into(), sums.samples);
+    if sums.compared > 0.0 {
+        add("kl_reference".into(), sums.divergence / sums.compared);
+    }
     let gap = step.map_or_else(LogProbGap::default, |step| step.log_prob_gap);
     add("log_prob_gap_max".into(), gap.max);
     add("log_prob_gap_mean".into(), gap.mean());

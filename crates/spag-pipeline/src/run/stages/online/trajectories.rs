@@ -10,11 +10,13 @@ use super::play::Played;
 pub(super) fn of(games: &[Played], advantages: &[Vec<Option<f64>>]) -> Vec<Trajectory> {
     let mut all = Vec::new();
     for (played, advantages) in games.iter().zip(advantages) {
-        let mut seats: Vec<usize> = played.turns.iter().map(|turn| turn.seat.index()).collect();
+        let own =
+            || played.turns.iter().zip(advantages).filter_map(|(turn, advantage)| Some((turn.as_ref()?, advantage)));
+        let mut seats: Vec<usize> = own().map(|(turn, _)| turn.seat.index()).collect();
         seats.sort_unstable();
         seats.dedup();
         for seat in seats {
-            let turns = played.turns.iter().zip(advantages).filter(|(turn, _)| turn.seat.index() == seat);
+            let turns = own().filter(|(turn, _)| turn.seat.index() == seat);
             all.extend(of_seat(played.game.game, turns));
         }
     }

@@ -1,0 +1,101 @@
+//! Runs side by side: the runs that differ in their seeds only are an arm, whose games are pooled.
+
+mod changes;
+mod page;
+mod text;
+
+use std::path::{Path, PathBuf};
+
+use spag_game::Labels;
+use spag_io::{quote, read_json, read_text};
+use toml::Table;
+
+pub use self::page::arms_page;
+pub use self::text::render_arms;
+use super::data::Report;
+use crate::error::{Error, Result};
+
+/// Bytes of resolved settings.
+const MAX_SETTINGS: u64 = 1 << 20;
+
+/// Runs with the same settings but for their seeds.
+#[derive(Clone, Debug)]
+pub struct Arm {
+    /// The name of its first run's folder without a number at its end.
+    pub name: String,
+    /// The reports, in the order of the seeds.
+    pub reports: Vec<Report>,
+}
+
+/// Reads the reports of runs and sorts them into arms, in the order in which they are given.
+///
+/// # Errors
+/// A folder without a report or settings, one seed twice in an arm, or runs of different games.
+pub fn read_arms(folders: &[PathBuf]) -> Result<Vec<Arm>> {
+    let mut arms: Vec<(Table, Arm)> = Vec::new();
+    for folder in folders {
+        let (report, settings) = (read_report(folder)?, read_settings(folder)?);
+        let bad = |message: String| Error::Malformed { place: folder.display().to_string(), message };
+        if let Some((_, first)) = arms.first()
+            && first.reports.iter().any(|other| other.first.game != report.first.game)
+        {
+            return Err(bad("it is of another game than the runs before it".to_owned()));
+        }
+        match arms.iter_mut().find(|(known, _)| *known == settings) {
+            Some((_, arm)) if arm.reports.iter().any(|other| other.seed == report.seed) => {
+                let message =
+                    format!("the arm {} has seed {} already; leave one of them out", quote(&arm.name), report.seed);
+                return Err(bad(message));
+            }
+            Some((_, arm)) => arm.reports.push(report),
+            None => arms.push((settings, Arm { name: arm_name(folder), reports: vec![report] })),
+        }
+    }
+    for (_, arm) in &mut arms {
+        arm.reports.sort_by_key(|report| report.seed);
+    }
+    Ok(arms.into_iter().map(|(_, arm)| arm).collect())
+}
+
+fn read_report(folder: &Path) -> Result<Report> {
+    let path = folder.join("report.json");
+    read_json(&path)?.ok_or_else(|| Error::Malformed {
+        place: path.display().to_string(),
+        message: "there is no report; finish the run with `spag run` first".to_owned(),
+    })
+}
+
+/// The settings of a run without its seed and its places.
+fn read_settings(folder: &Path) -> Result<Table> {
+    let path = folder.join("config.resolved.toml");
+    let text = read_text(&path, MAX_SETTINGS)?;
+    let mut table: Table = text.parse().map_err(|error: toml::de::Error| Error::Malformed {
+        place: path.display().to_string(),
+        message: error.to_string(),
+    })?;
+    ["seed", "run_dir", "device", "hardware"].into_iter().for_each(|key| drop(table.remove(key)));
+    Ok(table)
+}
+
+/// "runs/tiny-online-3" is "tiny-online".
+fn arm_name(folder: &Path) -> String {
+    let name = folder.file_name().unwrap_or(folder.as_os_str()).to_string_lossy();
+    let base = name.trim_end_matches(|c: char| c.is_ascii_digit()).trim_end_matches(['-', '_']);
+    if base.is_empty() { name.into_owned() } else { base.to_owned() }
+}
+
+/// The names of the game of all arms.
+fn labels(arms: &[Arm]) -> Option<&'static Labels> {
+    arms.iter().flat_map(|arm| &arm.reports).map(|report| report.first.labels()).next()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn arms_have_the_name_without_the_seed() {
+        assert_eq!(arm_name(Path::new("runs/tiny-online-3")), "tiny-online");
+        assert_eq!(arm_name(Path::new("runs/7")), "7");
+    }
+}

@@ -1,0 +1,80 @@
+//! Arms as tables.
+
+use spag_game::{Labels, Seat};
+use spag_selfplay::text_table;
+
+use super::changes::{Measure, PairedSeeds, Question, Words};
+use super::{Arm, labels};
+
+/// A table of rows that begin with the name of an arm.
+pub(super) struct ArmTable {
+    pub(super) title: String,
+    pub(super) columns: Vec<String>,
+    pub(super) rows: Vec<Vec<String>>,
+}
+
+/// Tables of arms: how the last model's win rates and scores in both seats differ from those of IM, pooled over seeds, with 95%
+/// intervals, and how arms differ from the first one, seed by seed.
+pub fn render_arms(arms: &[Arm]) -> String {
+    let tables = tables(arms).into_iter().map(|ArmTable { title, columns, rows }| {
+        let columns: Vec<&str> = columns.iter().map(String::as_str).collect();
+        format!("{title}\n\n{}\n", text_table(&columns, &rows))
+    });
+    tables.collect()
+}
+
+/// All tables.
+pub(super) fn tables(arms: &[Arm]) -> Vec<ArmTable> {
+    let Some(labels) = labels(arms) else { return Vec::new() };
+    let words = Words::ALL.into_iter().filter(|words| words.are_in(arms));
+    let changes = words.flat_map(|words| Measure::ALL.map(|measure| changes(arms, labels, measure, words)));
+    changes.chain(benchmarks(arms)).collect()
+}
+
+fn changes(arms: &[Arm], labels: &Labels, measure: Measure, words: Words) -> ArmTable {
+    let mut columns = vec!["arm".to_owned(), "seeds".to_owned()];
+    columns.extend(labels.seats.map(|seat| format!("as {seat}, points")));
+    columns.extend(labels.seats.map(|seat| format!("{seat}: from the first arm (p)")));
+    let of = |seat: Seat| Question { measure, words, seat };
+    let row = |(at, arm): (usize, &Arm)| {
+        let change = |seat| arm.change(of(seat), None).map_or_else(|| "–".to_owned(), |change| change.to_string());
+        let paired = |seat| match arms.first().filter(|_| at > 0).and_then(|one| one.paired(arm, of(seat))) {
+            Some(PairedSeeds { mean, p }) => format!("{mean:+.1} ({p:.3})"),
+            None => "–".to_owned(),
+        };
+        let mut row = vec![arm.name.clone(), arm.reports.len().to_string()];
+        row.extend(labels.seats.map(change));
+        row.extend(labels.seats.map(paired));
+        row
+    };
+    let title = format!(
+        "{} of the last model against IM, minus those of IM against itself, on {}",
+        measure.title(),
+        words.title()
+    );
+    ArmTable { title, columns, rows: arms.iter().enumerate().map(row).collect() }
+}
+
+/// The last model's mean score over the tasks of the benchmarks, minus the base model's, averaged over seeds.
+fn benchmarks(arms: &[Arm]) -> Option<ArmTable> {
+    let mean = |scores: &spag_eval::ModelScores| {
+        let scores: Vec<f64> = scores
+            .tasks
+            .iter()
+            .filter(|task| task.group.is_none())
+            .filter_map(|task| Some(task.main()?.value.value))
+            .collect();
+        scores.iter().sum::<f64>() / scores.len().max(1) as f64
+    };
+    let row = |arm: &Arm| {
+        let scored =
+            arm.reports.iter().filter_map(|report| Some((report.benchmarks.first()?, report.benchmarks.last()?)));
+        let changes: Vec<f64> = scored.map(|(base, last)| 100.0 * (mean(last) - mean(base))).collect();
+        let average = changes.iter().sum::<f64>() / changes.len().max(1) as f64;
+        (!changes.is_empty()).then(|| vec![arm.name.clone(), changes.len().to_string(), format!("{average:+.1}")])
+    };
+    let rows: Vec<_> = arms.iter().filter_map(row).collect();
+    let columns = ["arm", "seeds", "points"].map(str::to_owned).to_vec();
+    let title = "Benchmarks: last model minus base model, mean over tasks".to_owned();
+    (!rows.is_empty()).then_some(ArmTable { title, columns, rows })
+}

@@ -1,0 +1,242 @@
+//! The opponents of an on-policy run: which games they play, and which model of the pool plays them.
+
+use std::path::PathBuf;
+use std::{fs, io};
+
+use rand::{Rng, SeedableRng};
+use rand_chacha::ChaCha8Rng;
+use serde::{Deserialize, Serialize};
+use spag_game::{SEATS, Seat};
+use spag_model::WeightDtype;
+use spag_rewards::RewardedGame;
+use spag_selfplay::ModelPlayer;
+use spag_train::OnlineLearner;
+
+use crate::config::{OnlineSettings, Opponent, RunConfig};
+use crate::error::{Error, Result};
+use crate::run::context::RunContext;
+use crate::run::models::Model;
+use crate::seeds::stage_seed;
+
+/// The models that the policy plays against, with its results. Saved with every checkpoint.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub(super) struct Pool {
+    members: Vec<Member>,
+}
+
+/// A model of the pool.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+struct Member {
+    /// Updates of the run before it; 0 is the model of the imitation.
+    update: usize,
+    /// Games of the policy against it.
+    games: f64,
+    /// The policy's score in them: a win 1, a tie 1/2.
+    score: f64,
+}
+
+impl Member {
+    /// The policy's mean score, with a win and a loss more.
+    fn mean_score(&self) -> f64 {
+        (self.score + 1.0) / (self.games + 2.0)
+    }
+}
+
+impl Pool {
+    /// The index of the opponent of an update: drawn with the weights (1 − mean score)².
+    fn draw(&self, seed: u64) -> usize {
+        let weights = self.members.iter().map(|member| (1.0 - member.mean_score()).powi(2));
+        let total: f64 = weights.clone().sum();
+        let mut left = ChaCha8Rng::seed_from_u64(seed).random::<f64>() * total;
+        let drawn = weights.into_iter().position(|weight| {
+            left -= weight;
+            left < 0.0
+        });
+        drawn.unwrap_or(self.members.len().saturating_sub(1))
+    }
+
+    /// Adds a model. Of those besides the first the oldest leaves if there are more than `size`.
+    fn join(&mut self, update: usize, size: usize) {
+        self.members.push(Member { update, ..Member::default() });
+        if self.members.len() > size + 1 {
+            self.members.remove(1);
+        }
+    }
+}
+
+/// The games of the policy against another model.
+pub(super) struct Opponents {
+    kind: Opponent,
+    share: f64,
+    group_size: usize,
+    /// Games of an update.
+    games: usize,
+    pool: Pool,
+    /// The model that plays, and its engine. Made with the first game.
+    loaded: Option<(PathBuf, ModelPlayer)>,
+    dtype: WeightDtype,
+}
+
+/// Against whom an update was played, and how it went for the policy.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(super) struct Against {
+    /// Updates before the opponent of the pool.
+    pub(super) update: usize,
+    pub(super) games: f64,
+    pub(super) score: f64,
+}
+
+impl Opponents {
+    /// Continues with the pool that was saved.
+    pub(super) fn new(settings: &OnlineSettings, dtype: WeightDtype, saved: Option<Pool>) -> Self {
+        let kind = settings.opponent();
+        let share = if kind == Opponent::Policy { 0.0 } else { settings.opponents.opponent_share };
+        let pool = saved.unwrap_or_else(|| Pool { members: vec![Member::default()] });
+        let (group_size, games) = (settings.group_size, settings.games_per_update);
+        Self { kind, share, group_size, games, pool, loaded: None, dtype }
+    }
+
+    /// The seat of the policy in a game of the run against an opponent; `None` if it plays both. The games of a group have the same
+    /// players. Seats alternate.
+    pub(super) fn seat_of_policy(&self, game: usize, seats: [Seat; SEATS]) -> Option<Seat> {
+        let (group, groups) = (game / self.group_size, self.games / self.group_size);
+        let (update, at) = (group / groups, group % groups);
+        let until = |groups: usize| (groups as f64 * self.share).round() as usize;
+        let before = update * until(groups) + until(at);
+        (until(at + 1) > until(at)).then(|| seats[before % SEATS])
+    }
+
+    /// The player of an update, with the model that was drawn for it.
+    pub(super) fn player(&mut self, run: RunContext<'_>, update: usize) -> Result<&mut ModelPlayer> {
+        let member = self.pool.members.get(self.member(run.config, update)).copied().unwrap_or_default();
+        let folder = self.folder(run.config, member);
+        let player = match self.loaded.take() {
+            Some((loaded, player)) if loaded == folder => player,
+            Some((_, mut player)) => {
+                player.refresh(run.load_in(&folder, self.dtype)?.model.parameters(), member.update as u64)?;
+                player
+            }
+            None => {
+                let length = ("self_play.max_new_tokens", run.config.self_play.length.max_new_tokens);
+                run.engine_player(run.load_in(&folder, self.dtype)?, OnlineSettings::SAMPLING, length)?.0
+            }
+        };
+        Ok(&mut self.loaded.insert((folder, player)).1)
+    }
+
+    /// The index of the opponent of an update.
+    fn member(&self, config: &RunConfig, update: usize) -> usize {
+        match self.kind {
+            Opponent::Pool => self.pool.draw(stage_seed(config.seed, &format!("online/opponent-{update}"))),
+            Opponent::Policy | Opponent::Fixed => 0,
+        }
+    }
+
+    fn folder(&self, config: &RunConfig, member: Member) -> PathBuf {
+        let fixed = config.online.as_ref().and_then(|online| online.opponents.opponent_model.clone());
+        match (self.kind, member.update) {
+            (Opponent::Fixed, _) => fixed.unwrap_or_else(|| Model::Im.folder(config)),
+            (_, 0) => Model::Im.folder(config),
+            (_, update) => pool_folder(config, update),
+        }
+    }
+
+    /// Counts the games of all ranks of an update.
+    pub(super) fn count(&mut self, config: &RunConfig, update: usize, games: &[RewardedGame]) -> Option<Against> {
+        let mut against = Against::default();
+        for (seat, game) in games.iter().filter_map(|game| Some((game.learner?, game))) {
+            let other: f64 = game.rewards.iter().sum::<f64>() - game.rewards[seat.index()];
+            against.games += 1.0;
+            against.score += match game.rewards[seat.index()].total_cmp(&other) {
+                std::cmp::Ordering::Less => 0.0,
+                std::cmp::Ordering::Equal => 0.5,
+                std::cmp::Ordering::Greater => 1.0,
+            };
+        }
+        let index = self.member(config, update);
+        let member = self.pool.members.get_mut(index).filter(|_| against.games > 0.0)?;
+        (member.games, member.score) = (member.games + against.games, member.score + against.score);
+        Some(Against { update: member.update, ..against })
+    }
+
+    /// Lets the learner's model join the pool if it is time, after `updates` updates. All ranks have to call it.
+    pub(super) fn join(&mut self, run: RunContext<'_>, learner: &OnlineLearner, updates: usize) -> Result<()> {
+        let Some(online) = run.config.online.as_ref().filter(|_| self.kind == Opponent::Pool) else { return Ok(()) };
+        let (every, last) = (online.opponents.pool_every, online.updates);
+        if updates.is_multiple_of(every) && updates < last {
+            learner.write_model(&pool_folder(run.config, updates))?;
+            run.ranks.barrier()?;
+            self.pool.join(updates, online.opponents.pool_size);
+        }
+        Ok(())
+    }
+
+    /// What a checkpoint saves.
+    pub(super) fn state(&self) -> &Pool {
+        &self.pool
+    }
+
+    /// Deletes the models that have left the pool. Earlier checkpoints, which may name them, must be gone.
+    pub(super) fn remove_left(&self, config: &RunConfig, updates: usize) -> Result<()> {
+        let Some(online) = config.online.as_ref().filter(|_| self.kind == Opponent::Pool) else { return Ok(()) };
+        let every = online.opponents.pool_every;
+        let is_member = |update: &usize| self.pool.members.iter().any(|member| member.update == *update);
+        let left = (1..=updates / every).map(|at| at * every).filter(|update| !is_member(update));
+        left.map(|update| pool_folder(config, update)).try_for_each(|folder| match fs::remove_dir_all(&folder) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(Error::io("remove it", folder)(error)),
+            _ => Ok(()),
+        })
+    }
+}
+
+/// The folder of a model of the pool.
+fn pool_folder(config: &RunConfig, update: usize) -> PathBuf {
+    config.run_dir.join("pool").join(format!("update-{update}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn strong_opponents_are_drawn_most_and_the_oldest_leave() {
+        let member = |update, games, score| Member { update, games, score };
+        let mut pool = Pool { members: vec![member(0, 98.0, 97.0), member(10, 98.0, 49.0), member(20, 98.0, 9.0)] };
+        let mut drawn = [0; 3];
+        (0..6000).for_each(|seed| drawn[pool.draw(seed)] += 1);
+        // (1 − 0.98)², (1 − 0.5)² and (1 − 0.1)² of their sum.
+        let expected = [0.0004, 0.25, 0.81].map(|weight| 6000.0 * weight / 1.0604);
+        for (drawn, expected) in drawn.into_iter().zip(expected) {
+            assert!((f64::from(drawn) - expected).abs() < 5.0 * expected.sqrt().max(1.0), "{drawn} {expected}");
+        }
+        pool.join(30, 2);
+        assert_eq!(pool.members.iter().map(|member| member.update).collect::<Vec<_>>(), [0, 20, 30]);
+    }
+
+    #[test]
+    fn seats_alternate_within_the_share_of_the_opponent() {
+        let opponents = |share, group_size| Opponents {
+            kind: Opponent::Fixed,
+            share,
+            group_size,
+            games: 8,
+            pool: Pool::default(),
+            loaded: None,
+            dtype: WeightDtype::F32,
+        };
+        let seats = spag_game::taboo::LABELS.seats;
+        let of = |share, group_size| -> Vec<Option<usize>> {
+            let opponents = opponents(share, group_size);
+            (0..16).map(|game| opponents.seat_of_policy(game, seats).map(Seat::index)).collect()
+        };
+        assert!(of(0.0, 1).iter().all(Option::is_none));
+        assert_eq!(of(1.0, 1), [0, 1].repeat(8).into_iter().map(Some).collect::<Vec<_>>());
+        for share in [0.25, 0.5] {
+            let all = of(share, 1);
+            let count = |seat| all.iter().filter(|of| **of == Some(seat)).count();
+            assert_eq!((count(0), count(1)), ((8.0 * share) as usize, (8.0 * share) as usize), "{share}");
+        }
+        // Groups of two have one pair of players.
+        assert!(of(0.5, 2).chunks(2).all(|pair| pair[0] == pair[1]));
+    }
+}
