@@ -35,6 +35,7 @@ mod memory;
 // ── Computation ──
 mod model;
 mod packed;
+mod prefix_tree;
 
 // ── Checkpoints and generation ──
 mod checkpoint;

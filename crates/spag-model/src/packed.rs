@@ -1,28 +1,47 @@
-//! Packed batches: sequences of different lengths concatenated without padding, and their target tokens.
+//! Packed batches: sequences of different lengths concatenated without padding, or merged to trees, and their target tokens.
 
 use crate::error::{Error, Result};
+use crate::prefix_tree::PrefixTree;
 
-/// Sequences concatenated without padding: N tokens. Built by the batcher, read by [`crate::Model`].
+/// Sequences without padding: N tokens, in segments. Built by the batcher, read by [`crate::Model`].
+///
+/// ```
+/// use spag_model::PackedBatch;
+///
+/// let (batch, rows) = PackedBatch::tree([&[1, 4, 5, 6][..], &[1, 4, 7], &[1, 4]]);
+/// assert_eq!((batch.ids.as_slice(), batch.positions.as_slice()), (&[1, 4, 5, 6, 7][..], &[0, 1, 2, 3, 2][..]));
+/// assert_eq!(rows, [vec![0, 1, 2, 3], vec![0, 1, 4], vec![0, 1]]);
+/// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PackedBatch {
     /// Token ids, `[N]`.
     pub ids: Vec<u32>,
     /// Position of each token in its sequence, `[N]`.
     pub positions: Vec<u32>,
-    /// Row of the first token of each sequence and, last, N (`cu_seqlens` of FlashAttention).
+    /// Row of the first token of each segment and, last, N (`cu_seqlens` of FlashAttention).
     pub bounds: Vec<u32>,
+    /// The segment that each segment continues, in depth-first order; `None` at the beginning of a sequence.
+    pub parents: Vec<Option<u32>>,
 }
 
 impl PackedBatch {
-    /// Concatenates sequences in the given order.
+    /// Concatenates sequences in the given order, each a segment.
     pub fn new<'a>(sequences: impl IntoIterator<Item = &'a [u32]>) -> Self {
         let mut packed = Self { bounds: vec![0], ..Self::default() };
         for sequence in sequences {
             packed.ids.extend_from_slice(sequence);
             packed.positions.extend(0..sequence.len() as u32);
             packed.bounds.push(packed.ids.len() as u32);
+            packed.parents.push(None);
         }
         packed
+    }
+
+    /// Merges sequences that begin alike: equal tokens after equal tokens are one row. A segment ends where sequences part.
+    /// Also returns the row of each token of each sequence. Passes give each row the bits that it has in a sequence of its own.
+    pub fn tree<'a>(sequences: impl IntoIterator<Item = &'a [u32]>) -> (Self, Vec<Vec<u32>>) {
+        let sequences: Vec<&[u32]> = sequences.into_iter().collect();
+        PrefixTree::new(&sequences).pack(&sequences)
     }
 
     /// Number of tokens, N.

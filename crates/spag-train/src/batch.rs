@@ -4,6 +4,7 @@ use candle_core::{DType, Result, Tensor};
 use spag_model::{PackedBatch, Targets};
 use spag_rewards::SampleKind;
 
+use crate::packing::Packing;
 use crate::trajectory::Trajectory;
 
 /// A micro-batch. Made from trajectories; read by the learner and the losses. Its samples are the spans of the trajectories.
@@ -11,6 +12,8 @@ use crate::trajectory::Trajectory;
 pub struct Batch {
     /// The trajectories' sequences.
     pub packed: PackedBatch,
+    /// Tokens of the trajectories.
+    pub tokens: usize,
     /// Every predicted label, sample after sample.
     pub targets: Targets,
     /// Everything else about the samples.
@@ -41,18 +44,19 @@ pub struct BatchSample {
 }
 
 impl Batch {
-    /// Packs trajectories in order.
-    pub fn new<'a>(trajectories: impl IntoIterator<Item = &'a Trajectory> + Clone) -> Self {
-        let packed = PackedBatch::new(trajectories.clone().into_iter().map(|t| t.ids.as_slice()));
-        let mut batch = Self { packed, ..Self::default() };
-        let mut start = 0u32;
-        for trajectory in trajectories {
+    /// Packs trajectories. Targets are in their order; with a tree several may be at one row.
+    pub fn new<'a>(trajectories: impl IntoIterator<Item = &'a Trajectory>, packing: Packing) -> Self {
+        let trajectories: Vec<&Trajectory> = trajectories.into_iter().collect();
+        let (packed, rows) = packing.pack(&trajectories);
+        let tokens = trajectories.iter().map(|trajectory| trajectory.ids.len()).sum();
+        let mut batch = Self { packed, tokens, ..Self::default() };
+        for (trajectory, rows) in trajectories.into_iter().zip(rows) {
             for span in &trajectory.spans {
                 let predicted = span.predicted_tokens();
                 let in_sequence = predicted.clone().zip(trajectory.ids[predicted].iter().copied());
                 for (offset, id) in in_sequence.chain(span.leaf.map(|leaf| (span.tokens.end, leaf))) {
                     // The row before a label predicts it.
-                    batch.targets.rows.push(start + offset as u32 - 1);
+                    batch.targets.rows.push(rows[offset - 1]);
                     batch.targets.tokens.push(id);
                 }
                 let of_targets = |labels: &Option<Vec<f32>>| match labels {
@@ -73,7 +77,6 @@ impl Batch {
                     predicted: span.predicted(),
                 });
             }
-            start += trajectory.ids.len() as u32;
         }
         batch
     }
@@ -124,7 +127,7 @@ mod tests {
         };
         // The first label of the third sample is not predicted.
         let samples = [sample(7, 3), sample(2, 1), sample(9, 0)];
-        let batch = Batch::new(&samples);
+        let batch = Batch::new(&samples, Packing::None);
         assert_eq!(batch.targets.rows.len(), 4 + 1 + 8);
         let log_probs: Vec<f64> = (0..13).map(|i| f64::from(-0.37 * i as f32)).collect();
         let tensor = Tensor::new(log_probs.as_slice(), &Device::Cpu).unwrap();
@@ -141,7 +144,7 @@ mod tests {
         let known = Span { sampling_log_probs: Some(vec![-0.5, -0.25]), ..Span::new(0..2, 1.0) };
         let ids = vec![10, 11, 12, 13, 14];
         let two = Trajectory { row: 3, ids: ids.clone(), spans: vec![known, Span::new(3..5, -1.0)] };
-        let batch = Batch::new(&[two.clone(), Trajectory { spans: vec![Span::new(4..5, 0.0)], ..two }]);
+        let batch = Batch::new(&[two.clone(), Trajectory { spans: vec![Span::new(4..5, 0.0)], ..two }], Packing::None);
         // The label at position 0 is not predicted.
         assert_eq!(batch.targets.rows, [0, 2, 3, 8]);
         assert_eq!(batch.targets.tokens, [11, 13, 14, 14]);
@@ -159,7 +162,7 @@ mod tests {
             ..Span::new(tokens, 1.0)
         };
         let spans = vec![ended(0..2, vec![-0.5, -0.25, -0.125]), Span { leaf: Some(2), ..Span::new(3..3, 1.0) }];
-        let batch = Batch::new(&[Trajectory { row: 0, ids: vec![10, 11, 12, 13], spans }]);
+        let batch = Batch::new(&[Trajectory { row: 0, ids: vec![10, 11, 12, 13], spans }], Packing::None);
         assert_eq!(batch.packed.len(), 4);
         // 13 and the second leaf would both follow the token at position 2.
         assert_eq!((batch.targets.rows, batch.targets.tokens), (vec![0, 1, 2], vec![11, 2, 2]));
@@ -167,5 +170,28 @@ mod tests {
         assert_eq!(batch.ref_log_probs, [Some(-3.0), Some(-3.0), None]);
         let counts: Vec<_> = batch.samples.iter().map(|sample| (sample.labels, sample.predicted)).collect();
         assert_eq!(counts, [(3, 2), (1, 1)]);
+    }
+
+    #[test]
+    fn samples_of_a_tree_predict_at_common_rows() {
+        let of = |ids: &[u32], spans| Trajectory { row: 0, ids: ids.to_vec(), spans };
+        let samples = [
+            of(&[1, 5, 6, 2], vec![Span::new(2..4, 1.0)]),
+            of(&[1, 5, 7, 2], vec![Span::new(2..4, 1.0)]),
+            of(&[1, 5, 6, 8, 9], vec![Span { leaf: Some(2), ..Span::new(1..2, 1.0) }, Span::new(3..4, 1.0)]),
+        ];
+        let batch = Batch::new(&samples, Packing::Tree);
+        // What follows the last prediction of a sample has no row: both 2, the 8 and the 9.
+        assert_eq!(batch.packed.ids, [1, 5, 6, 7]);
+        assert_eq!((batch.tokens, &batch.packed.parents), (13, &vec![None, Some(0), Some(0)]));
+        assert_eq!(batch.targets.rows, [1, 2, 1, 3, 0, 1, 2]);
+        assert_eq!(batch.targets.tokens, Batch::new(&samples, Packing::None).targets.tokens);
+    }
+
+    #[test]
+    fn a_sample_without_predictions_has_a_row() {
+        let alone = Trajectory { row: 0, ids: vec![7, 8], spans: vec![Span::new(0..1, 1.0)] };
+        let batch = Batch::new(&[alone], Packing::Tree);
+        assert_eq!((batch.packed.ids, batch.targets.rows), (vec![7], vec![]));
     }
 }

@@ -1,5 +1,8 @@
 //! Which samples each micro-batch of each step holds.
 
+use std::ops::Range;
+use std::sync::Arc;
+
 use rand::SeedableRng;
 use rand::seq::SliceRandom;
 use rand_chacha::ChaCha8Rng;
@@ -7,9 +10,11 @@ use rand_chacha::ChaCha8Rng;
 use crate::config::{DataOrder, TrainConfig};
 
 /// The samples of every micro-batch of a run. They follow from settings and seed, so a run resumes at any step.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct BatchSampler {
     samples: usize,
+    /// Runs of samples that stay together in every order; `None` if each is by itself.
+    games: Option<Arc<[Range<usize>]>>,
     batch: usize,
     /// Micro-batches of an epoch.
     per_epoch: usize,
@@ -37,6 +42,7 @@ impl BatchSampler {
             config.max_steps.unwrap_or_else(|| (config.num_train_epochs * steps_per_epoch as f64).ceil() as usize);
         Self {
             samples,
+            games: None,
             batch: config.per_device_train_batch_size,
             per_epoch,
             // An epoch with fewer micro-batches than a step still ends with a step.
@@ -48,15 +54,23 @@ impl BatchSampler {
         }
     }
 
+    /// The same sampler, whose orders keep runs of samples together. The runs cover all samples.
+    pub(crate) fn with_games(self, games: Vec<Range<usize>>) -> Self {
+        Self { games: Some(games.into()), ..self }
+    }
+
     /// The order of the samples in an epoch (0 for the first).
     fn epoch(&self, epoch: usize) -> Vec<usize> {
-        let mut order: Vec<usize> = (0..self.samples).collect();
+        let mut order: Vec<Range<usize>> = match &self.games {
+            Some(games) => games.to_vec(),
+            None => (0..self.samples).map(|sample| sample..sample + 1).collect(),
+        };
         if self.order == DataOrder::Shuffled {
             let mut rng = ChaCha8Rng::seed_from_u64(self.seed);
             rng.set_stream(epoch as u64 + 1);
             order.shuffle(&mut rng);
         }
-        order
+        order.into_iter().flatten().collect()
     }
 
     /// Passes over the data after `step` steps, as a fraction.
@@ -71,7 +85,7 @@ impl BatchSampler {
 
     /// The steps from `start` on: each a list of micro-batches, each a list of sample indices.
     pub(crate) fn iter_from(&self, start: usize) -> impl Iterator<Item = Vec<Vec<usize>>> + use<> {
-        let sampler = *self;
+        let sampler = self.clone();
         let mut cached: Option<(usize, Vec<usize>)> = None;
         (start..self.steps).map(move |step| {
             (0..sampler.per_step)
@@ -110,6 +124,30 @@ mod tests {
         assert_eq!(sampler.steps, 2);
         let steps: Vec<_> = sampler.iter_from(0).collect();
         assert_eq!(steps, [vec![vec![0, 1], vec![2, 3]], vec![vec![4, 5], vec![6, 7]]]);
+    }
+
+    #[test]
+    fn games_stay_together_in_every_epoch() {
+        let games = vec![0..3, 3..4, 4..9, 9..10];
+        let config = config(2, 1, 2.0, DataOrder::Shuffled);
+        let apart = BatchSampler::new(&config, 10, 1);
+        let sampler = apart.clone().with_games(games.clone());
+        let orders: Vec<Vec<usize>> = (0..6).map(|epoch| sampler.epoch(epoch)).collect();
+        for order in &orders {
+            for game in &games {
+                assert!(order.windows(game.len()).any(|run| run.iter().copied().eq(game.clone())), "{order:?}");
+            }
+        }
+        assert!(orders.iter().any(|order| *order != orders[0]));
+        // The order of samples by themselves is as without games.
+        let singles = apart.clone().with_games((0..10).map(|sample| sample..sample + 1).collect());
+        assert_eq!(
+            (0..6).map(|epoch| singles.epoch(epoch)).collect::<Vec<_>>(),
+            (0..6).map(|e| apart.epoch(e)).collect::<Vec<_>>()
+        );
+        // A run that resumes goes on in the same order.
+        let all: Vec<_> = sampler.iter_from(0).collect();
+        assert_eq!(sampler.iter_from(4).collect::<Vec<_>>(), all[4..]);
     }
 
     #[test]

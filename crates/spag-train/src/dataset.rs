@@ -10,6 +10,7 @@ use spag_rewards::{Sample, SampleKind};
 use crate::batch::Batch;
 use crate::encode::encode;
 use crate::error::{Error, Result};
+use crate::packing::Packing;
 use crate::row_origins::RowOrigins;
 use crate::trajectory::{Span, Trajectory};
 
@@ -119,8 +120,8 @@ impl Dataset {
     }
 
     /// The micro-batch of these samples. Indices out of range are left out.
-    pub fn batch(&self, indices: &[usize]) -> Batch {
-        Batch::new(indices.iter().filter_map(|index| self.samples.get(*index)).collect::<Vec<_>>())
+    pub fn batch(&self, indices: &[usize], packing: Packing) -> Batch {
+        Batch::new(indices.iter().filter_map(|index| self.samples.get(*index)), packing)
     }
 
     /// SHA-256 of ℓ_ref of all samples.

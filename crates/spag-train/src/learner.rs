@@ -14,6 +14,7 @@ use crate::log_prob_gap::LogProbGap;
 use crate::loss::{self, Loss};
 use crate::metrics::MetricValues;
 use crate::optimizer::{OptimizerState, clip_factor};
+use crate::packing::Packing;
 use crate::position::{Position, StepLoss};
 use crate::row_origins::RowOrigins;
 use crate::schedule::Schedule;
@@ -50,6 +51,7 @@ pub struct Learner {
     loss: Box<dyn Loss>,
     schedule: Schedule,
     activations: Activations,
+    packing: Packing,
     /// Trajectories of a micro-batch.
     micro_batch: usize,
     max_grad_norm: f64,
@@ -82,8 +84,10 @@ pub struct StepRecord {
     pub grad_norm: f64,
     /// Learning rate of the step.
     pub learning_rate: f64,
-    /// Tokens read, on all ranks.
+    /// Tokens of the trajectories, on all ranks.
     pub tokens: u64,
+    /// Tokens computed, on all ranks: fewer, if trajectories are packed as trees.
+    pub computed_tokens: u64,
     /// Whether the weights are as before, because loss or gradients are not finite.
     pub skipped: bool,
     /// The difference from the log-probabilities at sampling, on all ranks; without tokens if no trajectory has any.
@@ -119,6 +123,7 @@ impl Learner {
             loss: loss::build(config),
             schedule,
             activations: config.activations(),
+            packing: config.packing.unwrap_or_default(),
             micro_batch: config.per_device_train_batch_size,
             max_grad_norm: config.max_grad_norm,
             position: Position::default(),
@@ -134,6 +139,11 @@ impl Learner {
     /// ([`Network::with_attention`]). Plans of memory know it as [`RankMemory::on_cpu_exact`](crate::RankMemory::on_cpu_exact).
     pub fn with_exact_attention(self) -> Self {
         Self { network: self.network.with_attention(Arithmetic::F32), ..self }
+    }
+
+    /// The same learner with another packing than its configuration's.
+    pub fn with_packing(self, packing: Packing) -> Self {
+        Self { packing, ..self }
     }
 
     /// The same learner with the learning rates of a DeepSpeed file.
@@ -173,6 +183,11 @@ impl Learner {
     /// This rank's parameters, gradients and optimizer state.
     pub(crate) fn state(&self) -> &ShardedState {
         &self.state
+    }
+
+    /// How trajectories are packed on the learner's device.
+    pub(crate) fn packing(&self) -> Packing {
+        self.packing.on(self.weights().device())
     }
 
     /// The ranks that train together.
@@ -256,6 +271,7 @@ impl Learner {
             gradients: self.state.gradients(),
             loss: &*self.loss,
             activations: self.activations,
+            packing: self.packing(),
             mode,
         };
         let passes = step.passes(micro_batches)?;
@@ -264,7 +280,7 @@ impl Learner {
         let finite = passes.non_finite_rows.is_empty();
         let squared_norm = if finite { self.state.squared_norm()? } else { f64::NAN };
         let stats = StepStats::gather(&*group, &passes, squared_norm, micro_batches.len(), self.loss.metrics())?;
-        let StepStats { loss, metrics, tokens, squared_norm, gap } = stats;
+        let StepStats { loss, metrics, tokens, computed_tokens, squared_norm, gap } = stats;
         let (grad_norm, learning_rate) = (squared_norm.sqrt(), self.learning_rate());
         let skipped = !(grad_norm.is_finite() && loss.is_finite());
         if skipped {
@@ -285,7 +301,8 @@ impl Learner {
             self.position.record_update(StepLoss { loss, metrics: metrics.clone() }, tokens);
         }
         let step = self.position.step;
-        Ok(StepRecord { step, loss, metrics, grad_norm, learning_rate, tokens, skipped, log_prob_gap: gap })
+        let log_prob_gap = gap;
+        Ok(StepRecord { step, loss, metrics, grad_norm, learning_rate, tokens, computed_tokens, skipped, log_prob_gap })
     }
 
     /// The error about the last steps, which were skipped.

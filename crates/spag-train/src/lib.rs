@@ -25,6 +25,7 @@ mod batch_sampler;
 mod dataset;
 mod encode;
 mod evaluate;
+mod game_groups;
 pub mod loss;
 mod reference;
 mod row_origins;
@@ -37,6 +38,7 @@ mod log_prob_gap;
 mod offline;
 mod online;
 pub mod optimizer;
+mod packing;
 mod position;
 mod schedule;
 mod step_stats;
@@ -53,7 +55,7 @@ mod tensorboard;
 pub use batch::{Batch, BatchSample};
 pub use checkpoint::{SavedRun, SavedState, checkpoint_folders, latest_checkpoint};
 pub use config::{
-    DataOrder, FirstStepRate, IntervalStrategy, JobSettings, Optim, Placement, SchedulerType, ShardingPlan,
+    DataOrder, FirstStepRate, IntervalStrategy, JobSettings, Optim, Packing, Placement, SchedulerType, ShardingPlan,
     ShardingRequest, TrainConfig, TrainMethod, ZeroStage, limits,
 };
 pub use dataset::Dataset;

@@ -12,6 +12,7 @@ use crate::config::{IntervalStrategy, TrainConfig};
 use crate::dataset::Dataset;
 use crate::error::{Error, Result};
 use crate::evaluate::evaluate;
+use crate::game_groups::game_groups;
 use crate::learner::{Learner, StepRecord};
 use crate::loss;
 use crate::metrics::{EvalRecord, Record, peak_memory_of};
@@ -76,7 +77,9 @@ impl<'a> OfflineRun<'a> {
         if loss::build(config).needs_reference() && !data.has_reference() {
             return Err(Error::NoReference);
         }
-        Ok(Self { data, config, sampler: BatchSampler::new(config, data.samples().len(), ranks) })
+        let sampler = BatchSampler::new(config, data.samples().len(), ranks);
+        let sampler = if config.group_by_game { sampler.with_games(game_groups(data.samples())) } else { sampler };
+        Ok(Self { data, config, sampler })
     }
 
     /// Takes the remaining steps.
@@ -181,6 +184,8 @@ impl<'a> OfflineRun<'a> {
             grad_norm: done.grad_norm,
             metrics,
             tokens_per_second,
+            computed_share: (done.computed_tokens < done.tokens)
+                .then(|| done.computed_tokens as f64 / done.tokens as f64),
             model_tflops: 6.0 * learner.network().layout().len() as f64 * tokens_per_second / 1e12,
             peak_memory_gib: peak_memory_of(learner.weights().device()).map(spag_io::gib),
             skipped_steps: learner.position().skipped_steps,

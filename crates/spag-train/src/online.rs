@@ -16,6 +16,7 @@ use crate::error::{Error, Result};
 use crate::learner::{Learner, ModelShard};
 use crate::loss::Loss;
 use crate::memory::fit;
+use crate::packing::Packing;
 use crate::reference::add_reference;
 use crate::trajectory::Trajectory;
 
@@ -53,7 +54,7 @@ pub struct OnlineLearner {
 
 impl OnlineLearner {
     /// Opens the last checkpoint of the job's folder, or else its model. The loss is `loss`; a CPU computes log-probabilities
-    /// with the bits of generation.
+    /// with the bits of generation. Trajectories are packed as trees unless the settings say otherwise.
     ///
     /// # Errors
     /// A model or a checkpoint that cannot be read, or too little memory.
@@ -73,7 +74,9 @@ impl OnlineLearner {
         let plan = fit(&architecture, &job.config, request, (group.size(), env.local_size), &device)?;
         let options = LoadOptions { device: device.device().clone(), dtype: job.config.dtype() };
         let shard = ModelShard { dir: &dir, options: &options, plan, group };
-        let mut learner = Learner::load(shard, &job.config, job.steps)?.with_loss(loss).with_exact_attention();
+        let packing = job.config.packing.unwrap_or(Packing::Tree);
+        let learner = Learner::load(shard, &job.config, job.steps)?;
+        let mut learner = learner.with_loss(loss).with_exact_attention().with_packing(packing);
         if let Some(saved) = &saved {
             saved.restore_optimizer(&mut learner)?;
         }

@@ -16,6 +16,7 @@ use spag_model::{Model, Network, WeightDtype, WeightSource, weights_digest};
 use crate::batch::Batch;
 use crate::dataset::Dataset;
 use crate::error::{Error, Result};
+use crate::packing::Packing;
 use crate::row_origins::RowOrigins;
 use crate::trajectory::Trajectory;
 
@@ -50,7 +51,7 @@ pub fn reference_log_probs(model: &Model, samples: &[Trajectory], progress: &mut
 pub fn add_reference(network: &Network, weights: &dyn WeightSource, trajectories: &mut [Trajectory]) -> Result<()> {
     for range in passes(trajectories, 0) {
         let part = &mut trajectories[range];
-        let batch = Batch::new(&*part);
+        let batch = Batch::new(&*part, packing(weights.device()));
         let log_probs = network.log_probs(weights, &batch.packed, &batch.targets)?;
         let means = means(&batch, &log_probs, &RowOrigins::default())?;
         let (mut log_probs, mut means) = (log_probs.into_iter(), means.into_iter());
@@ -62,6 +63,11 @@ pub fn add_reference(network: &Network, weights: &dyn WeightSource, trajectories
         }
     }
     Ok(())
+}
+
+/// A tree on a CPU whatever the settings are, since no bit of a log-probability depends on it.
+fn packing(device: &Device) -> Packing {
+    Packing::Tree.on(device)
 }
 
 /// The passes over the samples from `start` on, which has to be the end of an earlier pass: which samples share a pass
@@ -82,7 +88,7 @@ fn passes(samples: &[Trajectory], start: usize) -> Vec<Range<usize>> {
 
 /// ℓ_ref of the spans of one pass, whose rows are named by `origins`.
 fn pass(model: &Model, samples: &[Trajectory], origins: &RowOrigins) -> Result<Vec<f64>> {
-    let batch = Batch::new(samples);
+    let batch = Batch::new(samples, packing(model.parameters().device()));
     means(&batch, &model.log_probs(&batch.packed, &batch.targets)?, origins)
 }
 

@@ -8,6 +8,7 @@ use crate::error::Result;
 use crate::log_prob_gap::LogProbGap;
 use crate::loss::{Loss, LossInput, LossValue};
 use crate::metrics::MetricValues;
+use crate::packing::Packing;
 use crate::trajectory::Trajectory;
 
 /// A micro-batch of this rank.
@@ -33,8 +34,10 @@ pub(crate) struct MicroLoss {
 pub(crate) struct Passes {
     /// Of each micro-batch with a share.
     pub(crate) losses: Vec<MicroLoss>,
-    /// Tokens read in them.
+    /// Tokens of their trajectories.
     pub(crate) tokens: u64,
+    /// Rows of the passes.
+    pub(crate) computed_tokens: u64,
     /// The difference from the log-probabilities at sampling.
     pub(crate) gap: LogProbGap,
     /// Rows whose log-probability or loss is not finite. If there are any, the gradients are incomplete.
@@ -48,6 +51,7 @@ pub(crate) struct Step<'a> {
     pub(crate) gradients: &'a dyn GradientSink,
     pub(crate) loss: &'a dyn Loss,
     pub(crate) activations: Activations,
+    pub(crate) packing: Packing,
     pub(crate) mode: StepMode,
 }
 
@@ -77,7 +81,7 @@ impl Step<'_> {
     pub(crate) fn passes(&self, micro_batches: &[MicroBatch<'_>]) -> Result<Passes> {
         let (mut done, mut pending) = (Passes::default(), Vec::new());
         for MicroBatch { trajectories, share } in micro_batches {
-            let batch = Batch::new(trajectories.iter().copied());
+            let batch = Batch::new(trajectories.iter().copied(), self.packing);
             let (packed, targets) = (batch.packed.clone(), batch.targets.clone());
             let forward = self.network.forward(self.weights, packed, targets, self.activations)?;
             let input = LossInput::new(&batch, forward.log_probs())?;
@@ -88,8 +92,9 @@ impl Step<'_> {
                 self.network.backward(self.weights, forward, &upstream, self.gradients)?;
             }
             if *share > 0.0 {
-                let Batch { packed, samples, sampling_log_probs, .. } = batch;
-                done.tokens += packed.len() as u64;
+                let Batch { packed, tokens, samples, sampling_log_probs, .. } = batch;
+                done.tokens += tokens as u64;
+                done.computed_tokens += packed.len() as u64;
                 let any_known = sampling_log_probs.iter().any(Option::is_some);
                 let tokens = any_known.then(|| input.token_log_probs()).transpose()?;
                 let sampled = tokens.map(|tokens| (tokens, sampling_log_probs));

@@ -13,16 +13,19 @@ pub(crate) struct StepStats {
     /// The mean of all micro-batches' losses.
     pub(crate) loss: f64,
     pub(crate) metrics: MetricValues,
-    /// Tokens read.
+    /// Tokens of the trajectories.
     pub(crate) tokens: u64,
+    /// Tokens computed.
+    pub(crate) computed_tokens: u64,
     /// The sum of the squares of all gradients.
     pub(crate) squared_norm: f64,
     /// The difference from the log-probabilities at sampling.
     pub(crate) gap: LogProbGap,
 }
 
-/// Numbers of each rank before those of its micro-batches: the squared norm, the tokens, and the gap of log-probabilities.
-const HEADER: usize = 5;
+/// Numbers of each rank before those of its micro-batches: the squared norm, the tokens, those computed, and the gap of
+/// log-probabilities.
+const HEADER: usize = 6;
 
 impl StepStats {
     /// Combines the passes of all ranks, which have as many `micro_batches` each, those without a share included.
@@ -38,7 +41,8 @@ impl StepStats {
     ) -> Result<Self> {
         let each = 2 + MetricValues::encoded_len(metrics);
         let gap = &passes.gap;
-        let mut own = vec![squared_norm, passes.tokens as f64, gap.max, gap.sum, gap.tokens as f64];
+        let tokens = [passes.tokens as f64, passes.computed_tokens as f64];
+        let mut own = vec![squared_norm, tokens[0], tokens[1], gap.max, gap.sum, gap.tokens as f64];
         for micro in &passes.losses {
             own.extend([micro.share, micro.loss]);
             own.extend(micro.metrics.encode(metrics));
@@ -53,11 +57,12 @@ impl StepStats {
                 values.push(MetricValues::decode(metrics, &numbers[2..]));
             }
         }
-        let gap = |rank: &Vec<f64>| LogProbGap { max: rank[2], sum: rank[3], tokens: rank[4] as u64 };
+        let gap = |rank: &Vec<f64>| LogProbGap { max: rank[3], sum: rank[4], tokens: rank[5] as u64 };
         Ok(Self {
             loss,
             metrics: MetricValues::reduce(metrics, &values),
             tokens: all.iter().map(|rank| rank[1] as u64).sum(),
+            computed_tokens: all.iter().map(|rank| rank[2] as u64).sum(),
             squared_norm: all.iter().map(|rank| rank[0]).sum(),
             gap: all.iter().map(gap).fold(LogProbGap::default(), |sum, rank| sum.and(&rank)),
         })
@@ -85,9 +90,10 @@ mod tests {
         let losses = [(1.0, 1.0), (4.0, 4.0)];
         let losses = losses.map(|(loss, sft)| MicroLoss { share: 0.5, loss, metrics: values(sft) }).to_vec();
         let gap = LogProbGap { max: 0.5, sum: 0.75, tokens: 3 };
-        let passes = Passes { losses, tokens: 7, gap, non_finite_rows: vec![3, 1] };
+        let passes = Passes { losses, tokens: 7, computed_tokens: 5, gap, non_finite_rows: vec![3, 1] };
         let stats = StepStats::gather(&Single, &passes, 9.0, 2, &[SFT]).unwrap();
-        assert_eq!(stats, StepStats { loss: 2.5, metrics: values(2.5), tokens: 7, squared_norm: 9.0, gap });
+        let want = StepStats { loss: 2.5, metrics: values(2.5), tokens: 7, computed_tokens: 5, squared_norm: 9.0, gap };
+        assert_eq!(stats, want);
         assert_eq!(gather_rows(&Single, &passes.non_finite_rows).unwrap(), [3, 1]);
     }
 }

@@ -222,7 +222,7 @@ const PLAY_FLAGS: &[FlagGroup] = &[
 ];
 
 const TRAIN_FLAGS: &[FlagGroup] = &[
-    flags("gradient_checkpointing overwrite_output_dir bf16", Switch, OF_TRAINING),
+    flags("gradient_checkpointing overwrite_output_dir bf16 group_by_game", Switch, OF_TRAINING),
     flags("train_data_path eval_data_path report_to", Many, OF_TRAINING),
     flags(
         "model_name_or_path ref_model_name_or_path output_dir max_length data_order seed train_method lm_kl_coeff
@@ -230,7 +230,7 @@ const TRAIN_FLAGS: &[FlagGroup] = &[
          learning_rate lr_scheduler_type deepspeed_first_step warmup_ratio warmup_steps optim weight_decay adam_beta1
          adam_beta2 adam_epsilon max_grad_norm logging_steps logging_dir evaluation_strategy eval_strategy eval_steps
          per_device_eval_batch_size save_strategy save_steps save_total_limit max_shard_size resume_from_checkpoint
-         add_bos_token device deepspeed zero_stage offload_param offload_optimizer",
+         add_bos_token device deepspeed zero_stage offload_param offload_optimizer packing",
         One,
         OF_TRAINING,
     ),

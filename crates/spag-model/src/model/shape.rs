@@ -92,7 +92,7 @@ impl BatchShape {
             activation: shape.activation,
             attention: shape.attention,
             masks: shape.masks.clone(),
-            sequences: Sequences::new(&batch.bounds, device)?,
+            sequences: Sequences::tree(&batch.bounds, &batch.parents, device)?,
             ropes: shape.ropes.clone(),
             positions: shape.positions(&batch.positions, device)?,
         })

@@ -8,7 +8,7 @@ fn values(t: &Tensor) -> Vec<f32> {
 }
 
 /// The largest absolute value.
-fn largest(t: &Tensor) -> f32 {
+pub(crate) fn largest(t: &Tensor) -> f32 {
     values(t).into_iter().fold(0.0, |most, x| most.max(x.abs()))
 }
 
@@ -23,7 +23,7 @@ fn config(keys: serde_json::Value) -> ModelConfig {
 }
 
 /// Every option of an architecture, alone and with others.
-fn configs() -> Vec<ModelConfig> {
+pub(crate) fn configs() -> Vec<ModelConfig> {
     use serde_json::json;
     [
         json!({}),
@@ -50,7 +50,7 @@ fn configs() -> Vec<ModelConfig> {
 }
 
 /// Adds noise to what is initialised to ones and zeros, so that no gradient is left out by chance.
-fn perturb(model: &Model) {
+pub(crate) fn perturb(model: &Model) {
     for (layer, views) in model.parameters().layout().layers.iter().enumerate() {
         for (index, view) in views.views.iter().enumerate().filter(|(_, view)| view.shape.len() == 1) {
             let noise: Vec<f32> = (0..view.len()).map(|i| 0.3 * (1.7 * (i + 3 * index) as f32).sin()).collect();

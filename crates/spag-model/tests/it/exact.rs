@@ -81,7 +81,7 @@ fn compare(checkpoint: &Checkpoint, load: impl Fn() -> Checkpoint) -> (usize, us
     (compared, differing)
 }
 
-/// Some completions as one batch of training.
+/// Some completions as one batch of training, and as a tree: the log-probabilities compared, and those that differ.
 fn of_training(model: &Model, done: &[Completion], requests: &[Request]) -> (usize, usize) {
     let (mut sequences, mut targets, mut sampled) =
         (Vec::new(), Targets { rows: vec![], tokens: vec![] }, Vec::<f32>::new());
@@ -97,9 +97,17 @@ fn of_training(model: &Model, done: &[Completion], requests: &[Request]) -> (usi
         sequences.push(tokens);
     }
     let batch = PackedBatch::new(sequences.iter().map(Vec::as_slice));
+    let (tree, rows) = PackedBatch::tree(sequences.iter().map(Vec::as_slice));
+    let rows = rows.iter().flat_map(|rows| &rows[..rows.len() - 1]).copied().collect();
+    let of_tree = Targets { rows, tokens: targets.tokens.clone() };
     let network = model.network().clone().with_attention(Arithmetic::F32);
-    let forward = network.forward(model.parameters(), batch, targets, Activations::Keep).unwrap();
-    let learned = forward.read_log_probs().unwrap();
-    assert_eq!(learned.len(), sampled.len());
-    (learned.len(), learned.iter().zip(&sampled).filter(|(a, b)| a.to_bits() != b.to_bits()).count())
+    let (mut compared, mut differing) = (0, 0);
+    for (batch, targets) in [(batch, targets), (tree, of_tree)] {
+        let forward = network.forward(model.parameters(), batch, targets, Activations::Keep).unwrap();
+        let learned = forward.read_log_probs().unwrap();
+        assert_eq!(learned.len(), sampled.len());
+        compared += learned.len();
+        differing += learned.iter().zip(&sampled).filter(|(a, b)| a.to_bits() != b.to_bits()).count();
+    }
+    (compared, differing)
 }

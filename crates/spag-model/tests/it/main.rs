@@ -30,6 +30,7 @@ mod refresh;
 mod sampling;
 mod tokenizer_families;
 mod torch_files;
+mod trees;
 
 /// Counts every byte that is held, for the tests of memory.
 #[global_allocator]

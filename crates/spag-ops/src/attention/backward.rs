@@ -9,7 +9,7 @@ use super::products::{InBf16, is_paired};
 use super::products::{InF32, Products};
 #[cfg(target_arch = "x86_64")]
 use super::tiles::{InTiles, is_tiled};
-use super::{Heads, Held, LogSumExp, Mask, Sequences, Task, check, device, key_stride, tasks, tile_begin};
+use super::{Heads, Held, LogSumExp, Mask, Segment, Sequences, Task, check, device, key_stride, tasks, tile_begin};
 use crate::cast::widened;
 use crate::cpu::{self, SharedMut, Stored};
 use crate::kernels;
@@ -70,16 +70,24 @@ fn run<P: Products>(
 ) -> Result<(Tensor, Tensor, Tensor)> {
     let (n, qd, kd) = (q.dim(0)?, heads.query * heads.dim, heads.kv * heads.dim);
     let (mut dq, mut dk, mut dv) = (pool::values(n * qd), pool::values(n * kd), pool::values(n * kd));
-    let grads = Gradients { q: SharedMut::new(&mut dq), k: SharedMut::new(&mut dk), v: SharedMut::new(&mut dv) };
+    let copies = sequences.copies();
+    let (mut dk_copies, mut dv_copies) = (pool::values(copies * kd), pool::values(copies * kd));
+    let of_keys =
+        |own: &mut [f32], copies: &mut [f32]| KeyGradients { own: SharedMut::new(own), copies: SharedMut::new(copies) };
+    let grads = Gradients {
+        q: SharedMut::new(&mut dq),
+        k: of_keys(&mut dk, &mut dk_copies),
+        v: of_keys(&mut dv, &mut dv_copies),
+    };
     P::Value::read(q, |q| {
         P::Value::read(k, |k| {
             P::Value::read(v, |v| {
                 P::Value::read(out, |out| {
                     cpu::read(dout, |dout| {
                         let saved = Saved { q, k, v, out, dout, lse };
-                        tasks(sequences.bounds(), heads).into_par_iter().for_each(|task| {
-                            // SAFETY: the tensors were checked; the gradients of (sequence, key/value head with its
-                            // group of query heads) belong to this task only.
+                        tasks(sequences, heads).into_par_iter().for_each(|task| {
+                            // SAFETY: the tensors were checked; the gradients and copies of (segment, key/value head with
+                            // its group of query heads) belong to this task only.
                             unsafe { task_backward::<P>(&task, &saved, heads, mask, grads) }
                         });
                         Ok(())
@@ -88,6 +96,10 @@ fn run<P: Products>(
             })
         })
     })?;
+    for (own, copies) in [(&mut dk, dk_copies), (&mut dv, dv_copies)] {
+        add_copies(own, &copies, sequences, kd);
+        pool::give(copies);
+    }
     Ok((cpu::tensor(dq, (n, qd))?, cpu::tensor(dk, (n, kd))?, cpu::tensor(dv, (n, kd))?))
 }
 
@@ -105,8 +117,46 @@ struct Saved<'a, T> {
 #[derive(Clone, Copy)]
 struct Gradients {
     q: SharedMut,
-    k: SharedMut,
-    v: SharedMut,
+    k: KeyGradients,
+    v: KeyGradients,
+}
+
+/// The gradients of keys or values. Those of a segment's own rows are written in place, those of its ancestors' rows to copies
+/// that it has for itself, since other segments write theirs at the same time.
+#[derive(Clone, Copy)]
+struct KeyGradients {
+    own: SharedMut,
+    copies: SharedMut,
+}
+
+impl KeyGradients {
+    /// Where a segment writes the gradient of its key at `position`, in rows of `row` elements.
+    fn at(&self, segment: &Segment, position: usize, row: usize) -> *mut f32 {
+        match position < segment.depth {
+            true => self.copies.at((segment.copies + position) * row),
+            false => self.own.at(segment.row(position) * row),
+        }
+    }
+}
+
+/// Adds the copies of all descendants to the gradients of each segment's rows of `kd` elements, in the order of the segments.
+fn add_copies(own: &mut [f32], copies: &[f32], sequences: &Sequences, kd: usize) {
+    let mut rest = own;
+    let mut parts = Vec::new();
+    for segment in sequences.segments() {
+        let (part, after) = rest.split_at_mut(segment.rows.len() * kd);
+        rest = after;
+        if !segment.descendants.is_empty() {
+            parts
+                .extend(part.chunks_exact_mut(kd).zip(segment.depth..).map(|(row, position)| (segment, position, row)));
+        }
+    }
+    parts.into_par_iter().for_each(|(segment, position, row)| {
+        for descendant in &sequences.segments()[segment.descendants.clone()] {
+            let copy = &copies[(descendant.copies + position) * kd..][..kd];
+            row.iter_mut().zip(copy).for_each(|(sum, copy)| *sum += copy);
+        }
+    });
 }
 
 /// The operands of a block of queries with one head.
@@ -122,7 +172,7 @@ struct BlockOperands<T> {
 /// # Safety
 /// The slices must have the shapes of the checked tensors; nothing else may use the task's gradients.
 unsafe fn task_backward<P: Products>(
-    task: &Task,
+    task: &Task<'_>,
     saved: &Saved<'_, P::Value>,
     heads: Heads,
     mask: &Mask,
@@ -130,10 +180,12 @@ unsafe fn task_backward<P: Products>(
 ) {
     let (qd, kd, hd) = (heads.query * heads.dim, heads.kv * heads.dim, heads.dim);
     let (group, scale) = (heads.query / heads.kv, mask.scale(hd));
-    let stride = key_stride(task.len);
-    let (transposed, rows) = (hd * stride, value_rows::<P>(task.len, hd));
+    let (segment, count) = (task.segment, task.segment.keys());
+    let stride = key_stride(count);
+    let (transposed, rows) = (hd * stride, value_rows::<P>(count, hd));
     let queries = value_rows::<P>(P::BLOCK, hd);
-    let mut buffer = Buffer::new(2 * transposed + rows + (2 * P::BLOCK + P::ROWS) * stride + 3 * queries);
+    let len = 2 * transposed + rows + (2 * P::BLOCK + P::ROWS) * stride + 3 * queries + segment.gathered(hd);
+    let mut buffer = Buffer::new(len);
     let mut free = buffer.as_mut_ptr();
     let mut part = |len: usize| {
         let begin = free;
@@ -143,20 +195,30 @@ unsafe fn task_backward<P: Products>(
     let [keys_t, values_t, keys] = [part(transposed), part(transposed), part(rows)];
     let [p, ds, rounded] = [part(P::BLOCK * stride), part(P::BLOCK * stride), part(P::ROWS * stride)];
     let of_block = [part(queries), part(queries), part(queries)];
+    let gathered = part(segment.gathered(hd)).cast();
     let mut products = P::begin();
-    let kv_at = task.start * kd + task.kv * hd;
-    // SAFETY: rows of the task's sequence are inside the checked tensors, and the parts of the buffer do not overlap.
+    let (extents, head_of_rows) = ((count, hd), (kd, task.kv * hd, hd));
+    // SAFETY: rows of the segment's path are inside the checked tensors, and the parts of the buffer do not overlap.
     let (keys_t, values_t, keys) = unsafe {
-        let (extents, k, v) = ((task.len, hd), saved.k[kv_at..].as_ptr(), saved.v[kv_at..].as_ptr());
-        let keys_t = P::columns_of(extents, k, kd, keys_t.cast(), stride);
-        let values_t = P::columns_of(extents, v, kd, values_t.cast(), stride);
-        (keys_t, values_t, P::steps_of(extents, k, kd, keys.cast()))
+        let (v, v_row) = segment.head_rows(saved.v, head_of_rows, gathered);
+        let values_t = P::columns_of(extents, v, v_row, values_t.cast(), stride);
+        let (k, k_row) = segment.head_rows(saved.k, head_of_rows, gathered);
+        let keys_t = P::columns_of(extents, k, k_row, keys_t.cast(), stride);
+        (keys_t, values_t, P::steps_of(extents, k, k_row, keys.cast()))
     };
+    // Whole tiles of keys end where the first query is, so that a tile belongs to the ancestors or to the segment itself.
+    let first_whole = segment.depth % P::ROWS;
+    let tile_of = |key: usize| if key < first_whole { 0 } else { key - (key - first_whole) % P::ROWS };
+    let unseen = tile_of(mask.first_key(segment.depth)).min(segment.depth);
+    for (position, gradients) in (0..unseen).flat_map(|position| [(position, grads.k), (position, grads.v)]) {
+        // SAFETY: the columns of this key/value head of the segment's copies belong to this task.
+        unsafe { gradients.at(segment, position, kd).add(task.kv * hd).write_bytes(0, hd) }
+    }
     for head in task.kv * group..(task.kv + 1) * group {
         let slope = mask.slope(head);
-        for block in (0..task.len).step_by(P::BLOCK) {
-            let count = P::BLOCK.min(task.len - block);
-            let block_at = (task.start + block) * qd + head * hd;
+        for block in (segment.depth..segment.keys()).step_by(P::BLOCK) {
+            let count = P::BLOCK.min(segment.keys() - block);
+            let block_at = segment.row(block) * qd + head * hd;
             // SAFETY: as above.
             let operands = unsafe {
                 let extents = (count, hd);
@@ -170,7 +232,8 @@ unsafe fn task_backward<P: Products>(
                 let rows = P::ROWS.min(block + count - first);
                 let (begin, seen) = (tile_begin::<P>(mask, first), first + rows);
                 let end = seen.next_multiple_of(P::STEPS);
-                let at = (task.start + first) * qd + head * hd;
+                let row = segment.row(first);
+                let at = row * qd + head * hd;
                 let (p, ds) = (p.wrapping_add((first - block) * stride), ds.wrapping_add((first - block) * stride));
                 // A tile of keys may begin before the keys of this one.
                 let read = begin.saturating_sub(P::ROWS)..end;
@@ -191,7 +254,7 @@ unsafe fn task_backward<P: Products>(
                                 let dout = std::slice::from_raw_parts(dout.at.wrapping_add(i * dout.row), hd);
                                 // Of the gradients as dP has them.
                                 let delta = simd::dot(&saved.out[o..o + hd], dout);
-                                let lse = saved.lse[(task.start + first + i) * heads.query + head];
+                                let lse = saved.lse[(row + i) * heads.query + head];
                                 let keys = mask.first_key(first + i)..first + i + 1;
                                 scores_backward((p, ds), keys, read.clone(), (scale, slope), (lse, delta));
                             }
@@ -210,13 +273,17 @@ unsafe fn task_backward<P: Products>(
                 }
             }
             let first_head = head == task.kv * group;
-            for key in (mask.first_key(block) / P::ROWS * P::ROWS..block + count).step_by(P::ROWS) {
-                let rows = P::ROWS.min(block + count - key);
+            let mut key = tile_of(mask.first_key(block));
+            while key < block + count {
+                let next = if key < first_whole { first_whole } else { key + P::ROWS };
+                let rows = next.min(block + count) - key;
                 // Queries before the key, or a window after it, do not attend to it.
                 let from = key.saturating_sub(block);
                 let end = count.min(mask.end_of_queries(key + rows - 1) - block);
-                // The block with the key's own query is the first that attends to it.
-                let output = if first_head && key >= block { Output::Overwrite } else { Output::Accumulate };
+                // The block with the key's own query is the first that attends to it; the first block of all, if an ancestor
+                // has it.
+                let is_first_block = key >= if block == segment.depth { 0 } else { block };
+                let output = if first_head && is_first_block { Output::Overwrite } else { Output::Accumulate };
                 let [dout, q] = operands.steps;
                 for (scores, right, target) in [(p, dout, grads.v), (ds, q, grads.k)] {
                     let steps = (end - from).next_multiple_of(P::STEPS);
@@ -225,14 +292,16 @@ unsafe fn task_backward<P: Products>(
                         P::transposed((rows, steps), scores.wrapping_add(from * stride + key), stride, rounded.cast())
                     };
                     let right = Right { at: right.at.wrapping_add(from * right.k), ..right };
+                    let target = target.at(segment, key, kd).wrapping_add(task.kv * hd);
                     for column in (0..hd).step_by(COLUMNS) {
                         // A query that does not attend to the keys adds zeros.
                         let extents = (rows, steps, COLUMNS.min(hd - column));
-                        let target = Target::new(target.at(kv_at + key * kd + column), kd);
+                        let target = Target::new(target.wrapping_add(column), kd);
                         // SAFETY: as above; the columns of this key/value head belong to this task.
                         unsafe { products.tile(extents, left, P::columns(right, column), target, output) }
                     }
                 }
+                key += rows;
             }
         }
     }

@@ -90,9 +90,9 @@ fn run<P: Products>(
     P::Value::read(q, |q| {
         P::Value::read(k, |k| {
             P::Value::read(v, |v| {
-                tasks(sequences.bounds(), heads).into_par_iter().for_each(|task| {
+                tasks(sequences, heads).into_par_iter().for_each(|task| {
                     // SAFETY: the tensors were checked; a key/value head owns its group of query heads, so the outputs
-                    // and log-sum-exps of (sequence, group) belong to this task only.
+                    // and log-sum-exps of (segment, group) belong to this task only.
                     unsafe { task_forward::<P>(&task, [q, k, v], heads, mask, targets) }
                 });
                 Ok(())
@@ -105,7 +105,7 @@ fn run<P: Products>(
 /// # Safety
 /// The slices must have the shapes of the checked tensors; nothing else may use the task's outputs.
 unsafe fn task_forward<P: Products>(
-    task: &Task,
+    task: &Task<'_>,
     [q, k, v]: [&[P::Value]; 3],
     heads: Heads,
     mask: &Mask,
@@ -113,29 +113,35 @@ unsafe fn task_forward<P: Products>(
 ) {
     let (qd, kd, hd) = (heads.query * heads.dim, heads.kv * heads.dim, heads.dim);
     let (group, scale) = (heads.query / heads.kv, mask.scale(hd));
-    let stride = key_stride(task.len);
-    let (keys_len, values_len) = (hd * stride, value_rows::<P>(task.len, hd));
+    let (segment, count) = (task.segment, task.segment.keys());
+    let stride = key_stride(count);
+    let (keys_len, values_len) = (hd * stride, value_rows::<P>(count, hd));
     let (tile_len, sums_len) = (P::ROWS * stride, P::ROWS * hd);
-    let mut buffer = Buffer::new(keys_len + values_len + 2 * tile_len + sums_len.next_multiple_of(LANES) + LANES);
+    let sums_len = sums_len.next_multiple_of(LANES) + LANES;
+    let mut buffer = Buffer::new(keys_len + values_len + 2 * tile_len + sums_len + segment.gathered(hd));
     let mut products = P::begin();
     let keys = buffer.as_mut_ptr();
     let values = keys.wrapping_add(keys_len);
     let scores = values.wrapping_add(values_len);
     let rounded = scores.wrapping_add(tile_len);
     let sums = rounded.wrapping_add(tile_len);
-    let at = task.start * kd + task.kv * hd;
-    // SAFETY: rows of the task's sequence are inside the checked tensors, and the parts of the buffer do not overlap.
+    let gathered = sums.wrapping_add(sums_len).cast();
+    let head_of_rows = (kd, task.kv * hd, hd);
+    // SAFETY: rows of the segment's path are inside the checked tensors, and the parts of the buffer do not overlap.
     let (keys, values) = unsafe {
-        let keys = P::columns_of((task.len, hd), k[at..].as_ptr(), kd, keys.cast(), stride);
-        (keys, P::steps_of((task.len, hd), v[at..].as_ptr(), kd, values.cast()))
+        let (k, k_row) = segment.head_rows(k, head_of_rows, gathered);
+        let keys = P::columns_of((count, hd), k, k_row, keys.cast(), stride);
+        let (v, v_row) = segment.head_rows(v, head_of_rows, gathered);
+        (keys, P::steps_of((count, hd), v, v_row, values.cast()))
     };
     for head in task.kv * group..(task.kv + 1) * group {
         let slope = mask.slope(head);
-        for first in (0..task.len).step_by(P::ROWS) {
-            let rows = P::ROWS.min(task.len - first);
+        for first in (segment.depth..count).step_by(P::ROWS) {
+            let rows = P::ROWS.min(count - first);
             let (begin, seen) = (tile_begin::<P>(mask, first), first + rows);
             let end = seen.next_multiple_of(P::STEPS);
-            let q_at = (task.start + first) * qd + head * hd;
+            let row = segment.row(first);
+            let q_at = row * qd + head * hd;
             let queries = Left { at: q[q_at..].as_ptr(), row: qd, k: 1 };
             // SAFETY: as above; the rows of `out` and `lse` belong to this task.
             unsafe {
@@ -145,11 +151,11 @@ unsafe fn task_forward<P: Products>(
                 simd::vectorized(
                     #[inline(always)]
                     || {
-                        for (i, row) in tile_scores.chunks_exact_mut(stride).enumerate() {
+                        for (i, scores) in tile_scores.chunks_exact_mut(stride).enumerate() {
                             let keys = mask.first_key(first + i)..first + i + 1;
-                            let (sum, top) = exponentials(row, keys, begin..end, (scale, slope));
+                            let (sum, top) = exponentials(scores, keys, begin..end, (scale, slope));
                             inverse[i] = 1.0 / sum;
-                            *lse.at((task.start + first + i) * heads.query + head) = top + sum.ln();
+                            *lse.at((row + i) * heads.query + head) = top + sum.ln();
                         }
                     },
                 );

@@ -1,17 +1,20 @@
 //! Causal attention over packed sequences, forward and backward, without materializing the T×T matrix.
 //!
-//! A task is one key/value head of one sequence. It packs the head's keys and values once, so that they stay in the
+//! A task is one key/value head of one segment: of a sequence, or of the part of it that follows rows which others have in
+//! common with it. It packs the head's keys and values once, so that they stay in the
 //! cache, and processes its queries in small tiles. A tile reads only the keys up to its end, so the masked half costs
 //! nothing; with a sliding window it also skips those before its first query's window. The backward pass recomputes the probabilities from the saved log-sum-exp (Dao et al. 2022). With GQA, H
 //! query heads share KV key/value heads.
 //!
-//! [`Mask`] describes windows and ALiBi. Shapes: `q` [N, H·head size], `k`, `v` [N, KV·head size]. [`Sequences`] holds the rows of each sequence.
+//! [`Mask`] describes windows and ALiBi, both of positions in a sequence. Shapes: `q` [N, H·head size], `k`, `v` [N, KV·head
+//! size]. [`Sequences`] holds the rows of each sequence.
 
 mod backward;
 mod device;
 mod forward;
 mod mask;
 mod products;
+mod segments;
 mod sequences;
 #[cfg(target_arch = "x86_64")]
 mod tiles;
@@ -27,6 +30,7 @@ use candle_core::{Result, Tensor, bail};
 
 use super::product::LANES;
 use products::Products;
+use segments::Segment;
 
 /// Head counts and size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -77,24 +81,18 @@ fn check(q: &Tensor, k: &Tensor, v: &Tensor, sequences: &Sequences, heads: Heads
     Ok(n)
 }
 
-/// A (sequence, key/value head) pair.
-struct Task {
-    start: usize,
-    len: usize,
+/// A (segment, key/value head) pair.
+struct Task<'a> {
+    segment: &'a Segment,
     kv: usize,
 }
 
-/// All pairs, longest sequences first, for load balance.
-fn tasks(bounds: &[u32], heads: Heads) -> Vec<Task> {
-    let mut tasks: Vec<Task> = bounds
-        .windows(2)
-        .flat_map(|w| {
-            let (start, len) = (w[0] as usize, (w[1] - w[0]) as usize);
-            (0..heads.kv).map(move |kv| Task { start, len, kv })
-        })
-        .filter(|t| t.len > 0)
-        .collect();
-    tasks.sort_by_key(|t| std::cmp::Reverse(t.len));
+/// All pairs, those with the most products first, for load balance.
+fn tasks(sequences: &Sequences, heads: Heads) -> Vec<Task<'_>> {
+    let segments = sequences.segments().iter().filter(|segment| !segment.rows.is_empty());
+    let mut tasks: Vec<Task<'_>> =
+        segments.flat_map(|segment| (0..heads.kv).map(move |kv| Task { segment, kv })).collect();
+    tasks.sort_by_key(|task| std::cmp::Reverse(task.segment.rows.len() * task.segment.keys()));
     tasks
 }
 

@@ -1,13 +1,14 @@
-//! Sequence boundaries of a packed batch, and the work lists of kernels.
+//! The sequences of a packed batch, and the work lists of kernels.
 
 use candle_core::{Device, Result, Tensor, bail};
 
+use super::segments::{Segment, segments};
 use crate::kernels;
 
 /// Rows of a tile: the work of one thread block.
 const TILE: u32 = 128;
 
-/// Sequence boundaries of a packed batch. Created once per batch and used by every layer.
+/// The sequences of a packed batch, which may form trees. Created once per batch and used by every layer.
 ///
 /// For kernels, it also holds their work lists on the device.
 ///
@@ -19,12 +20,17 @@ const TILE: u32 = 128;
 /// // Three sequences of 4, 0 and 5 tokens.
 /// let sequences = Sequences::new(&[0, 4, 4, 9], &Device::Cpu)?;
 /// assert_eq!(sequences.bounds(), [0, 4, 4, 9]);
+///
+/// // Two sequences of 5 and 6 tokens, of which the first 4 are the same rows.
+/// let tree = Sequences::tree(&[0, 4, 5, 7], &[None, Some(0), Some(0)], &Device::Cpu)?;
+/// assert_eq!(tree.rows(), 7);
 /// # Ok(())
 /// # }
 /// ```
 #[derive(Clone, Debug)]
 pub struct Sequences {
     bounds: Vec<u32>,
+    segments: Vec<Segment>,
     work: Option<Work>,
 }
 
@@ -46,17 +52,28 @@ impl Sequences {
     /// # Errors
     /// Bounds that do not increase from 0, or no memory.
     pub fn new(bounds: &[u32], device: &Device) -> Result<Self> {
-        if bounds.first() != Some(&0) || !bounds.is_sorted() {
-            bail!("attention: sequence bounds must increase from 0");
-        }
+        Self::tree(bounds, &vec![None; bounds.len().saturating_sub(1)], device)
+    }
+
+    /// As [`Sequences::new`] with segments, each of which continues its parent: a row sees the rows of its ancestors, and those
+    /// before it in its segment. Segments come in depth-first order. Attention gives each row the bits that it has in a sequence
+    /// of its own.
+    ///
+    /// # Errors
+    /// As [`Sequences::new`], another order, or parents on a device with kernels, which compute whole sequences.
+    pub fn tree(bounds: &[u32], parents: &[Option<u32>], device: &Device) -> Result<Self> {
+        let segments = segments(bounds, parents)?;
         let work = match kernels::of(device)? {
+            Some(_) if parents.iter().any(Option::is_some) => {
+                bail!("attention: kernels take sequences without common rows")
+            }
             Some(_) => Some(Work::new(bounds, device)?),
             None => None,
         };
-        Ok(Self { bounds: bounds.to_vec(), work })
+        Ok(Self { bounds: bounds.to_vec(), segments, work })
     }
 
-    /// The first row of each sequence and, last, the number of rows.
+    /// The first row of each sequence or segment and, last, the number of rows.
     pub fn bounds(&self) -> &[u32] {
         &self.bounds
     }
@@ -64,6 +81,16 @@ impl Sequences {
     /// Number of rows.
     pub fn rows(&self) -> usize {
         self.bounds.last().map_or(0, |end| *end as usize)
+    }
+
+    /// All segments in the order of their rows.
+    pub(super) fn segments(&self) -> &[Segment] {
+        &self.segments
+    }
+
+    /// Number of the copies of ancestors' rows.
+    pub(super) fn copies(&self) -> usize {
+        self.segments.last().map_or(0, |last| last.copies + last.depth)
     }
 
     /// The device's work lists.

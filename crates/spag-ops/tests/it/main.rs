@@ -6,3 +6,4 @@ mod gradients;
 mod kernels;
 mod masked_attention;
 mod norm_gradients;
+mod tree_attention;

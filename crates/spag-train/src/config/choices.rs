@@ -101,4 +101,13 @@ macro_rules! named_in_flags {
     )* };
 }
 
-named_in_flags!(TrainMethod, Optim, SchedulerType, FirstStepRate, DataOrder, IntervalStrategy, super::Placement);
+named_in_flags!(
+    TrainMethod,
+    Optim,
+    SchedulerType,
+    FirstStepRate,
+    DataOrder,
+    IntervalStrategy,
+    super::Packing,
+    super::Placement
+);

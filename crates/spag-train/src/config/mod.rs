@@ -11,6 +11,7 @@ use spag_model::{Activations, ShardSize, WeightDtype, WriteOptions};
 
 use crate::error::{Error, Result};
 
+pub use crate::packing::Packing;
 pub use choices::{DataOrder, FirstStepRate, IntervalStrategy, Optim, SchedulerType, TrainMethod};
 pub use job_settings::JobSettings;
 pub use placement::{Placement, ShardingPlan, ShardingRequest, ZeroStage};
@@ -37,6 +38,12 @@ spag_io::settings! {
         /// Number of micro-batches in an optimizer step, per rank. Their losses are averaged.
         #[arg(value_name = "N", help_heading = "Steps")]
         pub gradient_accumulation_steps: usize [limits::ACCUMULATION] = 1;
+        /// How samples of a micro-batch are packed: none (one after another) or tree: tokens that samples have in common at their
+        /// beginning are computed once. The loss is the same; gradients differ by rounding [default: none; tree in on-policy
+        /// runs].
+        #[arg(value_name = "PACKING", help_heading = "Steps")]
+        #[serde(skip_serializing_if = "Option::is_none")]
+        pub packing: Option<Packing>;
         /// Number of epochs.
         #[arg(value_name = "X", help_heading = "Steps")]
         pub num_train_epochs: f64 [limits::EPOCHS] = 3.0;
@@ -88,6 +95,10 @@ spag_io::settings! {
         /// Order of the samples: sequential, or shuffled (in every epoch).
         #[arg(value_name = "ORDER", help_heading = "Model and data")]
         pub data_order: DataOrder = DataOrder::Shuffled;
+        /// Keep the samples of a game together in the order of samples, so that those that begin alike are in one micro-batch.
+        #[arg(value_name = "BOOL", num_args = 0..=1, action = ArgAction::Set, default_value = "False", default_missing_value = "True", value_parser = spag_io::truth, help_heading = "Model and data")]
+        #[serde(skip_serializing_if = "spag_io::is_default")]
+        pub group_by_game: bool;
         /// Seed of the order of samples.
         #[arg(value_name = "N", help_heading = "Model and data")]
         pub seed: u64 = 42;

@@ -8,6 +8,7 @@ use spag_rewards::SampleKind;
 
 use super::*;
 use crate::batch::{Batch, BatchSample};
+use crate::packing::Packing;
 use crate::trajectory::{Span, Trajectory};
 
 /// A sample of tokens with these log-probabilities.
@@ -41,7 +42,7 @@ fn batch(cases: &[Case]) -> Batch {
         let span = Span { kind, weight, ref_log_prob, ..Span::new(labels, case.reward) };
         Trajectory { row: 0, ids: vec![1; case.log_probs.len() + 1], spans: vec![span] }
     };
-    Batch::new(&cases.iter().map(trajectory).collect::<Vec<_>>())
+    Batch::new(&cases.iter().map(trajectory).collect::<Vec<_>>(), Packing::None)
 }
 
 /// Log-probabilities as f64: finite differences of f32 numbers would be too coarse.
@@ -207,7 +208,7 @@ fn missing_kind_adds_nothing() {
 
 #[test]
 fn absent_reference_is_refused() {
-    let batch = Batch::new(&[Trajectory { row: 0, ids: vec![1, 2], spans: vec![Span::new(1..2, 1.0)] }]);
+    let batch = Batch::new(&[Trajectory { row: 0, ids: vec![1, 2], spans: vec![Span::new(1..2, 1.0)] }], Packing::None);
     let input = input(&batch, &[-1.0]);
     assert!(Sft.evaluate(&input).is_ok());
     for loss in [&SftWithKl { kl: 0.1 } as &dyn Loss, &OfflinePo { kl: 0.1, sft: 0.0, clip: 0.2 }] {

@@ -59,6 +59,9 @@ impl StepMemory {
 
     /// On a CPU, with what attention multiplies bf16 in: in f32, copies of queries, keys and values while it runs.
     ///
+    /// Trees are planned as the sequences apart. Attention's backward pass has gradients of keys and values for each segment's
+    /// ancestors; they are fewer than twice the rows that the tree saves, and a row saves more than four times as much.
+    ///
     /// Freed tensors stay in a pool for the next micro-batch and are reused by size. Tensors of different
     /// sizes therefore add up, even if they are needed at different times.
     pub(super) fn on_cpu(model: &ModelConfig, config: &TrainConfig, attention: Arithmetic) -> Self {

@@ -22,8 +22,11 @@ pub struct Record {
     pub metrics: MetricValues,
     /// Tokens trained on per second, without the time of saving and evaluation.
     pub tokens_per_second: f64,
-    /// Floating-point operations per second in units of 10¹², counted as 6 · parameters · tokens: recomputation and
-    /// attention scores are not counted.
+    /// Tokens that the step computed, of those of its samples; absent if it computed all.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub computed_share: Option<f64>,
+    /// Floating-point operations per second in units of 10¹², counted as 6 · parameters · tokens of the samples:
+    /// recomputation and attention scores are not counted.
     pub model_tflops: f64,
     /// Peak memory in GiB; absent if the system does not report it.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -42,6 +45,7 @@ impl Record {
             ("learning_rate", Some(self.learning_rate)),
             ("grad_norm", Some(self.grad_norm)),
             ("tokens_per_second", Some(self.tokens_per_second)),
+            ("computed_share", self.computed_share),
             ("model_tflops", Some(self.model_tflops)),
             ("peak_memory_gib", self.peak_memory_gib),
             ("skipped_steps", Some(self.skipped_steps as f64)),

@@ -15,7 +15,7 @@ use spag_rewards::SampleKind;
 use spag_tests::{fixture, reserve_port};
 use spag_train::loss::{Length, PolicyGradient, Ratio};
 use spag_train::{
-    Learner, ModelShard, ShardingPlan, Span, StepRecord, TrainConfig, TrainMethod, Trajectory, ZeroStage,
+    Learner, ModelShard, Packing, ShardingPlan, Span, StepRecord, TrainConfig, TrainMethod, Trajectory, ZeroStage,
     add_reference, encode, train_samples,
 };
 
@@ -219,24 +219,61 @@ fn exact_attention_has_the_log_probabilities_of_sampling() {
             per_device_train_batch_size: 4,
             ..TrainConfig::default()
         };
-        let (model, reference) = (load().model, load().model);
-        let loss = PolicyGradient { ratio: Ratio::Clip { low: 0.2, high: 0.2 }, length: Length::Own, kl: 0.1 };
-        let learner = Learner::new(&model, &config, 4).unwrap();
-        let mut learner = learner.with_exact_attention().with_loss(Box::new(loss));
-        add_reference(learner.network(), reference.parameters(), &mut all).unwrap();
-        let tokens: usize = all.iter().map(Trajectory::predicted).sum();
-        assert!(tokens > 100, "{tokens}");
-        for span in all.iter().flat_map(|one| &one.spans) {
-            assert_eq!(span.ref_token_log_probs, span.sampling_log_probs);
-            assert!(span.ref_log_prob.is_some());
+        let reference = load().model;
+        for packing in [Packing::None, Packing::Tree] {
+            let model = load().model;
+            let loss = PolicyGradient { ratio: Ratio::Clip { low: 0.2, high: 0.2 }, length: Length::Own, kl: 0.1 };
+            let learner = Learner::new(&model, &config, 4).unwrap();
+            let mut learner = learner.with_exact_attention().with_loss(Box::new(loss)).with_packing(packing);
+            add_reference(learner.network(), reference.parameters(), &mut all).unwrap();
+            let tokens: usize = all.iter().map(Trajectory::predicted).sum();
+            assert!(tokens > 100, "{tokens}");
+            for span in all.iter().flat_map(|one| &one.spans) {
+                assert_eq!(span.ref_token_log_probs, span.sampling_log_probs);
+                assert!(span.ref_log_prob.is_some());
+            }
+            let first = learner.step(&all).unwrap();
+            // The prompts are prefixes of each other, four in a micro-batch.
+            let computed = first.computed_tokens as f64 / first.tokens as f64;
+            assert!(if packing == Packing::Tree { computed < 0.5 } else { computed == 1.0 }, "{computed}");
+            let gap = first.log_prob_gap;
+            assert_eq!((gap.max, gap.mean(), gap.tokens as usize), (0.0, 0.0, tokens), "{dtype:?}");
+            let metric = |name| first.metrics.get(name).unwrap();
+            assert_eq!((metric("importance_ratio_min"), metric("importance_ratio_max"), metric("kl")), (1.0, 1.0, 0.0));
+            let second = learner.step(&all).unwrap();
+            assert!(second.log_prob_gap.max > 1e-2 && second.metrics.get("kl").unwrap() > 0.0, "{dtype:?}: {second:?}");
         }
-        let first = learner.step(&all).unwrap();
-        let gap = first.log_prob_gap;
-        assert_eq!((gap.max, gap.mean(), gap.tokens as usize), (0.0, 0.0, tokens), "{dtype:?}");
-        let metric = |name| first.metrics.get(name).unwrap();
-        assert_eq!((metric("importance_ratio_min"), metric("importance_ratio_max"), metric("kl")), (1.0, 1.0, 0.0));
-        let second = learner.step(&all).unwrap();
-        assert!(second.log_prob_gap.max > 1e-2 && second.metrics.get("kl").unwrap() > 0.0, "{dtype:?}: {second:?}");
+    }
+}
+
+/// Samples that begin alike, that are equal, and of which one is the beginning of another.
+#[test]
+fn trees_learn_as_samples_apart() {
+    let case = &cases(WeightDtype::F32)[0];
+    let ids: Vec<u32> = (3..60).collect();
+    let sample = |row, ids: &[u32], begin: usize, reward| {
+        let span = Span { ref_log_prob: Some(-4.0), ..Span::new(begin..ids.len(), reward) };
+        Trajectory { row, ids: ids.to_vec(), spans: vec![span] }
+    };
+    let other = [&ids[..30], &[7, 9, 11, 2][..]].concat();
+    let samples = [
+        sample(0, &ids[..20], 12, 1.0),
+        sample(1, &ids, 40, 0.5),
+        sample(2, &other, 30, -0.25),
+        sample(3, &ids, 40, 0.75),
+        sample(4, &[9, 8, 7], 1, 1.0),
+    ];
+    for method in [TrainMethod::Sft, TrainMethod::SftWithKl, TrainMethod::OfflinePo] {
+        let config = TrainConfig { method, lm_kl_coeff: 0.2, per_device_train_batch_size: 8, ..TrainConfig::default() };
+        let step = |packing| {
+            let model = copy_of(&case.checkpoint.model);
+            let learner = Learner::new(&model, &config, 1).unwrap();
+            { learner }.with_packing(packing).step(&samples).unwrap()
+        };
+        let (apart, tree) = (step(Packing::None), step(Packing::Tree));
+        assert_eq!((tree.tokens, tree.computed_tokens), (apart.tokens, 56 + 3 + 2));
+        assert_eq!((apart.computed_tokens, tree.loss), (apart.tokens, apart.loss), "{method:?}");
+        assert!((tree.grad_norm - apart.grad_norm).abs() <= 1e-6 * apart.grad_norm, "{method:?}: {tree:?} {apart:?}");
     }
 }
 
@@ -245,29 +282,41 @@ fn ranks_with_unequal_data_learn_as_one_process() {
     let case = &cases(WeightDtype::F32)[0];
     let dir = tempfile::tempdir().unwrap();
     save_model(&case.checkpoint.model, dir.path(), WriteOptions::new(WeightDtype::F32)).unwrap();
-    let config =
-        TrainConfig { method: TrainMethod::SftWithKl, per_device_train_batch_size: 2, ..TrainConfig::default() };
+    for packing in [Packing::None, Packing::Tree] {
+        ranks_learn_as_one_process(&case.checkpoint.model, dir.path(), packing);
+    }
+}
+
+fn ranks_learn_as_one_process(model: &Model, dir: &Path, packing: Packing) {
+    let config = TrainConfig {
+        method: TrainMethod::SftWithKl,
+        per_device_train_batch_size: 2,
+        packing: Some(packing),
+        ..TrainConfig::default()
+    };
     let trajectory = |row: usize| {
         let span = Span { kind: SampleKind::Sft, ref_log_prob: Some(-3.0), ..Span::new(4..9 + row, 1.0) };
         Trajectory { row, ids: (0..9 + row as u32).collect(), spans: vec![span] }
     };
     let all: Vec<Trajectory> = (0..5).map(trajectory).collect();
-    let alone = copy_of(&case.checkpoint.model);
+    let alone = copy_of(model);
     let mut learner = Learner::new(&alone, &config, 3).unwrap();
     let want: Vec<StepRecord> = (0..3).map(|_| learner.step(&all).unwrap()).collect();
     // In the last of three ranks nothing is played.
     let parts = [&all[..4], &all[4..], &[]];
+    let mut first_stage = None;
     for stage in [0, 1, 3] {
         let port = reserve_port();
         let run = |rank: usize| {
             let group: Arc<dyn ProcessGroup> = Arc::new(join(rank, parts.len(), port));
-            steps_of_rank(dir.path(), stage, group, &config, parts[rank])
+            steps_of_rank(dir, stage, group, &config, parts[rank])
         };
         let ranks: Vec<Vec<StepRecord>> = std::thread::scope(|scope| {
             let threads: Vec<_> = (0..parts.len()).map(|rank| scope.spawn(move || run(rank))).collect();
             threads.into_iter().map(|thread| thread.join().unwrap()).collect()
         });
         assert!(ranks.iter().all(|rank| *rank == ranks[0]), "stage {stage}: ranks report the same step");
+        assert_eq!(first_stage.get_or_insert_with(|| ranks[0].clone()), &ranks[0], "stages give the same bits");
         for (got, want) in ranks[0].iter().zip(&want) {
             assert_eq!((got.step, got.tokens, got.skipped), (want.step, want.tokens, false));
             for (got, want) in [(got.loss, want.loss), (got.grad_norm, want.grad_norm)] {

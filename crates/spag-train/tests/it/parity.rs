@@ -10,7 +10,7 @@ use spag_model::{Activations, FlatBuffers, WeightDtype};
 use spag_tests::fixture;
 use spag_train::loss::{self, LossInput};
 use spag_train::optimizer::global_norm;
-use spag_train::{Dataset, Record, TrainConfig, Trajectory, encode, reference_log_probs, train_samples};
+use spag_train::{Dataset, Packing, Record, TrainConfig, Trajectory, encode, reference_log_probs, train_samples};
 
 fn close(got: f64, want: f64, relative: f64, what: &str) {
     assert!((got - want).abs() <= relative * want.abs().max(1e-3), "{what}: {got} against the reference's {want}");
@@ -28,9 +28,9 @@ fn dataset(case: &Case) -> Dataset {
 }
 
 /// Loss of the first micro-batch and its gradients.
-fn first_gradient(case: &Case, keep: Activations) -> (f64, FlatBuffers) {
+fn first_gradient(case: &Case, keep: Activations, packing: Packing) -> (f64, FlatBuffers) {
     let dataset = dataset(case);
-    let batch = dataset.batch(&(0..case.config.per_device_train_batch_size).collect::<Vec<_>>());
+    let batch = dataset.batch(&(0..case.config.per_device_train_batch_size).collect::<Vec<_>>(), packing);
     let model = &case.checkpoint.model;
     let forward = model.forward(batch.packed.clone(), batch.targets.clone(), keep).unwrap();
     let input = LossInput::new(&batch, forward.log_probs()).unwrap();
@@ -73,7 +73,7 @@ fn log_probs_and_losses_match_the_reference() {
         let loss = loss::build(&case.config);
         let size = case.config.per_device_train_batch_size;
         for (index, want) in case.expected.first_batches.iter().enumerate() {
-            let batch = dataset.batch(&(index * size..(index + 1) * size).collect::<Vec<_>>());
+            let batch = dataset.batch(&(index * size..(index + 1) * size).collect::<Vec<_>>(), Packing::None);
             let log_probs = case.checkpoint.model.log_probs(&batch.packed, &batch.targets).unwrap();
             let input = LossInput::new(&batch, &Tensor::new(log_probs, &Device::Cpu).unwrap()).unwrap();
             let means = input.log_probs().to_vec1::<f64>().unwrap();
@@ -91,8 +91,13 @@ fn log_probs_and_losses_match_the_reference() {
 #[test]
 fn first_gradient_matches_the_reference() {
     for case in cases(WeightDtype::F32) {
-        for keep in [Activations::Keep, Activations::Recompute] {
-            let (loss, gradients) = first_gradient(&case, keep);
+        for (keep, packing) in [
+            (Activations::Keep, Packing::None),
+            (Activations::Recompute, Packing::None),
+            (Activations::Keep, Packing::Tree),
+            (Activations::Recompute, Packing::Tree),
+        ] {
+            let (loss, gradients) = first_gradient(&case, keep, packing);
             close(loss, case.expected.loss.unwrap_or(case.expected.first_batches[0].loss), 1e-5, "loss");
             let file = fixture(format!("training/{}_grad0.safetensors", case.name));
             let want = candle_core::safetensors::load(file, &Device::Cpu).unwrap();
@@ -155,5 +160,12 @@ fn twelve_steps_match_the_reference_curve_and_weights() {
 fn twelve_steps_with_recomputation_match_the_reference() {
     for case in cases(WeightDtype::F32) {
         follow(&case, &TrainConfig { gradient_checkpointing: true, ..case.config.clone() });
+    }
+}
+
+#[test]
+fn twelve_steps_with_trees_match_the_reference() {
+    for case in cases(WeightDtype::F32) {
+        follow(&case, &TrainConfig { packing: Some(Packing::Tree), ..case.config.clone() });
     }
 }

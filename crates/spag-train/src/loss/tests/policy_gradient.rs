@@ -5,6 +5,7 @@ use proptest::prelude::*;
 
 use super::super::*;
 use crate::batch::Batch;
+use crate::packing::Packing;
 use crate::trajectory::{Span, Trajectory};
 
 const LOW: f64 = 0.2;
@@ -48,7 +49,7 @@ fn batch(cases: &[Case]) -> Batch {
         };
         Trajectory { row: 0, ids: vec![1; 1 + in_sequence], spans: vec![span] }
     };
-    Batch::new(&cases.iter().map(trajectory).collect::<Vec<_>>())
+    Batch::new(&cases.iter().map(trajectory).collect::<Vec<_>>(), Packing::None)
 }
 
 fn own(cases: &[Case]) -> Vec<f64> {
@@ -189,7 +190,7 @@ fn metrics_of_two_tokens_by_hand() {
 #[test]
 fn a_reference_is_needed_only_for_its_penalty() {
     let span = Span { weight: 2.0, ..Span::new(1..2, 0.5) };
-    let batch = Batch::new(&[Trajectory { row: 0, ids: vec![1, 2], spans: vec![span] }]);
+    let batch = Batch::new(&[Trajectory { row: 0, ids: vec![1, 2], spans: vec![span] }], Packing::None);
     let of =
         |kl| PolicyGradient { ratio: Ratio::None, length: Length::Constant(4), kl }.evaluate(&input(&batch, &[-1.0]));
     assert_eq!(of(0.0).unwrap().loss.to_scalar::<f64>().unwrap(), 0.25);

@@ -271,6 +271,7 @@ fn line(
         add("grad_norm".into(), step.grad_norm);
         add("learning_rate".into(), step.learning_rate);
         add("tokens".into(), step.tokens as f64);
+        add("computed_tokens".into(), step.computed_tokens as f64);
         for (name, value) in step.metrics.iter() {
             add(name.to_owned(), value);
         }
