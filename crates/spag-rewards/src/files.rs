@@ -177,6 +177,8 @@ fn credit_file(
     let JudgedFile { games, with_samples, has_samples } = judged;
     let (layout, path) = (output.layout, output.path.clone());
     let weights = crediting.rule.weights(&games);
+    let counted = crediting.rule.counted(&games);
+    let crediting = Crediting { rule: counted.as_deref().unwrap_or(crediting.rule), ..crediting };
     let none = CreditSummary { weights, ..CreditSummary::new(crediting.game.labels()) };
     let new_worker = || {
         let (mut judge, path, none, has_samples) = (crediting.game.judge(), &path, &none, &has_samples);

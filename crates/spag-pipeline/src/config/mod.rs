@@ -28,7 +28,7 @@ pub use online::{
     PolicyLossSettings, RunMethod,
 };
 pub use play::SelfPlaySettings;
-pub use run::{RewardSettings, RunConfig};
+pub use run::{CreditRule, RewardSettings, RunConfig};
 pub(crate) use sources::endpoint;
 pub use sources::{ImitationSettings, ImitationSource, ImitationSources, SftSettings, SftShare, Whole, WordSettings};
 pub use train::TrainSettings;

@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
+use serde::{Deserialize, Serialize};
 use spag_io::PromptFormat;
 use spag_model::BosRule;
 use spag_ops::DeviceChoice;
@@ -90,7 +91,21 @@ spag_io::settings! {
         pub decay_weight: f64 [*CreditConfig::DECAY_WEIGHT.start()..=1.0] = 0.8;
         /// `sum`: a game's rewards sum to 1, as in the paper. `mean`: they average 1.
         pub reward_norm: RewardNorm = RewardNorm::Sum;
+        /// `winner`: the winner's utterances alone, the paper's. `signed`: also the loser's with negative rewards, less the mean of
+        /// each seat.
+        pub credit: CreditRule;
     }
+}
+
+/// Which utterances of offline rounds become samples.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum CreditRule {
+    /// The winner's: [`DecayedWinner`](spag_rewards::DecayedWinner).
+    #[default]
+    Winner,
+    /// Both players': [`SignedSeats`](spag_rewards::SignedSeats).
+    Signed,
 }
 
 impl RunConfig {

@@ -27,13 +27,26 @@ pub struct AssignedRewards {
 /// of range.
 pub fn assign_rewards(episodes: &[Episode], game: &dyn Game, config: &CreditConfig) -> Result<AssignedRewards> {
     config.check()?;
+    judge_and_credit(episodes, game, &config.rule(), config.seed)
+}
+
+/// As [`assign_rewards`], by any rule.
+///
+/// # Errors
+/// An episode cannot be judged (the error names its 1-based row), or the samples of a game are too long.
+pub fn judge_and_credit(
+    episodes: &[Episode],
+    game: &dyn Game,
+    rule: &dyn Credit,
+    seed: u64,
+) -> Result<AssignedRewards> {
     let mut judge = game.judge();
     let judged = (1..).zip(episodes).map(|(row, episode)| {
         let verdict = judge.judge(&episode.view()).map_err(|source| Error::Judge { row, source })?;
         Ok((episode, verdict))
     });
     let games = judged.collect::<Result<Vec<_>>>()?;
-    credit_games(game, &games, &config.rule(), config.seed)
+    credit_games(game, &games, rule, seed)
 }
 
 /// Turns utterances of judged games of `game` into weighted samples by a rule.
@@ -49,6 +62,8 @@ pub fn credit_games(
     let mut summary = CreditSummary::new(game.labels());
     games.iter().for_each(|(_, verdict)| summary.games.add(verdict));
     summary.weights = rule.weights(&summary.games);
+    let counted = rule.counted(&summary.games);
+    let rule = counted.as_deref().unwrap_or(rule);
     let crediting = Crediting { rule, game, seed };
     let mut samples = Vec::new();
     for (index, (episode, verdict)) in games.iter().enumerate() {

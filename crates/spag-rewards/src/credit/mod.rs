@@ -2,6 +2,7 @@
 
 mod decayed_winner;
 mod in_memory;
+mod signed_seats;
 mod winner;
 
 use rand_chacha::ChaCha8Rng;
@@ -9,7 +10,8 @@ use rand_chacha::rand_core::SeedableRng;
 use spag_game::{EpisodeView, Game, SEATS, Tally, Verdict, game_seed};
 
 pub use decayed_winner::{DecayedWinner, discounted_rewards};
-pub use in_memory::{AssignedRewards, assign_rewards, credit_games};
+pub use in_memory::{AssignedRewards, assign_rewards, credit_games, judge_and_credit};
+pub use signed_seats::SignedSeats;
 pub use winner::ImitatedWinner;
 
 use crate::{CreditSummary, Error, Result, Sample};
@@ -20,12 +22,18 @@ const MAX_BYTES: usize = 1 << 28;
 /// A rule of credit assignment: which utterances of a game become samples, and with which rewards and weights.
 ///
 /// Files are credited in two passes that hold one game at a time: all games are counted before the first sample is made.
-pub trait Credit: Sync {
+pub trait Credit: Send + Sync {
     /// Whether a game that ended so has samples. The other games are not read again.
     fn has_samples(&self, verdict: &Verdict) -> bool;
 
     /// The 0-based indices of the utterances that become samples, in the order of play, each with its reward.
     fn rewards(&self, episode: &EpisodeView<'_>, verdict: &Verdict) -> Vec<(usize, f64)>;
+
+    /// The rule with what it takes from the counts of all games; `None`, by default, if its rewards do not depend on them.
+    fn counted(&self, games: &Tally) -> Option<Box<dyn Credit>> {
+        let _ = games;
+        None
+    }
 
     /// The weight of the samples of each seat, from the counts of all games. 1 by default.
     fn weights(&self, games: &Tally) -> [f64; SEATS] {

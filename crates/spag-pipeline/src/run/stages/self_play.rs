@@ -4,11 +4,11 @@ use std::path::PathBuf;
 
 use spag_game::read_episodes;
 use spag_io::Progress;
-use spag_rewards::{CreditConfig, Sample, assign_rewards, write_samples};
+use spag_rewards::{Credit, DecayedWinner, Sample, SignedSeats, judge_and_credit, write_samples};
 use spag_selfplay::PlayerPair;
 
 use super::stage_games;
-use crate::config::RunConfig;
+use crate::config::{CreditRule, RewardSettings, RunConfig};
 use crate::error::Result;
 use crate::run::context::{RunContext, StageProgress};
 use crate::run::endpoints::served;
@@ -69,15 +69,18 @@ fn round(run: RunContext<'_>, current: Model, stage: &StageFolder, progress: &mu
     Ok(done)
 }
 
-/// The winners' utterances of each game with rewards and with the weights of their seats in it, followed by SFT samples.
+/// The utterances of each game that `[rewards]` chooses, with rewards and with the weights of their seats in it, followed by SFT samples.
 fn samples(run: RunContext<'_>, stage: &StageFolder, wordings: u64, sft: u64) -> Result<Vec<Sample>> {
     let RunContext { config, inputs, .. } = run;
-    let credit =
-        CreditConfig { decay_weight: config.rewards.decay_weight, norm: config.rewards.reward_norm, seed: wordings };
+    let RewardSettings { decay_weight, reward_norm: norm, credit } = config.rewards;
+    let rule: &dyn Credit = match credit {
+        CreditRule::Winner => &DecayedWinner { decay_weight, norm },
+        CreditRule::Signed => &SignedSeats { decay_weight, norm },
+    };
     let mut samples = Vec::new();
     for game in &inputs.games {
         let episodes = read_episodes(game.folder_in(stage).episodes())?;
-        samples.extend(assign_rewards(&episodes, &*game.game, &credit)?.samples);
+        samples.extend(judge_and_credit(&episodes, &*game.game, rule, wordings)?.samples);
     }
     // Without a won game there is nothing to learn, whatever texts there are.
     if !samples.is_empty() {
