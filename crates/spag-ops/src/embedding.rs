@@ -1,6 +1,6 @@
 //! The embedding: gathers rows of a table, and scatters their gradients.
 
-use candle_core::{DType, Result, Tensor, bail};
+use candle_core::{DType, Device, Result, Tensor, bail};
 use half::bf16;
 use half::slice::HalfFloatSliceExt;
 use rayon::prelude::*;
@@ -92,16 +92,19 @@ const LONG: usize = 32;
 const WARP: u32 = 32;
 
 fn launch_forward(kernels: &dyn Kernels, ids: &[u32], table: &Tensor) -> Result<Tensor> {
-    let d = table.dim(1)?;
-    let x = kernels.empty(&[ids.len(), d], table.dtype())?;
-    if ids.is_empty() {
+    launch_gather(kernels, &Tensor::new(ids, table.device())?, table)
+}
+
+fn launch_gather(kernels: &dyn Kernels, ids: &Tensor, table: &Tensor) -> Result<Tensor> {
+    let (rows, d) = (ids.elem_count(), table.dim(1)?);
+    let x = kernels.empty(&[rows, d], table.dtype())?;
+    if rows == 0 {
         return Ok(x);
     }
-    let ids = Tensor::new(ids, table.device())?;
     kernels.launch(&Launch {
         kernel: format!("embedding_forward_{}", suffix(table.dtype())?),
-        grid: [ids.elem_count() as u32, blocks(d, vector_len(table.dtype()))?, 1],
-        args: &[Arg::In(table), Arg::In(&ids), Arg::Out(&x), Arg::U32(d as u32)],
+        grid: [rows as u32, blocks(d, vector_len(table.dtype()))?, 1],
+        args: &[Arg::In(table), Arg::In(ids), Arg::Out(&x), Arg::U32(d as u32)],
         ..Launch::of(MODULE)
     })?;
     Ok(x)
@@ -141,37 +144,80 @@ impl Runs {
 }
 
 fn launch_backward(kernels: &dyn Kernels, ids: &[u32], dx: &Tensor, dtable: &Tensor) -> Result<()> {
-    if ids.is_empty() {
-        return Ok(());
+    RunsOnDevice::new(ids, dtable.device())?.add(kernels, dx, dtable)
+}
+
+/// [`Runs`] in one tensor: `order`, `starts` and `ids`.
+#[derive(Clone, Debug)]
+struct RunsOnDevice {
+    all: Tensor,
+    rows: usize,
+    runs: usize,
+    short: usize,
+}
+
+impl RunsOnDevice {
+    fn new(ids: &[u32], device: &Device) -> Result<Self> {
+        let Runs { order, starts, ids, short } = Runs::of(ids);
+        let (rows, runs) = (order.len(), ids.len());
+        let all = Tensor::from_vec([order, starts, ids].concat(), rows + 2 * runs + 1, device)?;
+        Ok(Self { all, rows, runs, short })
     }
-    let d = dtable.dim(1)?;
-    let Runs { order, starts, ids, short } = Runs::of(ids);
-    // One upload for all three arrays.
-    let (rows, runs) = (order.len(), ids.len());
-    let all = Tensor::from_vec([order, starts, ids].concat(), rows + 2 * runs + 1, dtable.device())?;
-    let order = all.narrow(0, 0, rows)?;
-    let formats = format!("{}_into_{}", suffix(dx.dtype())?, suffix(dtable.dtype())?);
-    let vector = vector_len(dx.dtype());
-    for (what, first, count) in [("", 0, short), ("long_", short, runs - short)] {
-        if count == 0 {
-            continue;
+
+    /// As [`backward`].
+    fn add(&self, kernels: &dyn Kernels, dx: &Tensor, dtable: &Tensor) -> Result<()> {
+        let Self { all, rows, runs, short } = self;
+        if *rows == 0 {
+            return Ok(());
         }
-        let long = !what.is_empty();
-        let columns = if long { d.div_ceil(WARP as usize * vector) as u32 } else { blocks(d, vector)? };
-        kernels.launch(&Launch {
-            kernel: format!("embedding_backward_{what}{formats}"),
-            grid: [count as u32, columns, 1],
-            shared_bytes: if long { THREADS as usize * vector * size_of::<f32>() } else { 0 },
-            args: &[
-                Arg::In(dx),
-                Arg::In(&order),
-                Arg::In(&all.narrow(0, rows + first, count + 1)?),
-                Arg::In(&all.narrow(0, rows + runs + 1 + first, count)?),
-                Arg::Out(dtable),
-                Arg::U32(d as u32),
-            ],
-            ..Launch::of(MODULE)
-        })?;
+        let d = dtable.dim(1)?;
+        let order = all.narrow(0, 0, *rows)?;
+        let formats = format!("{}_into_{}", suffix(dx.dtype())?, suffix(dtable.dtype())?);
+        let vector = vector_len(dx.dtype());
+        for (what, first, count) in [("", 0, *short), ("long_", *short, runs - short)] {
+            if count == 0 {
+                continue;
+            }
+            let long = !what.is_empty();
+            let columns = if long { d.div_ceil(WARP as usize * vector) as u32 } else { blocks(d, vector)? };
+            kernels.launch(&Launch {
+                kernel: format!("embedding_backward_{what}{formats}"),
+                grid: [count as u32, columns, 1],
+                shared_bytes: if long { THREADS as usize * vector * size_of::<f32>() } else { 0 },
+                args: &[
+                    Arg::In(dx),
+                    Arg::In(&order),
+                    Arg::In(&all.narrow(0, rows + first, count + 1)?),
+                    Arg::In(&all.narrow(0, rows + runs + 1 + first, count)?),
+                    Arg::Out(dtable),
+                    Arg::U32(d as u32),
+                ],
+                ..Launch::of(MODULE)
+            })?;
+        }
+        Ok(())
     }
-    Ok(())
+}
+
+/// Rows of tables that are gathered and scattered many times, on a device with kernels.
+#[derive(Clone, Debug)]
+pub(crate) struct RowsOnDevice {
+    ids: Tensor,
+    runs: RunsOnDevice,
+}
+
+impl RowsOnDevice {
+    pub(crate) fn new(ids: &[u32], device: &Device) -> Result<Self> {
+        Ok(Self { ids: Tensor::new(ids, device)?, runs: RunsOnDevice::new(ids, device)? })
+    }
+
+    /// As [`forward`]. The rows must be inside the table.
+    pub(crate) fn gather(&self, kernels: &dyn Kernels, table: &Tensor) -> Result<Tensor> {
+        launch_gather(kernels, &self.ids, table)
+    }
+
+    /// As [`backward`]. The rows must be inside the table.
+    pub(crate) fn add(&self, kernels: &dyn Kernels, dx: &Tensor, dtable: &Tensor) -> Result<()> {
+        self.runs.add(kernels, dx, dtable)
+    }
 }

@@ -2,6 +2,8 @@
 
 use std::ops::Range;
 
+use spag_rewards::SampleKind;
+
 use crate::trajectory::Trajectory;
 
 /// How many rows before it a row can continue.
@@ -9,15 +11,13 @@ const REACH: usize = 64;
 
 /// Splits samples, in the order of their file, into runs of consecutive ones that belong together.
 ///
-/// A sample continues the last one before it whose prompt and target its own prompt begins with, as the prompts of a player in
-/// the course of a game do. All samples from one to the other are of that game: a game's rows follow one another.
+/// A sample of a game continues the last one before it whose prompt it has with more tokens at one place: at the end, or before
+/// an instruction that stays the last. All samples from one to the other are of that game: a game's rows follow one another.
 pub(crate) fn game_groups(samples: &[Trajectory]) -> Vec<Range<usize>> {
     let mut groups: Vec<Range<usize>> = Vec::new();
     for (index, sample) in samples.iter().enumerate() {
-        let prompt = &sample.ids[..sample.prompt_len()];
-        let before =
-            (index.saturating_sub(REACH)..index).rev().find(|before| prompt.starts_with(said(&samples[*before])));
-        let first = before.unwrap_or(index);
+        let reach = index.saturating_sub(REACH)..index;
+        let first = reach.rev().find(|before| continues(&samples[*before], sample)).unwrap_or(index);
         // Groups between the two join that of the first.
         let joined = groups.iter().rev().take_while(|group| group.start > first).count();
         groups.truncate(groups.len() - joined);
@@ -29,10 +29,16 @@ pub(crate) fn game_groups(samples: &[Trajectory]) -> Vec<Range<usize>> {
     groups
 }
 
-/// The tokens up to the end of the target, without the one that ends it.
-fn said(sample: &Trajectory) -> &[u32] {
-    let end = sample.spans.last().map_or(sample.ids.len(), |span| span.tokens.end);
-    &sample.ids[..end.saturating_sub(1)]
+/// Whether the prompt of `sample`, an utterance of a game, is that of `before` with more tokens at one place.
+fn continues(before: &Trajectory, sample: &Trajectory) -> bool {
+    let of_game = |sample: &Trajectory| sample.spans.iter().all(|span| span.kind == SampleKind::Game);
+    let (shorter, prompt) = (&before.ids[..before.prompt_len()], &sample.ids[..sample.prompt_len()]);
+    if shorter.len() >= prompt.len() || !of_game(before) || !of_game(sample) {
+        return false;
+    }
+    let begin = shorter.iter().zip(prompt).take_while(|(one, other)| one == other).count();
+    let rest = shorter[begin..].iter().rev().zip(prompt.iter().rev());
+    begin + rest.take_while(|(one, other)| one == other).count() == shorter.len()
 }
 
 #[cfg(test)]
@@ -49,13 +55,13 @@ mod tests {
 
     #[test]
     fn turns_of_both_players_are_one_game() {
-        // Players 1 and 2 have rules of their own.
+        // Players 1 and 2 have rules of their own; what they say follows a 9.
         let game = |word: u32| {
             [
                 sample(&[1, word], &[10]),
-                sample(&[2, 10], &[11]),
-                sample(&[1, word, 10, 11], &[12]),
-                sample(&[2, 10, 11, 12], &[13]),
+                sample(&[2, 9, 10], &[11]),
+                sample(&[1, word, 9, 10, 9, 11], &[12]),
+                sample(&[2, 9, 10, 9, 11, 9, 12], &[13]),
             ]
         };
         let samples = [game(5), game(6)].concat();
@@ -66,9 +72,27 @@ mod tests {
     }
 
     #[test]
+    fn instructions_may_come_last() {
+        let game = |word: u32| {
+            [
+                sample(&[1, 8, word], &[10]),
+                sample(&[1, 7, 10, 11, 8, word], &[12]),
+                sample(&[1, 7, 10, 11, 12, 13, 8, word], &[14]),
+            ]
+        };
+        let samples = [game(5), game(6), game(5)].concat();
+        assert_eq!(game_groups(&samples), [0..3, 3..6, 6..9]);
+    }
+
+    #[test]
     fn samples_that_continue_none_stand_alone() {
-        let samples = [sample(&[1, 2], &[3]), sample(&[1, 2], &[3]), sample(&[1, 2], &[4]), sample(&[9], &[3, 4])];
+        let mut samples = vec![sample(&[1, 2], &[3]), sample(&[1, 2], &[3]), sample(&[1, 4], &[4]), sample(&[9], &[3])];
         assert_eq!(game_groups(&samples), [0..1, 1..2, 2..3, 3..4]);
         assert!(game_groups(&[]).is_empty());
+        // Demonstrations are no games, whatever their texts are.
+        samples.push(sample(&[9, 9], &[3]));
+        assert_eq!(game_groups(&samples)[3..], [3..5]);
+        samples[4].spans[0].kind = SampleKind::Sft;
+        assert_eq!(game_groups(&samples)[3..], [3..4, 4..5]);
     }
 }

@@ -141,11 +141,6 @@ impl Learner {
         Self { network: self.network.with_attention(Arithmetic::F32), ..self }
     }
 
-    /// The same learner with another packing than its configuration's.
-    pub fn with_packing(self, packing: Packing) -> Self {
-        Self { packing, ..self }
-    }
-
     /// The same learner with the learning rates of a DeepSpeed file.
     pub(crate) fn with_scheduler(mut self, scheduler: Option<Scheduler>) -> Self {
         if let Some(scheduler) = scheduler {
@@ -185,9 +180,9 @@ impl Learner {
         &self.state
     }
 
-    /// How trajectories are packed on the learner's device.
+    /// How trajectories are packed.
     pub(crate) fn packing(&self) -> Packing {
-        self.packing.on(self.weights().device())
+        self.packing
     }
 
     /// The ranks that train together.
@@ -271,7 +266,7 @@ impl Learner {
             gradients: self.state.gradients(),
             loss: &*self.loss,
             activations: self.activations,
-            packing: self.packing(),
+            packing: self.packing,
             mode,
         };
         let passes = step.passes(micro_batches)?;

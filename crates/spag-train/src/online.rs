@@ -71,12 +71,12 @@ impl OnlineLearner {
         let architecture = check_checkpoint(&dir)?;
         let JobSettings { zero_stage, offload_param, offload_optimizer, .. } = &job.sharding;
         let request = ShardingRequest::new(*zero_stage, *offload_optimizer, offload_param.unwrap_or_default(), None)?;
-        let plan = fit(&architecture, &job.config, request, (group.size(), env.local_size), &device)?;
+        // Of the run, not of its settings, which its checkpoints have.
+        let config = TrainConfig { packing: job.config.packing.or(Some(Packing::Tree)), ..job.config.clone() };
+        let plan = fit(&architecture, &config, request, (group.size(), env.local_size), &device)?;
         let options = LoadOptions { device: device.device().clone(), dtype: job.config.dtype() };
         let shard = ModelShard { dir: &dir, options: &options, plan, group };
-        let packing = job.config.packing.unwrap_or(Packing::Tree);
-        let learner = Learner::load(shard, &job.config, job.steps)?;
-        let mut learner = learner.with_loss(loss).with_exact_attention().with_packing(packing);
+        let mut learner = Learner::load(shard, &config, job.steps)?.with_loss(loss).with_exact_attention();
         if let Some(saved) = &saved {
             saved.restore_optimizer(&mut learner)?;
         }

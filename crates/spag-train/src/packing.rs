@@ -1,9 +1,7 @@
 //! How the trajectories of a micro-batch become the rows of a pass.
 
-use candle_core::Device;
 use serde::{Deserialize, Serialize};
 use spag_model::PackedBatch;
-use spag_ops::kernels;
 
 use crate::trajectory::{Span, Trajectory};
 
@@ -21,14 +19,6 @@ pub enum Packing {
 }
 
 impl Packing {
-    /// The packing on a device: kernels take whole sequences only.
-    pub(crate) fn on(self, device: &Device) -> Self {
-        match kernels::of(device) {
-            Ok(None) => self,
-            _ => Self::None,
-        }
-    }
-
     /// The packed trajectories, and the row of each token that is computed.
     pub(crate) fn pack(self, trajectories: &[&Trajectory]) -> (PackedBatch, Vec<Vec<u32>>) {
         match self {

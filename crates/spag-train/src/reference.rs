@@ -23,6 +23,9 @@ use crate::trajectory::Trajectory;
 /// Tokens of one forward pass.
 const TOKENS: usize = 4096;
 
+/// Trees whatever the settings are: on a CPU no bit of a log-probability depends on it.
+const PACKING: Packing = Packing::Tree;
+
 /// The name of this part in progress bars.
 const WHAT: &str = "reference log-probabilities";
 
@@ -51,7 +54,7 @@ pub fn reference_log_probs(model: &Model, samples: &[Trajectory], progress: &mut
 pub fn add_reference(network: &Network, weights: &dyn WeightSource, trajectories: &mut [Trajectory]) -> Result<()> {
     for range in passes(trajectories, 0) {
         let part = &mut trajectories[range];
-        let batch = Batch::new(&*part, packing(weights.device()));
+        let batch = Batch::new(&*part, PACKING);
         let log_probs = network.log_probs(weights, &batch.packed, &batch.targets)?;
         let means = means(&batch, &log_probs, &RowOrigins::default())?;
         let (mut log_probs, mut means) = (log_probs.into_iter(), means.into_iter());
@@ -63,11 +66,6 @@ pub fn add_reference(network: &Network, weights: &dyn WeightSource, trajectories
         }
     }
     Ok(())
-}
-
-/// A tree on a CPU whatever the settings are, since no bit of a log-probability depends on it.
-fn packing(device: &Device) -> Packing {
-    Packing::Tree.on(device)
 }
 
 /// The passes over the samples from `start` on, which has to be the end of an earlier pass: which samples share a pass
@@ -88,7 +86,7 @@ fn passes(samples: &[Trajectory], start: usize) -> Vec<Range<usize>> {
 
 /// ℓ_ref of the spans of one pass, whose rows are named by `origins`.
 fn pass(model: &Model, samples: &[Trajectory], origins: &RowOrigins) -> Result<Vec<f64>> {
-    let batch = Batch::new(samples, packing(model.parameters().device()));
+    let batch = Batch::new(samples, PACKING);
     means(&batch, &model.log_probs(&batch.packed, &batch.targets)?, origins)
 }
 

@@ -62,7 +62,7 @@ __device__ void row_products(const T* out, const T* dout, float* delta, unsigned
   if (row < rows && lane == 0) delta[row] = sum;
 }
 
-// dk and dv. k, v, dk, dv [N, kv_heads·DIM], q, dout [N, heads·DIM], lse, delta [N, heads]. Items are tiles of keys;
+// dk and dv. k, v, dk, dv [rows of keys, kv_heads·DIM], q, dout [N, heads·DIM], lse, delta [N, heads]. Items are tiles of keys;
 // the grid is [item, key/value head].
 template <int DIM, class Mask>
 __device__ __forceinline__ void keys_by_tiles(const bf16* q, const bf16* k, const bf16* v, const bf16* dout,
@@ -78,12 +78,14 @@ __device__ __forceinline__ void keys_by_tiles(const bf16* q, const bf16* k, cons
   const size_t kv_at = item.first * size_t(kv_stride) + kv * DIM;
   const unsigned first = item.first - item.begin;
   const int key_in_tile = int(threadIdx.x / WARP) * 16, key = int(first) + key_in_tile;
-  const unsigned last = mask.end_of_queries(first + count - 1, length);
+  const unsigned last = mask.end_of_queries(first + count - 1, length), from = max(first, item.queries - item.begin);
+  // Where the sequence would begin among the rows of queries; wraps around.
+  const unsigned begin = item.begin - item.shift;
 
   // A step is a tile of queries of one head of the group. Queries before the block's keys, or from `last` on, do not
-  // attend to them, and tiles of queries begin where tiles of keys do. The buffers alternate.
+  // attend to them; tiles of queries begin where tiles of keys do, or where the queries do. The buffers alternate.
   const auto copy_step = [&](unsigned head, unsigned query, unsigned buffer) {
-    const size_t at = (item.begin + query) * size_t(q_stride) + head * DIM;
+    const size_t at = (begin + query) * size_t(q_stride) + head * DIM;
     bf16* to = others + buffer * (2 * OTHERS * DIM);
     copy_tile<DIM, OTHERS, THREADS>(to, q + at, q_stride, length - query);
     copy_tile<DIM, OTHERS, THREADS>(to + OTHERS * DIM, dout + at, q_stride, length - query);
@@ -93,7 +95,7 @@ __device__ __forceinline__ void keys_by_tiles(const bf16* q, const bf16* k, cons
   // query out of range has an infinite log-sum-exp, so its probabilities are zero.
   const auto load_number = [&](unsigned head, unsigned query) {
     query += threadIdx.x % OTHERS;
-    const size_t at = (item.begin + query) * size_t(heads) + head;
+    const size_t at = (begin + query) * size_t(heads) + head;
     if (threadIdx.x < OTHERS) return query < length ? -lse[at] / scale : -INFINITY;
     return threadIdx.x < 2 * OTHERS && query < length ? -delta[at] : 0.0f;
   };
@@ -103,7 +105,7 @@ __device__ __forceinline__ void keys_by_tiles(const bf16* q, const bf16* k, cons
 
   copy_tile<DIM, OWN, THREADS>(keys, k + kv_at, kv_stride, count);
   copy_tile<DIM, OWN, THREADS>(values, v + kv_at, kv_stride, count);
-  unsigned head = kv * group, query = first, buffer = 0;
+  unsigned head = kv * group, query = from, buffer = 0;
   const unsigned end = head + group;
   copy_step(head, query, buffer);
   store_number(buffer, load_number(head, query));
@@ -118,7 +120,7 @@ __device__ __forceinline__ void keys_by_tiles(const bf16* q, const bf16* k, cons
     [[maybe_unused]] const unsigned of_row = head;
     query += OTHERS;
     if (query >= last) {
-      query = first;
+      query = from;
       ++head;
     }
     float next = 0;
@@ -192,7 +194,7 @@ __device__ __forceinline__ void queries_by_tiles(const bf16* q, const bf16* k, c
   const unsigned head = blockIdx.x % heads, kv = head / (heads / kv_heads);
   const unsigned count = min(unsigned(OWN), item.end - item.first), seen = item.first - item.begin + count;
   const unsigned q_stride = heads * DIM, kv_stride = kv_heads * DIM;
-  const size_t q_at = item.first * size_t(q_stride) + head * DIM;
+  const size_t q_first = item.first - item.shift, q_at = q_first * size_t(q_stride) + head * DIM;
   const int row_in_tile = int(threadIdx.x / WARP) * 16 * M, row = int(item.first - item.begin) + row_in_tile;
   const bool idle = row_in_tile >= int(count);
   const unsigned begin = mask.first_key(item.first - item.begin) / KEYS * KEYS;
@@ -204,7 +206,7 @@ __device__ __forceinline__ void queries_by_tiles(const bf16* q, const bf16* k, c
   // Initial sums of the two products, −lse/scale and −delta, in shared memory because registers are scarce. A row out
   // of range has an infinite log-sum-exp, so its probabilities are zero.
   {
-    const size_t at = (item.first + size_t(threadIdx.x)) * heads + head;
+    const size_t at = (q_first + threadIdx.x) * heads + head;
     numbers[threadIdx.x] = threadIdx.x < count ? -lse[at] / scale : -INFINITY;
     numbers[OWN + threadIdx.x] = threadIdx.x < count ? -delta[at] : 0.0f;
   }
@@ -306,9 +308,9 @@ __device__ void keys_by_rows(const T* q, const T* k, const T* v, const T* dout, 
   const unsigned end = item.begin + mask.end_of_queries(slice.first - item.begin + slice.count - 1, item.end - item.begin);
   for (unsigned head = slice.head * group; head < (slice.head + 1) * group; ++head) {
     const float slope = mask.slope(head);
-    for (unsigned first = slice.first; first < end; first += CHUNK) {
+    for (unsigned first = max(slice.first, item.queries); first < end; first += CHUNK) {
       __syncthreads();
-      const size_t at = first * q_stride + head * dim;
+      const size_t at = (first - item.shift) * q_stride + head * dim;
       stage(queries, q + at, q_stride, item.end - first, dim);
       stage(douts, dout + at, q_stride, item.end - first, dim);
       __syncthreads();
@@ -316,7 +318,7 @@ __device__ void keys_by_rows(const T* q, const T* k, const T* v, const T* dout, 
       float p = 0, ds = 0;
       const int distance = int(query) - int(row);
       if (query < item.end && !mask.hides(distance)) {
-        const size_t sum = query * size_t(heads) + head;
+        const size_t sum = (query - item.shift) * size_t(heads) + head;
         const float product = dot(own_key, queries + lane * staged_stride(dim), dim) * scale;
         p = expf(product - slope * float(distance) - lse[sum]);
         ds = p * (dot(own_value, douts + lane * staged_stride(dim), dim) - delta[sum]);
@@ -346,7 +348,7 @@ __device__ void queries_by_rows(const T* q, const T* k, const T* v, const T* dou
   const Slice slice = slice_of(work, heads, OWN);
   if (slice.count == 0) return;
   const Item item = slice.item;
-  const size_t kv_stride = size_t(kv_heads) * dim, row = slice.first + warp;
+  const size_t kv_stride = size_t(kv_heads) * dim, key_row = slice.first + warp, row = key_row - item.shift;
   const size_t q_at = (row * heads + slice.head) * dim, sum = row * heads + slice.head;
   const size_t kv_head = slice.head / (heads / kv_heads) * dim;
   const bool present = unsigned(warp) < slice.count;
@@ -364,7 +366,7 @@ __device__ void queries_by_rows(const T* q, const T* k, const T* v, const T* dou
     stage(values, v + at, kv_stride, end - first, dim);
     __syncthreads();
     float ds = 0;
-    const int distance = int(row) - int(first + lane);
+    const int distance = int(key_row) - int(first + lane);
     if (present && !mask.hides(distance)) {
       const float product = dot(own_query, keys + lane * staged_stride(dim), dim) * scale;
       const float p = expf(product - slope * float(distance) - log_sum);

@@ -1,7 +1,10 @@
 //! Attention with the kernels of `forward.cu` and `backward.cu`.
 
+use std::borrow::Cow;
+
 use candle_core::{DType, Result, Tensor, bail};
 
+use super::sequences::Work;
 use super::{Heads, Mask, MaskOnDevice, Sequences};
 use crate::kernels::{Arg, Kernels, Launch, Module, module, suffix};
 
@@ -88,6 +91,22 @@ fn same_format(tensors: &[&Tensor]) -> Result<DType> {
     Ok(dtype)
 }
 
+/// Keys or values by the rows of `work`: copied, if there are trees.
+fn of_keys<'a>(kernels: &dyn Kernels, x: &'a Tensor, work: &Work) -> Result<Cow<'a, Tensor>> {
+    match &work.copied {
+        Some(rows) => Ok(Cow::Owned(rows.gather(kernels, x)?)),
+        None => Ok(Cow::Borrowed(x)),
+    }
+}
+
+/// The gradients of keys or values, which have as many `rows`, from those of their copies.
+fn of_rows(kernels: &dyn Kernels, copies: Tensor, rows: usize, work: &Work) -> Result<Tensor> {
+    let Some(copied) = &work.copied else { return Ok(copies) };
+    let sums = Tensor::zeros((rows, copies.dim(1)?), copies.dtype(), copies.device())?;
+    copied.add(kernels, &copies, &sums)?;
+    Ok(sums)
+}
+
 /// The output, and the log-sum-exps, f32 [N, H].
 pub(super) fn forward(
     kernels: &dyn Kernels,
@@ -99,6 +118,7 @@ pub(super) fn forward(
     let mask = mask.on(q.device())?;
     let dtype = same_format(&[q, k, v])?;
     let (path, work) = (Path::of(dtype, heads.dim)?, sequences.work()?);
+    let (k, v) = (&*of_keys(kernels, k, work)?, &*of_keys(kernels, v, work)?);
     let out = kernels.empty(q.dims(), dtype)?;
     let lse = kernels.empty(&[q.dim(0)?, heads.query], DType::F32)?;
     let mut args = vec![Arg::In(q), Arg::In(k), Arg::In(v), Arg::In(&work.queries), Arg::Out(&out), Arg::Out(&lse)];
@@ -117,7 +137,7 @@ pub(super) fn forward(
     args.extend(mask);
     kernels.launch(&Launch {
         kernel,
-        grid: path.blocks(work.items, heads.query)?,
+        grid: path.blocks(work.queries.dim(0)?, heads.query)?,
         block,
         shared_bytes,
         args: &args,
@@ -140,7 +160,7 @@ pub(super) struct Saved<'a> {
 struct Pass<'a> {
     /// Name of the kernel.
     what: &'static str,
-    /// Tiles of the rows that blocks own, [items, 3].
+    /// Tiles of the rows that blocks own, [items, 5].
     list: &'a Tensor,
     /// The gradients it computes.
     to: &'a [&'a Tensor],
@@ -166,6 +186,8 @@ pub(super) fn backward(
     let mask = mask.on(q.device())?;
     let dtype = same_format(&[q, k, v, out, dout])?;
     let (path, work) = (Path::of(dtype, heads.dim)?, sequences.work()?);
+    let rows = k.dim(0)?;
+    let (k, v) = (&*of_keys(kernels, k, work)?, &*of_keys(kernels, v, work)?);
     let delta = delta(kernels, out, dout, heads)?;
     let gradients = |x: &Tensor| kernels.empty(x.dims(), dtype);
     let (dq, dk, dv) = (gradients(q)?, gradients(k)?, gradients(v)?);
@@ -209,14 +231,14 @@ pub(super) fn backward(
         args.extend(mask);
         kernels.launch(&Launch {
             kernel,
-            grid: path.blocks(work.items, pass.heads)?,
+            grid: path.blocks(pass.list.dim(0)?, pass.heads)?,
             block,
             shared_bytes,
             args: &args,
             ..Launch::of(BACKWARD)
         })?;
     }
-    Ok((dq, dk, dv))
+    Ok((dq, of_rows(kernels, dk, rows, work)?, of_rows(kernels, dv, rows, work)?))
 }
 
 /// rowsum(out∘dout) of each row and head, f32 [N, H].

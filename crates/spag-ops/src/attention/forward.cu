@@ -93,7 +93,7 @@ __device__ __forceinline__ void exponentials(float (&scores)[M][N][4], float (&s
       for (int i = 0; i < 4; ++i) sums[m][n][i] *= keep[m][i / 2];
 }
 
-// q, out [N, heads·DIM], k, v [N, kv_heads·DIM], lse [N, heads]. The grid is [item, head], so that heads that share
+// q, out [N, heads·DIM], k, v [rows of keys, kv_heads·DIM], lse [N, heads]. The grid is [item, head], so that heads that share
 // keys run at the same time. scale is 1/√dim·log₂e.
 template <int DIM, class Mask>
 __device__ __forceinline__ void by_tiles(const bf16* q, const bf16* k, const bf16* v, const unsigned* work, bf16* out,
@@ -110,7 +110,7 @@ __device__ __forceinline__ void by_tiles(const bf16* q, const bf16* k, const bf1
   const unsigned begin = mask.first_key(item.first - item.begin) / KEYS * KEYS;
   const float slope = mask.slope(head) * (LOG2_E / scale);
 
-  copy_tile<DIM, QUERIES, THREADS>(queries, q + item.first * size_t(q_stride) + head * DIM, q_stride, count);
+  copy_tile<DIM, QUERIES, THREADS>(queries, q + (item.first - item.shift) * size_t(q_stride) + head * DIM, q_stride, count);
   copy_tile<DIM, KEYS, THREADS>(keys, k + kv_at + begin * size_t(kv_stride), kv_stride, seen - begin);
   copy_async_commit();
   float sums[M][DIM / 8][4], scores[M][N][4];
@@ -153,7 +153,9 @@ __device__ __forceinline__ void by_tiles(const bf16* q, const bf16* k, const bf1
   }
   if (idle) return;
   const int lane = threadIdx.x % WARP;
-  const size_t first = item.first + row_in_tile;
+  // Read again, since registers are scarce.
+  const Item own = item_of(work, blockIdx.x / heads);
+  const size_t first = own.first - own.shift + row_in_tile;
   const int present = int(count) - row_in_tile;
   float inverse[M][2];
 #pragma unroll
@@ -185,7 +187,7 @@ __device__ void by_rows(const T* q, const T* k, const T* v, const unsigned* work
   own += warp * dim;
   weights += warp * CHUNK;
   const size_t q_stride = size_t(heads) * dim, kv_stride = size_t(kv_heads) * dim;
-  const size_t row = slice.first + warp, q_at = row * q_stride + slice.head * dim;
+  const size_t row = slice.first - slice.item.shift + warp, q_at = row * q_stride + slice.head * dim;
   const size_t kv_at = slice.item.begin * kv_stride + slice.head / (heads / kv_heads) * dim;
   const bool present = unsigned(warp) < slice.count;
   const unsigned position = slice.first - slice.item.begin + warp, seen = slice.first - slice.item.begin + slice.count;

@@ -3,6 +3,7 @@
 use candle_core::{Device, Result, Tensor, bail};
 
 use super::segments::{Segment, segments};
+use crate::embedding::RowsOnDevice;
 use crate::kernels;
 
 /// Rows of a tile: the work of one thread block.
@@ -34,16 +35,17 @@ pub struct Sequences {
     work: Option<Work>,
 }
 
-/// All tiles of all sequences, [items, 3]: first row of the sequence, first row of the tile, end of the sequence. Tiles
-/// with the most work come first, for load balance.
+/// All tiles of all sequences, [items, 5]: first row of the sequence, first row of the tile, end of the sequence, first row
+/// with a query, and what a query's row is less than its key's. Rows are those of keys, which are copied if there are trees.
+/// Tiles with the most work come first, for load balance.
 #[derive(Clone, Debug)]
 pub(super) struct Work {
-    /// Number of tiles.
-    pub(super) items: usize,
     /// For blocks that own queries: a tile reads the keys up to its end.
     pub(super) queries: Tensor,
     /// For blocks that own keys: a tile is read by the queries from its first row on.
     pub(super) keys: Tensor,
+    /// The rows of which keys and values are copies; `None` without trees, where they are read in place.
+    pub(super) copied: Option<RowsOnDevice>,
 }
 
 impl Sequences {
@@ -60,14 +62,11 @@ impl Sequences {
     /// of its own.
     ///
     /// # Errors
-    /// As [`Sequences::new`], another order, or parents on a device with kernels, which compute whole sequences.
+    /// As [`Sequences::new`], or another order.
     pub fn tree(bounds: &[u32], parents: &[Option<u32>], device: &Device) -> Result<Self> {
         let segments = segments(bounds, parents)?;
         let work = match kernels::of(device)? {
-            Some(_) if parents.iter().any(Option::is_some) => {
-                bail!("attention: kernels take sequences without common rows")
-            }
-            Some(_) => Some(Work::new(bounds, device)?),
+            Some(_) => Some(Work::new(&segments, device)?),
             None => None,
         };
         Ok(Self { bounds: bounds.to_vec(), segments, work })
@@ -103,18 +102,23 @@ impl Sequences {
 }
 
 impl Work {
-    fn new(bounds: &[u32], device: &Device) -> Result<Self> {
-        let mut tiles: Vec<[u32; 3]> = bounds
-            .windows(2)
-            .flat_map(|w| (w[0]..w[1]).step_by(TILE as usize).map(move |first| [w[0], first, w[1]]))
-            .collect();
-        let items = tiles.len();
-        let list = |tiles: &[[u32; 3]]| Tensor::from_slice(tiles.as_flattened(), (items, 3), device);
+    fn new(segments: &[Segment], device: &Device) -> Result<Self> {
+        let in_place = segments.iter().all(|segment| segment.ancestors.is_empty());
+        let (mut queries, mut keys, mut rows) = (Vec::new(), Vec::new(), Vec::new());
+        for segment in segments.iter().filter(|segment| !segment.rows.is_empty()) {
+            let begin = if in_place { segment.rows.start as u32 } else { rows.len() as u32 };
+            rows.extend(segment.path().flatten().map(|row| row as u32));
+            let (first_query, end) = (begin + segment.depth as u32, begin + segment.keys() as u32);
+            let tile = |first| [begin, first, end, first_query, first_query - segment.rows.start as u32];
+            queries.extend((first_query..end).step_by(TILE as usize).map(tile));
+            keys.extend((begin..end).step_by(TILE as usize).map(tile));
+        }
+        let list = |tiles: &[[u32; 5]]| Tensor::from_slice(tiles.as_flattened(), (tiles.len(), 5), device);
         // Stable sorts: tiles with equal work stay in the order of their sequences, for locality.
-        tiles.sort_by_key(|[begin, first, end]| std::cmp::Reverse((first + TILE).min(*end) - begin));
-        let queries = list(&tiles)?;
-        tiles.sort_by_key(|[_, first, end]| std::cmp::Reverse(end - first));
-        Ok(Self { items, queries, keys: list(&tiles)? })
+        queries.sort_by_key(|[begin, first, end, ..]| std::cmp::Reverse((first + TILE).min(*end) - begin));
+        keys.sort_by_key(|[_, first, end, first_query, _]| std::cmp::Reverse(end - first.max(first_query)));
+        let copied = (!in_place).then(|| RowsOnDevice::new(&rows, device)).transpose()?;
+        Ok(Self { queries: list(&queries)?, keys: list(&keys)?, copied })
     }
 }
 
@@ -124,12 +128,28 @@ mod tests {
 
     #[test]
     fn tiles_with_the_most_work_come_first() {
-        let work = Work::new(&[0, 0, 130, 130, 330], &Device::Cpu).unwrap();
+        let segments = segments(&[0, 0, 130, 130, 330], &[None; 4]).unwrap();
+        let work = Work::new(&segments, &Device::Cpu).unwrap();
         let rows = |list: &Tensor| list.to_vec2::<u32>().unwrap();
-        assert_eq!(work.items, 4);
+        assert!(work.copied.is_none());
         // Keys read: 200, 130, 128 and 128. Queries that read them: 200, 130, 72 and 2.
-        assert_eq!(rows(&work.queries), [[130, 258, 330], [0, 128, 130], [0, 0, 130], [130, 130, 330]]);
-        assert_eq!(rows(&work.keys), [[130, 130, 330], [0, 0, 130], [130, 258, 330], [0, 128, 130]]);
+        let of = |begin, first, end| [begin, first, end, begin, 0];
+        assert_eq!(rows(&work.queries), [of(130, 258, 330), of(0, 128, 130), of(0, 0, 130), of(130, 130, 330)]);
+        assert_eq!(rows(&work.keys), [of(130, 130, 330), of(0, 0, 130), of(130, 258, 330), of(0, 128, 130)]);
+    }
+
+    #[test]
+    fn keys_of_trees_are_copied_and_queries_are_not() {
+        // 100 rows, and two segments of 40 and 50 that follow them.
+        let segments = segments(&[0, 100, 140, 190], &[None, Some(0), Some(0)]).unwrap();
+        let work = Work::new(&segments, &Device::Cpu).unwrap();
+        let rows = |list: &Tensor| list.to_vec2::<u32>().unwrap();
+        let [root, first, second] = [[0, 0, 100, 0, 0], [100, 200, 240, 200, 100], [240, 340, 390, 340, 200]];
+        assert_eq!(rows(&work.queries), [second, first, root]);
+        let begin = |[begin, _, end, queries, shift]: [u32; 5], at| [begin, begin + at, end, queries, shift];
+        let keys = [root, begin(second, 0), begin(second, 128), begin(first, 0), begin(first, 128)];
+        assert_eq!(rows(&work.keys), keys);
+        assert!(work.copied.is_some());
     }
 
     #[test]

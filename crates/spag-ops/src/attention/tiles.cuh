@@ -11,12 +11,19 @@
 
 namespace attention {
 
-// A work item: a tile of rows of one sequence, three words in the host's list.
+// A work item: a tile of rows of one sequence, five words in the host's list. Rows are those of keys and values.
+//
+// A sequence that follows rows of others has copies of their keys and values, so that its keys are consecutive; its queries
+// are the last of its rows, and are not copied. The row of a query, and of its output and its gradients, is that of its key
+// less `shift`.
 struct Item {
   unsigned begin, first, end;  // the sequence's first row, the tile's first row, one past the sequence's last
+  unsigned queries;            // the first row with a query
+  unsigned shift;
 };
 __device__ __forceinline__ Item item_of(const unsigned* work, unsigned index) {
-  return {work[3 * size_t(index)], work[3 * size_t(index) + 1], work[3 * size_t(index) + 2]};
+  work += 5 * size_t(index);
+  return {work[0], work[1], work[2], work[3], work[4]};
 }
 
 constexpr float LN_2 = 0.6931471805599453f;

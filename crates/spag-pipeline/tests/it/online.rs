@@ -37,7 +37,7 @@ fn every_update_learns_from_exactly_what_was_sampled() {
         assert_eq!(report.first.matches.len(), 2);
         let metrics = lines(&config.run_dir.join("metrics.jsonl"));
         assert_eq!(metrics.len(), 6);
-        let mut compared = 0;
+        let (mut compared, mut tokens_of) = (0, [0.0; 2]);
         for (at, line) in metrics.iter().enumerate() {
             assert_eq!((line["update"].as_u64(), line["games"].as_f64()), (Some(at as u64 + 1), Some(8.0)));
             if let Some(tokens) = line.get("log_prob_gap_tokens") {
@@ -48,8 +48,12 @@ fn every_update_learns_from_exactly_what_was_sampled() {
                 );
                 compared += tokens.as_f64().unwrap() as u64;
             }
+            for (sum, key) in tokens_of.iter_mut().zip(["computed_tokens", "tokens"]) {
+                *sum += line.get(key).and_then(Value::as_f64).unwrap_or(0.0);
+            }
         }
         assert!(compared > 200, "{compared}");
+        assert!(tokens_of[0] > 0.0 && tokens_of[0] < 0.9 * tokens_of[1], "trees: {tokens_of:?}");
         let parts = ["spag-1", "spag-2"].map(|stage| lines(&config.run_dir.join(stage).join("metrics.jsonl")));
         assert_eq!(parts.concat(), metrics);
         for (part, stage) in ["spag-1", "spag-2"].into_iter().enumerate() {

@@ -7,6 +7,7 @@ use spag_ops::log_prob::{DEVICE_CHUNK_ELEMENTS, KEEP_ELEMENTS, chunk_rows, round
 use spag_ops::matmul::packed_right_bytes;
 
 use crate::config::TrainConfig;
+use crate::packing::Packing;
 
 /// Allowance for cuBLAS's workspace and gaps between tensors.
 const ALLOWANCE: u64 = 512 << 20;
@@ -50,6 +51,10 @@ impl StepMemory {
                 (blocks * input, lse + stages.into_iter().max().unwrap_or(0))
             }
         };
+        // With trees attention has copies of keys and values, and gradients of both: a copy for each row, and less than two for
+        // each row that the tree saves, which has as much memory in its activations.
+        let copies = if config.packing == Some(Packing::Tree) { n * 4 * kv * element } else { 0 };
+        let block = block + copies;
         let logits = 4 * (n * v).min(DEVICE_CHUNK_ELEMENTS as u64);
         let logit_gradients = if config.bf16 { logits / 2 } else { 0 };
         // Rows, normed rows, and a gradient of each.
@@ -60,7 +65,7 @@ impl StepMemory {
     /// On a CPU, with what attention multiplies bf16 in: in f32, copies of queries, keys and values while it runs.
     ///
     /// Trees are planned as the sequences apart. Attention's backward pass has gradients of keys and values for each segment's
-    /// ancestors; they are fewer than twice the rows that the tree saves, and a row saves more than four times as much.
+    /// ancestors; they have fewer than twice the rows that the tree saves, and a row saves more than four times as much.
     ///
     /// Freed tensors stay in a pool for the next micro-batch and are reused by size. Tensors of different
     /// sizes therefore add up, even if they are needed at different times.

@@ -221,10 +221,11 @@ fn exact_attention_has_the_log_probabilities_of_sampling() {
         };
         let reference = load().model;
         for packing in [Packing::None, Packing::Tree] {
+            let config = TrainConfig { packing: Some(packing), ..config.clone() };
             let model = load().model;
             let loss = PolicyGradient { ratio: Ratio::Clip { low: 0.2, high: 0.2 }, length: Length::Own, kl: 0.1 };
             let learner = Learner::new(&model, &config, 4).unwrap();
-            let mut learner = learner.with_exact_attention().with_loss(Box::new(loss)).with_packing(packing);
+            let mut learner = learner.with_exact_attention().with_loss(Box::new(loss));
             add_reference(learner.network(), reference.parameters(), &mut all).unwrap();
             let tokens: usize = all.iter().map(Trajectory::predicted).sum();
             assert!(tokens > 100, "{tokens}");
@@ -267,8 +268,8 @@ fn trees_learn_as_samples_apart() {
         let config = TrainConfig { method, lm_kl_coeff: 0.2, per_device_train_batch_size: 8, ..TrainConfig::default() };
         let step = |packing| {
             let model = copy_of(&case.checkpoint.model);
-            let learner = Learner::new(&model, &config, 1).unwrap();
-            { learner }.with_packing(packing).step(&samples).unwrap()
+            let config = TrainConfig { packing: Some(packing), ..config.clone() };
+            Learner::new(&model, &config, 1).unwrap().step(&samples).unwrap()
         };
         let (apart, tree) = (step(Packing::None), step(Packing::Tree));
         assert_eq!((tree.tokens, tree.computed_tokens), (apart.tokens, 56 + 3 + 2));

@@ -62,6 +62,15 @@ fn kernels_match_the_cpu() {
         &[DType::BF16],
         Special { window: Some(33), alibi: true },
     );
+    for (heads, special) in [
+        (of(2, 2, 64), NONE),
+        (of(4, 2, 64), Special { window: Some(70), alibi: true }),
+        (of(2, 1, 128), NONE),
+        (of(6, 2, 8), NONE),
+        (of(6, 2, 8), Special { window: Some(16), alibi: true }),
+    ] {
+        check_tree(place, &mut random, heads, special);
+    }
     check_repeats(place, &mut random);
     refusals(place);
 }
@@ -115,6 +124,35 @@ fn check_heads(
             assert_eq!(got.dtype(), dtype, "{what}");
             close(got, want, tolerance(dtype), &what);
             close(got, exact, tolerance(dtype), &format!("{what}, against f64"));
+        }
+    }
+}
+
+/// Trees against the CPU: segments around tile boundaries, an empty one, and long and short paths.
+fn check_tree(place: &Place, random: &mut Random, heads: Heads, special: Special) {
+    let mask = special.mask(heads);
+    let bounds = bounds(&[130, 1, 65, 0, 64, 7, 140, 33]);
+    let parents = [None, Some(0), Some(1), Some(2), Some(3), Some(0), None, Some(6)];
+    let n = *bounds.last().unwrap() as usize;
+    let (wide, narrow) = ([n, heads.query * heads.dim], [n, heads.kv * heads.dim]);
+    let [q, dout] = [(); 2].map(|()| random.tensor(&wide).unwrap());
+    let [k, v] = [(); 2].map(|()| random.tensor(&narrow).unwrap());
+    let q = q.affine(8.0, 0.0).unwrap();
+    let pass = |device: &Device, [q, k, v, dout]: [&Tensor; 4]| {
+        let sequences = Sequences::tree(&bounds, &parents, device)?;
+        let (out, lse) = attention::forward(q, k, v, &sequences, heads, &mask)?;
+        let (dq, dk, dv) = attention::backward(q, k, v, &out, &lse, dout, &sequences, heads, &mask)?;
+        Ok::<_, candle_core::Error>([out, dq, dk, dv])
+    };
+    let want = pass(&Device::Cpu, [&q, &k, &v, &dout]).unwrap();
+    // Tiles on tensor cores are of bf16 only.
+    let dtypes = if heads.dim < 64 { &[DType::F32, DType::BF16][..] } else { &[DType::BF16] };
+    for &dtype in dtypes {
+        let [q, k, v, dout] = [&q, &k, &v, &dout].map(|t| place.put(t, dtype).unwrap());
+        let got = place.run(|| pass(place.device(), [&q, &k, &v, &dout])).unwrap();
+        for ((got, want), what) in got.iter().zip(&want).zip(["out", "dq", "dk", "dv"]) {
+            assert_eq!(got.dtype(), dtype);
+            close(got, want, tolerance(dtype), &format!("{what} of a tree, {heads:?} in {dtype:?}, {special:?}"));
         }
     }
 }
