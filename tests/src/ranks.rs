@@ -50,6 +50,11 @@ impl Ranks {
         self.0[rank].process.id()
     }
 
+    /// Whether a rank has ended.
+    pub fn has_exited(&mut self, rank: usize) -> bool {
+        self.0[rank].process.has_exited()
+    }
+
     /// Kills a rank with SIGKILL.
     pub fn kill(&mut self, rank: usize) {
         self.0[rank].process.kill().unwrap();

@@ -5,3 +5,4 @@
 mod launch;
 mod launchers;
 mod many_ranks;
+mod online;
