@@ -147,7 +147,8 @@ mod tests {
         let [root, first, second] = [[0, 0, 100, 0, 0], [100, 200, 240, 200, 100], [240, 340, 390, 340, 200]];
         assert_eq!(rows(&work.queries), [second, first, root]);
         let begin = |[begin, _, end, queries, shift]: [u32; 5], at| [begin, begin + at, end, queries, shift];
-        let keys = [root, begin(second, 0), begin(second, 128), begin(first, 0), begin(first, 128)];
+        // Queries that read them: 100, 50, 40, 22 and 12.
+        let keys = [root, begin(second, 0), begin(first, 0), begin(second, 128), begin(first, 128)];
         assert_eq!(rows(&work.keys), keys);
         assert!(work.copied.is_some());
     }
