@@ -34,7 +34,7 @@ fn online(dir: &Path, more: &[&str]) -> Command {
 
 /// The weights of the last model, and the metrics without seconds.
 fn end(dir: &Path) -> (Vec<u8>, Vec<Value>) {
-    let mut metrics: Vec<Value> = json_lines(&dir.join("metrics.jsonl"));
+    let mut metrics: Vec<Value> = json_lines(dir.join("metrics.jsonl"));
     for line in &mut metrics {
         line.as_object_mut().unwrap().retain(|key, _| !key.ends_with("_seconds"));
     }

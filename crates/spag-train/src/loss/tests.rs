@@ -25,7 +25,7 @@ struct Case {
 
 fn case() -> impl Strategy<Value = Case> {
     let log_probs = prop::collection::vec(-8.0..-0.01f32, 1..8);
-    (log_probs, any::<bool>(), -0.5..0.5f64, 0.0..2.0f64, 0.1..3.0f64, any::<bool>()).prop_map(
+    (log_probs, any::<bool>(), -0.5..0.5f64, -2.0..2.0f64, 0.1..3.0f64, any::<bool>()).prop_map(
         |(log_probs, unpredicted_label, apart, reward, weight, sft)| {
             let labels = log_probs.len() + usize::from(unpredicted_label);
             let mean = log_probs.iter().map(|x| f64::from(*x)).sum::<f64>() / labels as f64;

@@ -16,7 +16,7 @@ use crate::seeds::stage_seed;
 pub(super) fn learn(
     settings: &OnlineSettings,
     learner: &mut OnlineLearner,
-    trajectories: &mut Vec<Trajectory>,
+    trajectories: &mut [Trajectory],
     (update, seed): (usize, u64),
 ) -> Result<Option<StepRecord>> {
     let loss = &settings.policy_loss;

@@ -3,13 +3,14 @@
 use std::path::PathBuf;
 use std::{fs, io};
 
+use rand::seq::SliceRandom;
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use serde::{Deserialize, Serialize};
 use spag_game::{SEATS, Seat};
 use spag_model::WeightDtype;
 use spag_rewards::RewardedGame;
-use spag_selfplay::ModelPlayer;
+use spag_selfplay::{ModelPlayer, SampledTurn};
 use spag_train::OnlineLearner;
 
 use crate::config::{OnlineSettings, Opponent, RunConfig};
@@ -96,14 +97,24 @@ impl Opponents {
         Self { kind, share, group_size, games, pool, loaded: None, dtype }
     }
 
-    /// The seat of the policy in a game of the run against an opponent; `None` if it plays both. The games of a group have the same
-    /// players. Seats alternate.
-    pub(super) fn seat_of_policy(&self, game: usize, seats: [Seat; SEATS]) -> Option<Seat> {
-        let (group, groups) = (game / self.group_size, self.games / self.group_size);
-        let (update, at) = (group / groups, group % groups);
-        let until = |groups: usize| (groups as f64 * self.share).round() as usize;
-        let before = update * until(groups) + until(at);
-        (until(at + 1) > until(at)).then(|| seats[before % SEATS])
+    /// The seat of the policy in each game of an update; `None` if it plays both. The games of a group have the same players. Groups are
+    /// drawn, so that neither opponents nor seats go with the items, which are in order; seats have equal numbers.
+    pub(super) fn seats_of_policy(&self, update: usize, seed: u64, seats: [Seat; SEATS]) -> Vec<Option<Seat>> {
+        let groups = self.games / self.group_size;
+        let against = (groups as f64 * self.share).round() as usize;
+        let mut order: Vec<usize> = (0..groups).collect();
+        order.shuffle(&mut ChaCha8Rng::seed_from_u64(stage_seed(seed, &format!("update-{update}/seats"))));
+        let mut of_groups = vec![None; groups];
+        for (place, group) in order.into_iter().take(against).enumerate() {
+            // An odd number gives the seats in turn one more.
+            of_groups[group] = Some(seats[(place + update * (against % SEATS)) % SEATS]);
+        }
+        of_groups.into_iter().flat_map(|seat| std::iter::repeat_n(seat, self.group_size)).collect()
+    }
+
+    /// The opponent's turns in a game.
+    pub(super) fn take_turns(&mut self, game: usize) -> Vec<SampledTurn> {
+        self.loaded.as_mut().map(|(_, player)| player.take_turns(game)).unwrap_or_default()
     }
 
     /// The player of an update, with the model that was drawn for it.
@@ -118,7 +129,9 @@ impl Opponents {
             }
             None => {
                 let length = ("self_play.max_new_tokens", run.config.self_play.length.max_new_tokens);
-                run.engine_player(run.load_in(&folder, self.dtype)?, OnlineSettings::SAMPLING, length)?.0
+                let (player, _) =
+                    run.engine_player(run.load_in(&folder, self.dtype)?, OnlineSettings::SAMPLING, length)?;
+                player.with_verbatim_history()
             }
         };
         Ok(&mut self.loaded.insert((folder, player)).1)
@@ -214,7 +227,7 @@ mod tests {
     }
 
     #[test]
-    fn seats_alternate_within_the_share_of_the_opponent() {
+    fn seats_are_balanced_and_do_not_go_with_the_items() {
         let opponents = |share, group_size| Opponents {
             kind: Opponent::Fixed,
             share,
@@ -225,18 +238,24 @@ mod tests {
             dtype: WeightDtype::F32,
         };
         let seats = spag_game::taboo::LABELS.seats;
-        let of = |share, group_size| -> Vec<Option<usize>> {
-            let opponents = opponents(share, group_size);
-            (0..16).map(|game| opponents.seat_of_policy(game, seats).map(Seat::index)).collect()
+        let of = |share, group_size, update| -> Vec<Option<usize>> {
+            let all = opponents(share, group_size).seats_of_policy(update, 5, seats);
+            all.into_iter().map(|seat| seat.map(Seat::index)).collect()
         };
-        assert!(of(0.0, 1).iter().all(Option::is_none));
-        assert_eq!(of(1.0, 1), [0, 1].repeat(8).into_iter().map(Some).collect::<Vec<_>>());
-        for share in [0.25, 0.5] {
-            let all = of(share, 1);
+        assert!(of(0.0, 1, 0).iter().all(Option::is_none));
+        for share in [0.25, 0.5, 1.0] {
+            let all = of(share, 1, 3);
             let count = |seat| all.iter().filter(|of| **of == Some(seat)).count();
-            assert_eq!((count(0), count(1)), ((8.0 * share) as usize, (8.0 * share) as usize), "{share}");
+            assert_eq!((count(0), count(1)), ((4.0 * share) as usize, (4.0 * share) as usize), "{share}");
         }
+        // One game of eight: the seats take turns.
+        let alone: Vec<_> =
+            (0..6).map(|update| of(0.125, 1, update).into_iter().flatten().collect::<Vec<_>>()).collect();
+        assert_eq!(alone, [[0], [1], [0], [1], [0], [1]].map(Vec::from));
+        // A game number, as of an item that comes once an update, has all players.
+        let first: Vec<_> = (0..64).map(|update| of(0.5, 1, update)[0]).collect();
+        assert!([None, Some(0), Some(1)].iter().all(|seat| first.contains(seat)), "{first:?}");
         // Groups of two have one pair of players.
-        assert!(of(0.5, 2).chunks(2).all(|pair| pair[0] == pair[1]));
+        assert!(of(0.5, 2, 0).chunks(2).all(|pair| pair[0] == pair[1]));
     }
 }

@@ -88,12 +88,10 @@ impl Batch {
         };
         let mut games = CollectedGames::default();
         let [one, other] = labels.seats;
+        let seats_of_policy = opponents.seats_of_policy(update, seed, labels.seats);
+        let learner_of = |game: usize| seats_of_policy.get(game - first).copied().flatten();
         for learner in [None, Some(one), Some(other)] {
-            let specs: Vec<GameSpec> = own
-                .iter()
-                .filter(|spec| opponents.seat_of_policy(spec.game, labels.seats) == learner)
-                .cloned()
-                .collect();
+            let specs: Vec<GameSpec> = own.iter().filter(|spec| learner_of(spec.game) == learner).cloned().collect();
             if specs.is_empty() {
                 continue;
             }
@@ -107,12 +105,15 @@ impl Batch {
         let failed = games.failed.len();
         for failed in &games.failed {
             policy.take_turns(failed.game);
+            opponents.take_turns(failed.game);
         }
         games.finished.sort_by_key(|game| game.game);
         let played = |game: FinishedGame| {
-            let learner = opponents.seat_of_policy(game.game, labels.seats);
-            let turns = of_utterances(&game, policy.take_turns(game.game));
+            let learner = learner_of(game.game);
+            let turns = of_utterances(&game, [policy.take_turns(game.game), opponents.take_turns(game.game)]);
             let rewarded = rewarded(run, labels, settings, (&game, learner), &turns);
+            let is_learned = |turn: &SampledTurn| learner.is_none_or(|learner| turn.seat == learner);
+            let turns = turns.into_iter().map(|turn| turn.filter(is_learned)).collect();
             Played { game, turns, rewarded }
         };
         let games: Vec<Played> = { games.finished }.into_iter().map(played).collect();
@@ -149,11 +150,11 @@ fn imitation(game: &RewardedGame) -> Vec<Option<f64>> {
     game.turns.iter().map(|turn| (Some(turn.seat) == game.winner && turn.tokens > 0).then_some(1.0)).collect()
 }
 
-/// The turns of the policy, utterance by utterance.
-fn of_utterances(game: &FinishedGame, turns: Vec<SampledTurn>) -> Vec<Option<SampledTurn>> {
-    let mut turns = turns.into_iter().peekable();
-    let history = game.episode.history.iter();
-    history.map(|said| turns.next_if(|turn| turn.seat == said.role)).collect()
+/// The turns of both players, utterance by utterance.
+fn of_utterances(game: &FinishedGame, players: [Vec<SampledTurn>; 2]) -> Vec<Option<SampledTurn>> {
+    let mut players = players.map(|turns| turns.into_iter().peekable());
+    let mut next = |seat| players.iter_mut().find_map(|turns| turns.next_if(|turn| turn.seat == seat));
+    game.episode.history.iter().map(|said| next(said.role)).collect()
 }
 
 /// What each rank has of its games, in the order of their numbers: that of all ranks, in order.
