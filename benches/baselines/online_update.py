@@ -2,10 +2,10 @@
 """An on-policy update as it is usually written: games through transformers' generate, all games a turn at a time, then one AdamW step
 of REINFORCE on every utterance after its prompt.
 
-    python online_update.py CHECKPOINT_DIR --games 64 --turns 5 --prompt_tokens 60 --new_tokens 24 --updates 3
+    python online_update.py CHECKPOINT_DIR --games 64 --turns 5 --prompt_tokens 28 --kept_tokens 14 --new_tokens 24 --updates 3
 
 The work is that of `spag run` with method = "online" and utterances of a fixed length: a prompt has --prompt_tokens of rules and
-instruction, and the utterances before it. Prints a JSON line with the seconds of playing and of learning of each update.
+instruction, and --kept_tokens of each utterance before it (random tokens make a shorter text than they are). Prints a JSON line with the seconds of playing and of learning of each update.
 """
 import argparse
 import json
@@ -18,7 +18,8 @@ parser = argparse.ArgumentParser()
 parser.add_argument("checkpoint")
 parser.add_argument("--games", type=int, default=64)
 parser.add_argument("--turns", type=int, default=5)
-parser.add_argument("--prompt_tokens", type=int, default=60)
+parser.add_argument("--prompt_tokens", type=int, default=28)
+parser.add_argument("--kept_tokens", type=int, default=14)
 parser.add_argument("--new_tokens", type=int, default=24)
 parser.add_argument("--micro_batch", type=int, default=32)
 parser.add_argument("--updates", type=int, default=3)
@@ -44,7 +45,7 @@ def play():
                 input_ids=prompt, attention_mask=torch.ones_like(prompt), do_sample=True, temperature=1.0, top_k=0,
                 min_new_tokens=args.new_tokens, max_new_tokens=args.new_tokens, pad_token_id=0,
             )
-        said.append(both[:, prompt.shape[1]:])
+        said.append(both[:, prompt.shape[1]:prompt.shape[1] + args.kept_tokens])
         samples += [(row, prompt.shape[1]) for row in both]
     return samples
 

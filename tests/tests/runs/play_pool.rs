@@ -63,12 +63,11 @@ fn killed_server_loses_no_game_and_other_servers_continue() {
     let (out, err) = run(&mut play(work.path(), &servers), 0);
     assert!(out.contains(&format!("{GAMES} games in")) && !err.contains("failed 1"), "{out}{err}");
     for url in [dying.base_url(), absent] {
-        let lines = err.lines().filter(|line| line.starts_with("note: ") && line.contains(&url));
-        assert_eq!(
-            lines.filter(|line| line.ends_with("its turns go to the other URLs of the pool")).count(),
-            1,
-            "{err}"
-        );
+        let of_url = || err.lines().filter(|line| line.starts_with("note: ") && line.contains(&url));
+        let count = |ending: &str| of_url().filter(|line| line.ends_with(ending)).count();
+        // An answer to an earlier request may come after a connection was broken.
+        let again = count("answers again");
+        assert_eq!(count("its turns go to the other URLs of the pool"), 1 + again, "{err}");
     }
     assert!(output(work.path(), "results.json") == output(whole.path(), "results.json"), "the games do not differ");
 
