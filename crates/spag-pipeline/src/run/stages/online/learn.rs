@@ -1,5 +1,7 @@
 //! The optimizer steps of an update.
 
+use std::borrow::Cow;
+
 use rand::SeedableRng;
 use rand::seq::SliceRandom;
 use rand_chacha::ChaCha8Rng;
@@ -55,15 +57,15 @@ pub(super) fn learn(
 
 /// The trajectories of each step of a pass on this rank. All games of an update are shuffled and dealt out; those of a game stay
 /// together.
-fn minibatches(
+fn minibatches<'a>(
     settings: &OnlineSettings,
     learner: &mut OnlineLearner,
-    trajectories: &[Trajectory],
+    trajectories: &'a [Trajectory],
     (update, epoch, seed): (usize, usize, u64),
-) -> Result<Vec<Vec<Trajectory>>> {
+) -> Result<Vec<Cow<'a, [Trajectory]>>> {
     let count = settings.minibatches;
     if count == 1 {
-        return Ok(vec![trajectories.to_vec()]);
+        return Ok(vec![Cow::Borrowed(trajectories)]);
     }
     let own = trajectories.iter().map(|trajectory| (trajectory.row, ()));
     let mut games: Vec<usize> =
@@ -72,7 +74,7 @@ fn minibatches(
     games.shuffle(&mut ChaCha8Rng::seed_from_u64(stage_seed(seed, &format!("update-{update}/pass-{epoch}"))));
     let of = |step: usize| {
         let of_step = &games[games.len() * step / count..games.len() * (step + 1) / count];
-        trajectories.iter().filter(|trajectory| of_step.contains(&trajectory.row)).cloned().collect()
+        Cow::Owned(trajectories.iter().filter(|trajectory| of_step.contains(&trajectory.row)).cloned().collect())
     };
     Ok((0..count).map(of).collect())
 }
