@@ -14,7 +14,7 @@
 //! let model = Model::init(&config, 7)?;
 //! // Two sequences, packed; predict the last token of each.
 //! let batch = PackedBatch::new([&[1u32, 4, 5][..], &[1, 6][..]]);
-//! let targets = Targets { rows: vec![1, 3], tokens: vec![5, 6] };
+//! let targets = Targets { rows: vec![1, 3], tokens: vec![5, 6], ..Targets::default() };
 //! let forward = model.forward(batch, targets, Activations::Keep)?;
 //! assert_eq!(forward.read_log_probs()?.len(), 2);
 //! // The gradient of the sum of both log-probabilities.
@@ -62,5 +62,5 @@ pub use model::{Activations, Forward, Model, Network, SavedElements};
 pub use packed::{PackedBatch, Targets};
 pub use params::{FlatBuffers, GradientSink, LayerLayout, Layout, Part, Update, View, WeightSource};
 pub use spag_ops::matmul::Arithmetic;
-pub use spag_ops::sample::{Sampling, TokenLogProb};
+pub use spag_ops::sample::{Distribution, Sampling, TokenLogProb};
 pub use tokenizer::{BosRule, Detokenizer, SpecialIds, SpecialTokens, Tokenizer};

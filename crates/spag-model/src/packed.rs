@@ -2,6 +2,8 @@
 
 use crate::error::{Error, Result};
 use crate::prefix_tree::PrefixTree;
+use spag_ops::log_prob;
+use spag_ops::sample::Distribution;
 
 /// Sequences without padding: N tokens, in segments. Built by the batcher, read by [`crate::Model`].
 ///
@@ -56,12 +58,20 @@ impl PackedBatch {
 }
 
 /// Prediction targets: M pairs of row and token.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Targets {
     /// Row of the packed batch whose output predicts the token, `[M]`.
     pub rows: Vec<u32>,
     /// The token to predict, `[M]`.
     pub tokens: Vec<u32>,
+    /// The distribution under which its log-probability is taken, `[M]`; none if all are the model's own.
+    pub distributions: Vec<Distribution>,
+}
+
+impl<'a> From<&'a Targets> for log_prob::Targets<'a> {
+    fn from(targets: &'a Targets) -> Self {
+        Self { tokens: &targets.tokens, distributions: &targets.distributions }
+    }
 }
 
 impl Targets {

@@ -7,6 +7,7 @@
 //! Shapes: M target tokens, D hidden size, V vocabulary.
 
 mod device;
+mod targets;
 
 use candle_core::{DType, Result, Tensor, bail};
 use half::bf16;
@@ -17,6 +18,9 @@ use super::pool::recycle;
 use super::product::{CpuPath, Element};
 use super::{cpu, matmul, pool, simd};
 use crate::kernels;
+use crate::sample::restrict;
+
+pub use targets::Targets;
 
 /// Maximum elements of a chunk of logits on a CPU (16 MiB of f32). A chunk has at least 16 rows.
 const CHUNK_ELEMENTS: usize = 1 << 22;
@@ -35,7 +39,7 @@ pub fn rounded_gradient_bytes() -> u64 {
 /// Log-probabilities of the targets, and state for the backward pass.
 #[derive(Debug)]
 pub struct LogProbs {
-    /// ln p(target) under softmax of the row's logits, `[M]`, f32, on the model's device.
+    /// ln p(target) under the row's distribution, `[M]`, f32, on the model's device.
     pub values: Tensor,
     lse: Tensor,
     kept: Vec<Tensor>,
@@ -43,12 +47,13 @@ pub struct LogProbs {
     targets: Option<Tensor>,
 }
 
-fn check(hidden: &Tensor, head: &Tensor, targets: &[u32]) -> Result<(usize, usize)> {
+fn check(hidden: &Tensor, head: &Tensor, targets: Targets<'_>) -> Result<(usize, usize)> {
     let ((m, d), (v, hd)) = (hidden.dims2()?, head.dims2()?);
     if d != hd || targets.len() != m {
         bail!("log_prob: hidden is [{m}, {d}], head is [{v}, {hd}], {} targets", targets.len());
     }
-    if let Some(t) = targets.iter().find(|t| **t as usize >= v) {
+    targets.check()?;
+    if let Some(t) = targets.tokens.iter().find(|t| **t as usize >= v) {
         bail!("log_prob: target token {t} is outside the vocabulary of {v}");
     }
     Ok((m, v))
@@ -59,12 +64,13 @@ pub fn chunk_rows(v: usize) -> usize {
     (CHUNK_ELEMENTS / v.max(1)).clamp(16, 8192)
 }
 
-/// Log-probabilities for `hidden` [M, D], `head` [V, D] and one target token per row.
+/// Log-probabilities for `hidden` [M, D], `head` [V, D] and one target token per row, under the distribution of the row.
 ///
 /// # Errors
-/// Mismatched shapes, a target outside the vocabulary, or tensors that are not contiguous f32 (kernels also accept
-/// bf16).
-pub fn forward(hidden: &Tensor, head: &Tensor, targets: &[u32]) -> Result<LogProbs> {
+/// Mismatched shapes, a target outside the vocabulary, a greedy distribution, or tensors that are not contiguous f32 (kernels also
+/// accept bf16).
+pub fn forward<'a>(hidden: &Tensor, head: &Tensor, targets: impl Into<Targets<'a>>) -> Result<LogProbs> {
+    let targets = targets.into();
     let (m, v) = check(hidden, head, targets)?;
     if let Some(kernels) = kernels::of(hidden.device())? {
         return device::forward(&*kernels, (hidden, head, targets), device::Keep::ForBackward);
@@ -83,7 +89,8 @@ pub fn forward(hidden: &Tensor, head: &Tensor, targets: &[u32]) -> Result<LogPro
 }
 
 /// As [`forward`], without state for a backward pass.
-pub fn values(hidden: &Tensor, head: &Tensor, targets: &[u32]) -> Result<Tensor> {
+pub fn values<'a>(hidden: &Tensor, head: &Tensor, targets: impl Into<Targets<'a>>) -> Result<Tensor> {
+    let targets = targets.into();
     let (m, v) = check(hidden, head, targets)?;
     if let Some(kernels) = kernels::of(hidden.device())? {
         return Ok(device::forward(&*kernels, (hidden, head, targets), device::Keep::Nothing)?.values);
@@ -97,27 +104,43 @@ pub fn values(hidden: &Tensor, head: &Tensor, targets: &[u32]) -> Result<Tensor>
 }
 
 /// Chunks of the targets, each with the index of its first target.
-fn chunks_of(targets: &[u32], v: usize) -> impl Iterator<Item = (usize, &[u32])> {
-    targets.chunks(chunk_rows(v)).enumerate().map(move |(index, chunk)| (index * chunk_rows(v), chunk))
+fn chunks_of(targets: Targets<'_>, v: usize) -> impl Iterator<Item = (usize, Targets<'_>)> {
+    let rows = chunk_rows(v);
+    let starts = (0..targets.len()).step_by(rows);
+    starts.map(move |start| (start, targets.rows(start..targets.len().min(start + rows))))
+}
+
+/// The logits of a chunk, which are those of a softmax that is the distribution of each row; with the logarithms of the sums of their
+/// exponentials, if they are known.
+fn chunk_logits(hidden: &Tensor, head: &Tensor, targets: Targets<'_>) -> Result<(Tensor, Vec<Option<f32>>)> {
+    let logits = matmul::linear(hidden, head)?;
+    let known = match targets.distributions {
+        [] => vec![None; targets.len()],
+        distributions => restrict(&logits, distributions, targets.tokens)?,
+    };
+    Ok((logits, known))
 }
 
 /// Computes the logits of a chunk and fills in its log-probabilities and log-sum-exps.
 fn chunk_forward(
     hidden: &Tensor,
     head: &Tensor,
-    targets: &[u32],
+    targets: Targets<'_>,
     values: &mut [f32],
     lse: &mut [f32],
 ) -> Result<Tensor> {
-    let logits = matmul::linear(hidden, head)?;
+    let (logits, known) = chunk_logits(hidden, head, targets)?;
     let v = head.dim(0)?;
     cpu::read(&logits, |logits| {
-        values.par_iter_mut().zip(lse).zip(logits.par_chunks_exact(v)).zip(targets).for_each(
-            |(((value, lse), row), target)| {
-                *lse = simd::vectorized(
-                    #[inline(always)]
-                    || log_sum_exp(row),
-                );
+        values.par_iter_mut().zip(lse).zip(logits.par_chunks_exact(v)).zip(targets.tokens).zip(known).for_each(
+            |((((value, lse), row), target), known)| {
+                let of_row = || {
+                    simd::vectorized(
+                        #[inline(always)]
+                        || log_sum_exp(row),
+                    )
+                };
+                *lse = known.unwrap_or_else(of_row);
                 *value = row[*target as usize] - *lse;
             },
         );
@@ -137,14 +160,15 @@ fn log_sum_exp(row: &[f32]) -> f32 {
 ///
 /// # Errors
 /// Mismatched shapes, or tensors that are not contiguous f32.
-pub fn backward(
+pub fn backward<'a>(
     forward: LogProbs,
     hidden: &Tensor,
     head: &Tensor,
-    targets: &[u32],
+    targets: impl Into<Targets<'a>>,
     upstream: &Tensor,
     dhead: &Tensor,
 ) -> Result<Tensor> {
+    let targets = targets.into();
     let (m, _) = check(hidden, head, targets)?;
     if upstream.dims() != [m] || forward.lse.dims() != [m] {
         bail!("log_prob backward: {m} rows, gradients {:?}, log-sum-exps {:?}", upstream.dims(), forward.lse.dims());
@@ -152,10 +176,15 @@ pub fn backward(
     if upstream.dtype() != DType::F32 {
         bail!("log_prob backward: the gradients of log-probabilities are {:?}, not f32", upstream.dtype());
     }
+    // The gradient of a logit is that of the quotient by the temperature, divided by it.
+    let scaled = match targets.inverse_temperatures() {
+        Some(inverse) => &(upstream * Tensor::from_vec(inverse, m, upstream.device())?)?,
+        None => upstream,
+    };
     if let Some(kernels) = kernels::of(hidden.device())? {
-        return device::backward(&*kernels, forward, (hidden, head, targets), upstream, dhead);
+        return device::backward(&*kernels, forward, (hidden, head, targets), scaled, dhead);
     }
-    cpu::read(upstream, |upstream| {
+    cpu::read(scaled, |upstream| {
         cpu::read(&forward.lse, |lse| rows_backward(forward.kept, (lse, upstream), hidden, head, targets, dhead))
     })
 }
@@ -214,7 +243,7 @@ fn rows_backward(
     (lse, upstream): (&[f32], &[f32]),
     hidden: &Tensor,
     head: &Tensor,
-    targets: &[u32],
+    targets: Targets<'_>,
     dhead: &Tensor,
 ) -> Result<Tensor> {
     let v = head.dim(0)?;
@@ -224,10 +253,10 @@ fn rows_backward(
         let x = hidden.narrow(0, start, targets.len())?;
         let logits = match kept.next() {
             Some(kept) => kept,
-            None => matmul::linear(&x, head)?,
+            None => chunk_logits(&x, head, targets)?.0,
         };
         let rows = start..start + targets.len();
-        let gradients = gradients(logits, Arithmetic::of(head), targets, (&lse[rows.clone()], &upstream[rows]))?;
+        let gradients = gradients(logits, Arithmetic::of(head), targets.tokens, (&lse[rows.clone()], &upstream[rows]))?;
         matmul::linear_backward_weight(&gradients, &x, dhead, Arithmetic::of(head))?;
         dhidden.push(matmul::linear_backward_input(&[(&gradients, head)])?);
         recycle(gradients)?;

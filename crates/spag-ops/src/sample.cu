@@ -13,7 +13,7 @@ using wide = unsigned long long;
 
 // Sampling parameters: SETTING words per row in `settings`.
 constexpr unsigned SETTING = 10;
-enum : unsigned { KIND, INVERSE_TEMPERATURE, TOP_K, BANNED_AT, BANNED, UNUSED, TOP_P, UNIFORM = 8 };
+enum : unsigned { KIND, INVERSE_TEMPERATURE, TOP_K, BANNED_AT, BANNED, TARGET, TOP_P, UNIFORM = 8 };
 enum : unsigned { GREEDY = 0, ALL = 1, MOST_LIKELY = 2 };
 // Status of a row.
 enum : unsigned { CHOSEN = 0, UNSOUND = 1, NOTHING_ALLOWED = 2 };
@@ -226,6 +226,28 @@ __device__ __forceinline__ wide find(const Row<T>& row, Range range, wide target
   return shared.found;
 }
 
+// The tokens that top-k and top-p leave; `best` is the key of the likeliest one.
+template <class T>
+__device__ __forceinline__ Range most_likely(const Row<T>& row, const unsigned* setting, wide best, Shared& shared) {
+  Measure every{0, 0};
+  row.each([&](unsigned token, float logit) {
+    if (row.allowed(token)) {
+      every.count += 1;
+      every.mass += row.mass(logit);
+    }
+  });
+  Range range{1, best + 1, block_total(every, shared), {0, 0}};
+  if (setting[TOP_K] < range.from_low.count) {
+    range.low = find<By::Count>(row, range, setting[TOP_K] - 1, range.from_low, shared);
+  }
+  const double share = number(setting + TOP_P);
+  if (share < 1.0) {
+    const wide reach = max(wide(ceil(share * double(range.from_low.mass))), wide(1));
+    range.low = find<By::Mass>(row, range, min(reach, range.from_low.mass) - 1, range.from_low, shared);
+  }
+  return range;
+}
+
 // The logarithm of the sum of all exponentials; `top` is the largest logit.
 template <class T>
 __device__ __forceinline__ float log_sum_exp(const Row<T>& row, float top, Shared& shared) {
@@ -266,22 +288,7 @@ __device__ __forceinline__ void sample(const T* logits, const unsigned* settings
     if (setting[KIND] == ALL) {
       token = draw_of_all(row, number(setting + UNIFORM), total, shared);
     } else {
-      Measure every{0, 0};
-      row.each([&](unsigned other, float logit) {
-        if (row.allowed(other)) {
-          every.count += 1;
-          every.mass += row.mass(logit);
-        }
-      });
-      Range range{1, best + 1, block_total(every, shared), {0, 0}};
-      if (setting[TOP_K] < range.from_low.count) {
-        range.low = find<By::Count>(row, range, setting[TOP_K] - 1, range.from_low, shared);
-      }
-      const double share = number(setting + TOP_P);
-      if (share < 1.0) {
-        const wide reach = max(wide(ceil(share * double(range.from_low.mass))), wide(1));
-        range.low = find<By::Mass>(row, range, min(reach, range.from_low.mass) - 1, range.from_low, shared);
-      }
+      const Range range = most_likely(row, setting, best, shared);
       total = range.from_low.mass;
       Measure reached;
       const wide target = min(wide(number(setting + UNIFORM) * double(total)), total - 1);
@@ -294,6 +301,35 @@ __device__ __forceinline__ void sample(const T* logits, const unsigned* settings
     *reinterpret_cast<uint4*>(out + size_t(blockIdx.x) * 4) =
         make_uint4(token, __float_as_uint(model), __float_as_uint(sampling), outcome);
   }
+}
+
+// Makes a row's logits those of a softmax that is its distribution: (logit − top) / temperature, and −∞ for tokens that cannot be
+// drawn, of which the target is none. Rows of another kind than a draw, and rows that are not finite, stay as they are.
+//
+// logits [rows, size]; settings as above, followed by the banned tokens.
+__device__ __forceinline__ void restrict_row(float* logits, const unsigned* settings, unsigned size) {
+  DYNAMIC_SHARED(Shared, all_shared);
+  Shared& shared = *all_shared;
+  const unsigned* setting = settings + size_t(blockIdx.x) * SETTING;
+  if (setting[KIND] == GREEDY) return;
+  logits += size_t(blockIdx.x) * size;
+  Row<float> row{logits, size, settings + setting[BANNED_AT], setting[BANNED], 0,
+                 __uint_as_float(setting[INVERSE_TEMPERATURE])};
+  wide best = 0;
+  row.each([&](unsigned token, float logit) {
+    const wide key = key_of(logit, token);
+    if (key > best && row.allowed(token)) best = key;
+  });
+  best = block_largest(best, shared);
+  row.top = best == 0 ? 0.0f : logit_of(best);
+  if (best == 0 || !isfinite(row.top)) return;
+  const wide low = setting[KIND] == MOST_LIKELY ? most_likely(row, setting, best, shared).low : 1;
+  const unsigned target = setting[TARGET];
+  // No other thread reads what a thread writes here.
+  row.each([&](unsigned token, float logit) {
+    const bool kept = token == target || (key_of(logit, token) >= low && row.allowed(token));
+    logits[token] = kept ? (logit - row.top) * row.inverse : -INFINITY;
+  });
 }
 
 // logits [rows, size]; params: a row and a token per block; out [blocks, 2 + 2·most]: status and ln p of the token, then
@@ -340,3 +376,5 @@ __device__ __forceinline__ void score(const T* logits, const unsigned* params, u
                 score<T>(logits, params, out, size, most))
 EXPORT_FOR(float, f32)
 EXPORT_FOR(bf16, bf16)
+EXPORT_BOUNDS(restrict_logits, THREADS, 2, (float* logits, const unsigned* settings, unsigned size),
+              restrict_row(logits, settings, size))

@@ -9,8 +9,8 @@ use spag_game::{
 };
 use spag_io::TurnPrompt;
 use spag_model::{
-    Checkpoint, Completion, CompletionText, Engine, EngineConfig, Event, Generate, GenerationConfig, GenerationStats,
-    Overflow, Prompt, Request, RequestError, RequestId, Streamed, WeightSource,
+    Checkpoint, Completion, CompletionText, Distribution, Engine, EngineConfig, Event, Generate, GenerationConfig,
+    GenerationStats, Overflow, Prompt, Request, RequestError, RequestId, Streamed, WeightSource,
 };
 
 use crate::error::Result;
@@ -35,6 +35,7 @@ struct OpenTurn {
     game: usize,
     seat: Seat,
     rule: UtteranceRule,
+    config: Arc<GenerationConfig>,
     /// The tokens of the prompt, if they are kept.
     prompt: Vec<u32>,
 }
@@ -195,9 +196,9 @@ impl<E: Generate> Policy for ModelPlayer<E> {
             }
         };
         let prompt = if matches!(self.prompts, Prompts::Verbatim(_)) { tokens.clone() } else { Vec::new() };
-        match self.engine.submit(Request { prompt: Prompt::Tokens(tokens), seed: turn.seed, config }) {
+        match self.engine.submit(Request { prompt: Prompt::Tokens(tokens), seed: turn.seed, config: config.clone() }) {
             Ok(id) => {
-                let turn = OpenTurn { game: turn.game, seat: turn.role, rule: turn.utterances, prompt };
+                let turn = OpenTurn { game: turn.game, seat: turn.role, rule: turn.utterances, config, prompt };
                 self.turns.insert(id, turn);
             }
             Err(error) => self.unanswered.push(failed(turn.game, error)?),
@@ -211,14 +212,16 @@ impl<E: Generate> Policy for ModelPlayer<E> {
         let mut replies = std::mem::take(&mut self.unanswered);
         for (id, event) in events {
             // Nothing is streamed, so every event is the last of its request.
-            let Some(OpenTurn { game, seat, rule, mut prompt }) = self.turns.remove(&id) else { continue };
+            let Some(OpenTurn { game, seat, rule, config, mut prompt }) = self.turns.remove(&id) else { continue };
             match event {
                 Event::Finished(completion) => {
                     let (finish, truncated) = (completion.finish, completion.truncated_tokens);
                     let said = said(completion, rule);
                     if let (Prompts::Verbatim(games), Some(generation)) = (&mut self.prompts, &said.generation) {
                         prompt.drain(..truncated.min(prompt.len()));
-                        let turn = SampledTurn { seat, prompt, finish, generation: generation.clone() };
+                        let eos = self.encoder.tokenizer().eos_ids();
+                        let distributions = distributions(&config, generation.token_ids.len(), eos);
+                        let turn = SampledTurn { seat, prompt, finish, generation: generation.clone(), distributions };
                         games.said(&self.encoder, game, &said.text, turn).map_err(PolicyError::caused_by)?;
                     }
                     replies.push(Reply { game, utterance: Ok(said) });
@@ -229,6 +232,12 @@ impl<E: Generate> Policy for ModelPlayer<E> {
         }
         Ok(replies)
     }
+}
+
+/// What the tokens of a completion were drawn from; `None` if all were drawn from the model's own distribution.
+fn distributions(config: &GenerationConfig, tokens: usize, eos: &[u32]) -> Option<Vec<Distribution>> {
+    let all: Vec<Distribution> = (0..tokens).map(|at| config.distribution(at, eos)).collect();
+    (!all.iter().all(Distribution::is_of_model)).then_some(all)
 }
 
 /// The utterance of a completion, with its tokens.

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use spag_chat::{PromptEncoder, PromptHistory};
 use spag_game::{Generation, Seat, TurnRequest};
-use spag_model::FinishReason;
+use spag_model::{Distribution, FinishReason};
 
 /// A turn of a model in a game, token by token.
 #[derive(Clone, Debug, PartialEq)]
@@ -15,11 +15,21 @@ pub struct SampledTurn {
     pub prompt: Vec<u32>,
     /// The tokens that follow, and their log-probabilities.
     pub generation: Generation,
+    /// What each of them was drawn from; `None` if all were drawn from the model's own distribution.
+    pub distributions: Option<Vec<Distribution>>,
     /// Why the last of them is the last.
     pub finish: FinishReason,
 }
 
 impl SampledTurn {
+    /// ln p of each token under the distribution that it was drawn from, with the bits of a learner's on a CPU.
+    pub fn log_probs(&self) -> Vec<f32> {
+        let Generation { model_log_probs, sampling_log_probs, .. } = &self.generation;
+        let Some(distributions) = &self.distributions else { return model_log_probs.clone() };
+        let both = model_log_probs.iter().zip(sampling_log_probs).zip(distributions);
+        both.map(|((model, drawn), distribution)| if distribution.is_of_model() { *model } else { *drawn }).collect()
+    }
+
     /// The sampled tokens that are the utterance: without a token that ended it. `None` if the text was cut, so that no tokens
     /// are the text.
     fn utterance(&self) -> Option<&[u32]> {

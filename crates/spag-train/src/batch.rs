@@ -1,11 +1,11 @@
 //! Micro-batches, packed without padding.
 
 use candle_core::{DType, Result, Tensor};
-use spag_model::{PackedBatch, Targets};
+use spag_model::{Distribution, PackedBatch, Targets};
 use spag_rewards::SampleKind;
 
 use crate::packing::Packing;
-use crate::trajectory::Trajectory;
+use crate::trajectory::{Span, Trajectory};
 
 /// A micro-batch. Made from trajectories; read by the learner and the losses. Its samples are the spans of the trajectories.
 #[derive(Clone, Debug, Default)]
@@ -59,14 +59,10 @@ impl Batch {
                     batch.targets.rows.push(rows[offset - 1]);
                     batch.targets.tokens.push(id);
                 }
-                let of_targets = |labels: &Option<Vec<f32>>| match labels {
-                    Some(labels) => {
-                        labels.iter().copied().map(Some).skip(labels.len().saturating_sub(span.predicted())).collect()
-                    }
-                    None => vec![None; span.predicted()],
-                };
-                batch.sampling_log_probs.extend(of_targets(&span.sampling_log_probs));
-                batch.ref_log_probs.extend(of_targets(&span.ref_token_log_probs));
+                batch.sampling_log_probs.extend(of_targets(span, span.sampling_log_probs.as_deref()));
+                batch.ref_log_probs.extend(of_targets(span, span.ref_token_log_probs.as_deref()));
+                let distributions = of_targets(span, span.distributions.as_deref()).into_iter();
+                batch.targets.distributions.extend(distributions.map(|one| one.unwrap_or_else(Distribution::of_model)));
                 batch.samples.push(BatchSample {
                     row: trajectory.row,
                     weight: span.weight,
@@ -77,6 +73,9 @@ impl Batch {
                     predicted: span.predicted(),
                 });
             }
+        }
+        if batch.targets.distributions.iter().all(Distribution::is_of_model) {
+            batch.targets.distributions.clear();
         }
         batch
     }
@@ -111,12 +110,19 @@ impl Batch {
     }
 }
 
+/// Of what a span has for each label, that of each label that is predicted.
+fn of_targets<T: Clone>(span: &Span, labels: Option<&[T]>) -> Vec<Option<T>> {
+    match labels {
+        Some(labels) => labels.iter().cloned().map(Some).skip(labels.len().saturating_sub(span.predicted())).collect(),
+        None => vec![None; span.predicted()],
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use candle_core::Device;
 
     use super::*;
-    use crate::trajectory::Span;
 
     #[test]
     fn means_and_gradients_match_sums_on_the_host() {

@@ -2,6 +2,7 @@
 
 use std::ops::Range;
 
+use spag_model::Distribution;
 use spag_rewards::SampleKind;
 
 use crate::error::{Error, Result};
@@ -38,6 +39,9 @@ pub struct Span {
     pub ref_token_log_probs: Option<Vec<f32>>,
     /// Log-probability of each label under the policy that sampled it, the leaf's last, if it is known.
     pub sampling_log_probs: Option<Vec<f32>>,
+    /// The distribution that each label was drawn from, the leaf's last, under which all its log-probabilities are taken; the
+    /// model's own if `None`.
+    pub distributions: Option<Vec<Distribution>>,
 }
 
 impl Trajectory {
@@ -85,6 +89,9 @@ impl Trajectory {
                     return refused(format!("{count} {what} log-probabilities for {} labels", span.labels()));
                 }
             }
+            if let Some(count) = span.distributions.as_ref().map(Vec::len).filter(|count| *count != span.labels()) {
+                return refused(format!("{count} distributions for {} labels", span.labels()));
+            }
             if !(weight.is_finite() && reward.is_finite()) {
                 return refused(format!("weight {weight} and reward {reward} must be finite"));
             }
@@ -98,8 +105,17 @@ impl Span {
     /// A span of a game with weight 1.
     pub fn new(tokens: Range<usize>, reward: f64) -> Self {
         let kind = SampleKind::Game;
-        let (ref_log_prob, ref_token_log_probs, sampling_log_probs) = (None, None, None);
-        Self { tokens, leaf: None, kind, weight: 1.0, reward, ref_log_prob, ref_token_log_probs, sampling_log_probs }
+        Self {
+            tokens,
+            leaf: None,
+            kind,
+            weight: 1.0,
+            reward,
+            ref_log_prob: None,
+            ref_token_log_probs: None,
+            sampling_log_probs: None,
+            distributions: None,
+        }
     }
 
     /// The same span with a penalty on its distance from the reference model: its reward less `coefficient` times the sum over
@@ -153,6 +169,10 @@ mod tests {
             (vec![sampled(3)], "3 sampling log-probabilities for 2 labels"),
             (vec![Span::new(1..2, f64::NAN)], "reward NaN"),
             (vec![Span { leaf: Some(9), ..sampled(2) }], "2 sampling log-probabilities for 3 labels"),
+            (
+                vec![Span { distributions: Some(vec![Distribution::of_model()]), ..sampled(2) }],
+                "1 distributions for 2 labels",
+            ),
             (vec![Span { ref_token_log_probs: Some(vec![]), ..sampled(2) }], "0 reference log-probabilities for 2"),
             (vec![Span { leaf: Some(9), ..Span::new(0..0, 1.0) }], "no token predicts it"),
             (vec![Span { leaf: Some(9), ..Span::new(7..7, 1.0) }], "exceeds 6 tokens"),

@@ -5,7 +5,7 @@ use std::ops::Range;
 use super::request_error::RequestError;
 use super::text::CompletionText;
 use crate::tokenizer::SpecialTokens;
-use spag_ops::sample::{MAX_TOP, Sampling};
+use spag_ops::sample::{Distribution, MAX_TOP, Sampling};
 
 /// Generation settings of a request.
 #[derive(Clone, Debug, PartialEq)]
@@ -54,6 +54,16 @@ impl Default for GenerationConfig {
 }
 
 impl GenerationConfig {
+    /// What the token after `generated` tokens is drawn from. `eos` are the model's tokens that end a text.
+    pub fn distribution(&self, generated: usize, eos: &[u32]) -> Distribution {
+        let eos = if self.eos == EosRule::Ends { eos } else { &[] };
+        let banned = match generated < self.min_new_tokens {
+            true => eos.iter().chain(&self.stop_tokens).copied().collect(),
+            false => Default::default(),
+        };
+        Distribution { sampling: self.sampling, banned }
+    }
+
     /// Rejects invalid settings.
     ///
     /// # Errors

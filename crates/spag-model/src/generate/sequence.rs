@@ -114,15 +114,9 @@ impl Sequence {
 
     /// Sampling parameters of the next token.
     pub(super) fn sampling_params(&mut self, eos: &[u32]) -> SampleParams {
-        let banned = if self.tokens.len() - self.prompt < self.config.min_new_tokens {
-            let eos = if self.config.eos == EosRule::Ends { eos } else { &[] };
-            eos.iter().chain(&self.config.stop_tokens).copied().collect()
-        } else {
-            Vec::new()
-        };
-        let sampling = self.config.sampling;
-        let uniform = if sampling == Sampling::Greedy { 0.0 } else { self.rng.random() };
-        SampleParams { sampling, uniform, banned }
+        let distribution = self.config.distribution(self.tokens.len() - self.prompt, eos);
+        let uniform = if distribution.sampling == Sampling::Greedy { 0.0 } else { self.rng.random() };
+        SampleParams { distribution, uniform }
     }
 
     /// Appends a sampled token, with the most likely ones if they are asked for. Returns why the completion ends, if it

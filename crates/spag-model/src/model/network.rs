@@ -157,15 +157,15 @@ impl Network {
         Head::new(weights, &self.layout, self.config.architecture.head, next)
     }
 
-    /// ln p(target) of each target, without saving activations.
+    /// ln p(target) of each target under its distribution, without saving activations.
     ///
     /// # Errors
-    /// A token outside the vocabulary, a sequence longer than `max_position_embeddings`, rows outside the batch, weights of
+    /// A token outside the vocabulary, a greedy distribution, a sequence longer than `max_position_embeddings`, rows outside the batch, weights of
     /// another layout, or a failure of the weight source.
     pub fn log_probs(&self, weights: &dyn WeightSource, batch: &PackedBatch, targets: &Targets) -> Result<Vec<f32>> {
         self.check(weights, batch, targets)?;
         self.without_saving(weights, batch, &targets.rows, |normed, head| {
-            Ok(log_prob::values(normed, head, &targets.tokens)?.to_vec1()?)
+            Ok(log_prob::values(normed, head, targets)?.to_vec1()?)
         })
     }
 
@@ -174,7 +174,11 @@ impl Network {
     /// # Errors
     /// As [`Network::log_probs`].
     pub fn logits(&self, weights: &dyn WeightSource, batch: &PackedBatch, rows: &[u32]) -> Result<Tensor> {
-        self.check(weights, batch, &Targets { rows: rows.to_vec(), tokens: vec![0; rows.len()] })?;
+        self.check(
+            weights,
+            batch,
+            &Targets { rows: rows.to_vec(), tokens: vec![0; rows.len()], ..Targets::default() },
+        )?;
         self.without_saving(weights, batch, rows, |normed, head| {
             Ok(matmul::linear(normed, head)?.to_dtype(candle_core::DType::F32)?)
         })
@@ -231,7 +235,7 @@ impl Network {
             recycle(x)?;
             let end = self.head(weights, None)?;
             let normed_md = rms_norm::forward_for(&end.matrix, &rows_md, &end.norm, shape.norm)?;
-            let log_probs = log_prob::forward(&normed_md, &end.matrix, &targets.tokens)?;
+            let log_probs = log_prob::forward(&normed_md, &end.matrix, &targets)?;
             Ok(Forward { batch, shape, targets, blocks, rows_md, normed_md, log_probs })
         })
     }
@@ -273,7 +277,7 @@ impl Network {
                 self.gradient(gradients, &last, self.last(), Part::Head)?
             };
             let dnormed = end.backward(&head_grad, |dhead| {
-                Ok(log_prob::backward(log_probs, &normed_md, &end.matrix, &targets.tokens, upstream, dhead)?)
+                Ok(log_prob::backward(log_probs, &normed_md, &end.matrix, &targets, upstream, dhead)?)
             })?;
             let norm_grad = self.gradient(gradients, &last, self.last(), Part::FinalNorm)?;
             let drows = rms_norm::backward(&rows_md, &end.norm, shape.norm, &dnormed, None, &norm_grad)?;

@@ -69,7 +69,7 @@ fn all_parameter_gradients_equal_autograd() {
         let keys = serde_json::to_string(&config).unwrap();
         let sequences: [&[u32]; 3] = [&[1, 5, 9, 30, 2, 7, 7], &[1, 49], &[1, 3, 3, 3, 8]];
         let batch = PackedBatch::new(sequences);
-        let targets = Targets { rows: vec![2, 3, 5, 7, 9, 12], tokens: vec![30, 2, 7, 49, 3, 8] };
+        let targets = Targets { rows: vec![2, 3, 5, 7, 9, 12], tokens: vec![30, 2, 7, 49, 3, 8], ..Targets::default() };
         let upstream = [0.3f32, -1.0, 0.7, 1.5, -0.2, 0.9];
         let gradients = FlatBuffers::zeros(model.parameters().layout(), &Device::Cpu).unwrap();
         for keep in [Activations::Keep, Activations::Recompute] {
@@ -98,7 +98,7 @@ fn frozen_parts_get_no_gradient() {
         let model = Model::init(&config, 11).unwrap();
         perturb(&model);
         let batch = PackedBatch::new([&[1u32, 5, 9, 30, 2, 7, 7][..], &[1, 49]]);
-        let targets = Targets { rows: vec![2, 3, 5, 7], tokens: vec![30, 2, 7, 49] };
+        let targets = Targets { rows: vec![2, 3, 5, 7], tokens: vec![30, 2, 7, 49], ..Targets::default() };
         let gradients = |layout: &Layout| {
             let gradients = FlatBuffers::zeros(layout, &Device::Cpu).unwrap();
             let forward = model.forward(batch.clone(), targets.clone(), Activations::Keep).unwrap();

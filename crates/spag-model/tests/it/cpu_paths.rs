@@ -110,7 +110,11 @@ fn bf16_is_close_to_f32() {
     for folder in folders {
         let checkpoint = load(&folder, WeightDtype::Bf16);
         let tokens = checkpoint.tokenizer.encode_prompt(&cases()[0].prompt, Default::default()).unwrap();
-        let targets = Targets { rows: (0..tokens.len() as u32 - 1).collect(), tokens: tokens[1..].to_vec() };
+        let targets = Targets {
+            rows: (0..tokens.len() as u32 - 1).collect(),
+            tokens: tokens[1..].to_vec(),
+            ..Targets::default()
+        };
         let rounded = tempfile::tempdir().unwrap();
         save_model(&checkpoint.model, rounded.path(), WriteOptions::new(WeightDtype::Bf16)).unwrap();
         let want = load_model(rounded.path()).unwrap().log_probs(&PackedBatch::new([&tokens[..]]), &targets).unwrap();

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use crate::common::config;
 use candle_core::Device;
 use spag_model::{
-    Activations, Arithmetic, Checkpoint, Completion, Engine, EngineConfig, Generate, GenerationConfig, LoadOptions,
-    LogProbs, Model, PackedBatch, PrefixSharing, PromptRange, Request, Sampling, Targets, WeightDtype,
+    Activations, Arithmetic, Checkpoint, Completion, Distribution, Engine, EngineConfig, Generate, GenerationConfig,
+    LoadOptions, LogProbs, Model, PackedBatch, PrefixSharing, PromptRange, Request, Sampling, Targets, WeightDtype,
 };
 use spag_ops::CpuPath;
 use spag_tests::{fixture, test_process};
@@ -58,12 +58,18 @@ fn compare(checkpoint: &Checkpoint, load: impl Fn() -> Checkpoint) -> (usize, us
     prompts.push(vec![3; 40]);
     prompts.push(encode("a"));
     let log_probs = LogProbs { prompt: Some(PromptRange::All), top: 0 };
-    let settings = GenerationConfig { log_probs, max_new_tokens: 40, ..config(Sampling::at_temperature(1.0)) };
-    let settings = Arc::new(GenerationConfig { min_new_tokens: 20, ..settings });
-    let requests: Vec<Request> = (0..3)
-        .flat_map(|seed| prompts.iter().map(move |prompt| (seed, prompt)))
-        .map(|(seed, prompt)| Request { prompt: prompt.clone().into(), seed, config: settings.clone() })
+    let drawn = [(1.0, 0, None), (0.7, 20, None), (1.3, 0, Some(0.9)), (0.9, 0, None)];
+    let requests: Vec<Request> = drawn
+        .iter()
+        .zip(0..)
+        .flat_map(|((temperature, top_k, top_p), seed)| {
+            let settings = config(Sampling::random(*temperature, *top_k, *top_p));
+            let settings = GenerationConfig { log_probs: log_probs.clone(), max_new_tokens: 40, ..settings };
+            let config = Arc::new(GenerationConfig { min_new_tokens: 20, ..settings });
+            prompts.iter().map(move |prompt| Request { prompt: prompt.clone().into(), seed, config: config.clone() })
+        })
         .collect();
+    let eos = checkpoint.tokenizer.eos_ids();
     let (mut compared, mut differing) = (0, 0);
     // Pages of three sizes; preemptions in the first; chunks of 17 tokens in the second; one sequence after the other in the third.
     for (page_size, max_running, max_step_tokens, prefix_sharing) in
@@ -73,7 +79,7 @@ fn compare(checkpoint: &Checkpoint, load: impl Fn() -> Checkpoint) -> (usize, us
         let setting = EngineConfig { max_length: 400, page_size, pages, max_running, max_step_tokens, prefix_sharing };
         let done = Engine::new(&load(), setting).unwrap().generate(requests.clone()).unwrap();
         for (pair, requests) in done.chunks(2).zip(requests.chunks(2)) {
-            let (found, bad) = of_training(&checkpoint.model, pair, requests);
+            let (found, bad) = of_training(&checkpoint.model, pair, requests, eos);
             compared += found;
             differing += bad;
         }
@@ -81,16 +87,23 @@ fn compare(checkpoint: &Checkpoint, load: impl Fn() -> Checkpoint) -> (usize, us
     (compared, differing)
 }
 
-/// Some completions as one batch of training, and as a tree: the log-probabilities compared, and those that differ.
-fn of_training(model: &Model, done: &[Completion], requests: &[Request]) -> (usize, usize) {
-    let (mut sequences, mut targets, mut sampled) =
-        (Vec::new(), Targets { rows: vec![], tokens: vec![] }, Vec::<f32>::new());
+/// Some completions as one batch of training, and as a tree: the log-probabilities compared, and those that differ. Those of prompts
+/// are under the model's own distribution, those of other tokens under the one that they were drawn from.
+fn of_training(model: &Model, done: &[Completion], requests: &[Request], eos: &[u32]) -> (usize, usize) {
+    let (mut sequences, mut targets, mut sampled) = (Vec::new(), Targets::default(), Vec::<f32>::new());
     let mut first = 0;
     for (done, request) in done.iter().zip(requests) {
         let spag_model::Prompt::Tokens(prompt) = &request.prompt else { unreachable!() };
         let tokens = [&prompt[..], &done.token_ids].concat();
         let of_prompt = done.prompt_log_probs.iter().flatten().flatten().map(|one| one.log_prob);
-        sampled.extend(of_prompt.chain(done.model_log_probs.iter().copied()));
+        sampled.extend(of_prompt);
+        targets.distributions.resize(sampled.len(), Distribution::of_model());
+        for at in 0..done.token_ids.len() {
+            let distribution = request.config.distribution(at, eos);
+            let drawn = if distribution.is_of_model() { &done.model_log_probs } else { &done.sampling_log_probs };
+            sampled.push(drawn[at]);
+            targets.distributions.push(distribution);
+        }
         targets.rows.extend(first..first + tokens.len() as u32 - 1);
         targets.tokens.extend(&tokens[1..]);
         first += tokens.len() as u32;
@@ -99,7 +112,7 @@ fn of_training(model: &Model, done: &[Completion], requests: &[Request]) -> (usi
     let batch = PackedBatch::new(sequences.iter().map(Vec::as_slice));
     let (tree, rows) = PackedBatch::tree(sequences.iter().map(Vec::as_slice));
     let rows = rows.iter().flat_map(|rows| &rows[..rows.len() - 1]).copied().collect();
-    let of_tree = Targets { rows, tokens: targets.tokens.clone() };
+    let of_tree = Targets { rows, ..targets.clone() };
     let network = model.network().clone().with_attention(Arithmetic::F32);
     let (mut compared, mut differing) = (0, 0);
     for (batch, targets) in [(batch, targets), (tree, of_tree)] {

@@ -49,7 +49,7 @@ impl Expected {
 /// The samples of a family in one packed batch, and the weight of each target in the loss.
 pub(crate) fn batch(train: &Train) -> (PackedBatch, Targets, Vec<f32>) {
     let (mut sequences, mut targets, mut upstream, mut first) =
-        (Vec::new(), Targets { rows: vec![], tokens: vec![] }, Vec::new(), 0);
+        (Vec::new(), Targets { rows: vec![], tokens: vec![], ..Targets::default() }, Vec::new(), 0);
     for sample in &train.samples {
         let (prompt, target) = (sample.prompt_ids.len() as u32, sample.target_ids.len() as u32);
         targets.rows.extend(first + prompt - 1..first + prompt + target - 1);

@@ -53,7 +53,7 @@ fn log_probabilities_equal_a_plain_forward_pass() {
             let prompt = case.input_ids.len();
             let all = [case.input_ids, got.token_ids.clone()].concat();
             let rows = (prompt - 1..all.len() - 1).map(|row| row as u32).collect();
-            let targets = Targets { rows, tokens: got.token_ids.clone() };
+            let targets = Targets { rows, tokens: got.token_ids.clone(), ..Targets::default() };
             let want = model.log_probs(&PackedBatch::new([all.as_slice()]), &targets).unwrap();
             assert_eq!(want.len(), got.model_log_probs.len());
             for (got, want) in got.model_log_probs.iter().zip(&want) {

@@ -21,7 +21,7 @@ fn scored(prompt: PromptRange, top: usize, max_new_tokens: usize) -> GenerationC
 fn reference(model: &Model, tokens: &[u32]) -> Vec<Vec<f32>> {
     let size = model.config().architecture.vocab_size as u32;
     let rows = (0..tokens.len() as u32 - 1).flat_map(|row| vec![row; size as usize]).collect();
-    let targets = Targets { rows, tokens: (1..tokens.len()).flat_map(|_| 0..size).collect() };
+    let targets = Targets { rows, tokens: (1..tokens.len()).flat_map(|_| 0..size).collect(), ..Targets::default() };
     let all = model.log_probs(&PackedBatch::new([tokens]), &targets).unwrap();
     all.chunks(size as usize).map(<[f32]>::to_vec).collect()
 }

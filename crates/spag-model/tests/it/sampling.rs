@@ -7,7 +7,7 @@ use candle_core::{Device, Tensor};
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use spag_model::{GenerationConfig, PackedBatch, Request, Sampling, Targets};
-use spag_ops::sample::{SampleParams, sample};
+use spag_ops::sample::{Distribution, SampleParams, sample};
 
 use crate::common::{cases, checkpoint, engine_config, run};
 
@@ -21,7 +21,11 @@ const CHI_SQUARED: f64 = 85.35;
 fn log_probs() -> Vec<f32> {
     let (checkpoint, case) = (checkpoint(), cases().remove(0));
     let size = checkpoint.model.config().architecture.vocab_size as u32;
-    let targets = Targets { rows: vec![case.input_ids.len() as u32 - 1; size as usize], tokens: (0..size).collect() };
+    let targets = Targets {
+        rows: vec![case.input_ids.len() as u32 - 1; size as usize],
+        tokens: (0..size).collect(),
+        ..Targets::default()
+    };
     checkpoint.model.log_probs(&PackedBatch::new([case.input_ids.as_slice()]), &targets).unwrap()
 }
 
@@ -45,8 +49,12 @@ fn draws_of_a_position_follow_the_softmax_of_its_50_likeliest_tokens() {
     let rows = 1000;
     let same = Tensor::from_vec(logits.repeat(rows), (rows, logits.len()), &Device::Cpu).unwrap();
     for _ in 0..DRAWS / rows {
-        let params: Vec<SampleParams> =
-            (0..rows).map(|_| SampleParams { sampling, uniform: rng.random(), banned: Vec::new() }).collect();
+        let params: Vec<SampleParams> = (0..rows)
+            .map(|_| SampleParams {
+                distribution: Distribution { sampling, ..Distribution::default() },
+                uniform: rng.random(),
+            })
+            .collect();
         for drawn in sample(&same, &params).unwrap() {
             counts[drawn.unwrap().token as usize] += 1;
         }

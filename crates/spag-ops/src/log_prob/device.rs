@@ -3,9 +3,10 @@
 
 use candle_core::{DType, Result, Tensor};
 
-use super::{DEVICE_CHUNK_ELEMENTS, LogProbs};
+use super::{DEVICE_CHUNK_ELEMENTS, LogProbs, Targets};
 use crate::kernels::{Arg, Kernels, Launch, Module, THREADS, blocks, module, suffix, vector_len};
 use crate::matmul;
+use crate::sample::restrict;
 
 const MODULE: Module = module!("log_prob");
 /// Threads per row of logits.
@@ -14,7 +15,7 @@ const ROW_THREADS: u32 = 512;
 const SCRATCH_BYTES: usize = 32 * 4;
 
 /// `hidden` [M, D], `head` [V, D] and the targets.
-pub(super) type Head<'a> = (&'a Tensor, &'a Tensor, &'a [u32]);
+pub(super) type Head<'a> = (&'a Tensor, &'a Tensor, Targets<'a>);
 
 fn chunk_rows(v: usize) -> usize {
     (DEVICE_CHUNK_ELEMENTS / v.max(1)).max(1)
@@ -26,6 +27,15 @@ fn chunks(m: usize, v: usize) -> impl Iterator<Item = (usize, usize)> {
     (0..m).step_by(rows).map(move |start| (start, rows.min(m - start)))
 }
 
+/// The logits [R, V] of some rows, f32, those of a softmax that is the distribution of each row.
+fn logits(kernels: &dyn Kernels, rows: &Tensor, head: &Tensor, targets: Targets<'_>) -> Result<Tensor> {
+    let logits = matmul::launch_linear(kernels, rows, head, DType::F32)?;
+    if !targets.distributions.is_empty() {
+        restrict(&logits, targets.distributions, targets.tokens)?;
+    }
+    Ok(logits)
+}
+
 pub(super) fn forward(kernels: &dyn Kernels, (hidden, head, targets): Head<'_>, keep: Keep) -> Result<LogProbs> {
     let (m, v) = (hidden.dim(0)?, head.dim(0)?);
     let (values, lse) = (kernels.empty(&[m], DType::F32)?, kernels.empty(&[m], DType::F32)?);
@@ -33,9 +43,9 @@ pub(super) fn forward(kernels: &dyn Kernels, (hidden, head, targets): Head<'_>, 
     if m == 0 {
         return Ok(result);
     }
-    let targets = Tensor::new(targets, hidden.device())?;
+    let tokens = Tensor::new(targets.tokens, hidden.device())?;
     for (start, rows) in chunks(m, v) {
-        let logits = matmul::launch_linear(kernels, &hidden.narrow(0, start, rows)?, head, DType::F32)?;
+        let logits = logits(kernels, &hidden.narrow(0, start, rows)?, head, targets.rows(start..start + rows))?;
         kernels.launch(&Launch {
             kernel: "log_prob_rows".into(),
             grid: [rows as u32, 1, 1],
@@ -43,7 +53,7 @@ pub(super) fn forward(kernels: &dyn Kernels, (hidden, head, targets): Head<'_>, 
             shared_bytes: SCRATCH_BYTES,
             args: &[
                 Arg::In(&logits),
-                Arg::In(&targets.narrow(0, start, rows)?),
+                Arg::In(&tokens.narrow(0, start, rows)?),
                 Arg::Out(&result.values.narrow(0, start, rows)?),
                 Arg::Out(&result.lse.narrow(0, start, rows)?),
                 Arg::U32(v as u32),
@@ -54,7 +64,7 @@ pub(super) fn forward(kernels: &dyn Kernels, (hidden, head, targets): Head<'_>, 
             result.kept.push(logits);
         }
     }
-    result.targets = Some(targets);
+    result.targets = Some(tokens);
     Ok(result)
 }
 
@@ -77,16 +87,16 @@ pub(super) fn backward(
     if m == 0 {
         return Ok(dhidden);
     }
-    let targets = match forward.targets {
-        Some(targets) => targets,
-        None => Tensor::new(targets, hidden.device())?,
+    let tokens = match forward.targets {
+        Some(tokens) => tokens,
+        None => Tensor::new(targets.tokens, hidden.device())?,
     };
     let mut kept = forward.kept.into_iter();
     for (start, rows) in chunks(m, v) {
         let x = hidden.narrow(0, start, rows)?;
         let logits = match kept.next() {
             Some(kept) => kept,
-            None => matmul::launch_linear(kernels, &x, head, DType::F32)?,
+            None => logits(kernels, &x, head, targets.rows(start..start + rows))?,
         };
         let gradients = match dtype {
             // In place: logits become their gradients.
@@ -99,7 +109,7 @@ pub(super) fn backward(
             block: THREADS,
             args: &[
                 Arg::In(&logits),
-                Arg::In(&targets.narrow(0, start, rows)?),
+                Arg::In(&tokens.narrow(0, start, rows)?),
                 Arg::In(&forward.lse.narrow(0, start, rows)?),
                 Arg::In(&upstream.narrow(0, start, rows)?),
                 Arg::Out(&gradients),

@@ -2,7 +2,7 @@
 
 use candle_core::{DType, Result, Tensor, bail};
 
-use super::{SampleError, SampleParams, SampledToken, Sampling, ScoreParams, TokenLogProb};
+use super::{Distribution, SampleError, SampleParams, SampledToken, Sampling, ScoreParams, TokenLogProb};
 use crate::kernels::{Arg, Kernels, Launch, Module, module, suffix};
 
 const MODULE: Module = module!("sample");
@@ -24,7 +24,7 @@ pub(super) fn sample(
     if rows == 0 {
         return Ok(Vec::new());
     }
-    let settings = settings(params);
+    let settings = settings(params.iter().map(|row| (&row.distribution, row.uniform, 0)));
     let length = settings.len();
     let settings = Tensor::from_vec(settings, length, logits.device())?;
     let out = kernels.empty(&[rows, RESULT], DType::U32)?;
@@ -85,25 +85,48 @@ pub(super) fn score(
         .collect()
 }
 
-/// The parameters of all rows in the kernel's layout, followed by all banned tokens.
-fn settings(params: &[SampleParams]) -> Vec<u32> {
+/// Takes one upload (distributions and targets) and waits for nothing.
+pub(super) fn restrict(
+    kernels: &dyn Kernels,
+    logits: &Tensor,
+    distributions: &[Distribution],
+    targets: &[u32],
+) -> Result<()> {
+    let (rows, size) = logits.dims2()?;
+    let settings =
+        settings(distributions.iter().zip(targets).map(|(distribution, target)| (distribution, 0.0, *target)));
+    let length = settings.len();
+    let settings = Tensor::from_vec(settings, length, logits.device())?;
+    kernels.launch(&Launch {
+        kernel: "restrict_logits".into(),
+        grid: [rows as u32, 1, 1],
+        block: THREADS,
+        shared_bytes: SHARED_BYTES,
+        args: &[Arg::Out(logits), Arg::In(&settings), Arg::U32(size as u32)],
+        ..Launch::of(MODULE)
+    })
+}
+
+/// The distributions of all rows, with their uniform numbers and targets, in the kernel's layout, followed by all banned tokens.
+fn settings<'a>(rows: impl Iterator<Item = (&'a Distribution, f64, u32)>) -> Vec<u32> {
     let halves = |x: f64| [x.to_bits() as u32, (x.to_bits() >> 32) as u32];
-    let mut all = Vec::with_capacity(params.len() * SETTING);
-    let mut banned_at = params.len() * SETTING;
-    for row in params {
-        let (kind, temperature, k, p) = match row.sampling {
-            Sampling::Greedy => (0, 1.0, None, None),
-            Sampling::Random { temperature, top_k: None, top_p: None } => (1, temperature, None, None),
-            Sampling::Random { temperature, top_k, top_p } => (2, temperature, top_k, top_p),
+    let rows: Vec<_> = rows.collect();
+    let mut all = Vec::with_capacity(rows.len() * SETTING);
+    let mut banned_at = rows.len() * SETTING;
+    for (distribution, uniform, target) in &rows {
+        let (kind, k, p) = match distribution.sampling {
+            Sampling::Greedy => (0, None, None),
+            Sampling::Random { top_k: None, top_p: None, .. } => (1, None, None),
+            Sampling::Random { top_k, top_p, .. } => (2, top_k, top_p),
         };
-        let inverse = (1.0 / temperature) as f32;
         let k = k.and_then(|k| u32::try_from(k).ok()).unwrap_or(u32::MAX);
-        all.extend([kind, inverse.to_bits(), k, banned_at as u32, row.banned.len() as u32, 0]);
+        let banned = distribution.banned.len();
+        all.extend([kind, distribution.inverse_temperature().to_bits(), k, banned_at as u32, banned as u32, *target]);
         // A share above 1: unrestricted.
         all.extend(halves(p.unwrap_or(2.0)));
-        all.extend(halves(row.uniform));
-        banned_at += row.banned.len();
+        all.extend(halves(*uniform));
+        banned_at += banned;
     }
-    all.extend(params.iter().flat_map(|row| &row.banned));
+    all.extend(rows.iter().flat_map(|(distribution, ..)| distribution.banned.iter()));
     all
 }

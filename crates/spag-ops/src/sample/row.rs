@@ -1,6 +1,6 @@
 //! Sampling on the CPU, one row at a time.
 
-use super::{SampleError, SampleParams, SampledToken, Sampling, ScoreParams, TokenLogProb};
+use super::{Distribution, SampleError, SampleParams, SampledToken, Sampling, ScoreParams, TokenLogProb};
 use crate::simd;
 
 /// Weights are summed in blocks of this many, so that a lookup takes two short searches.
@@ -12,40 +12,18 @@ pub(super) fn sample(
     params: &SampleParams,
     weights: &mut Vec<f32>,
 ) -> Result<SampledToken, SampleError> {
-    let banned = params.banned.as_slice();
     let (top, log_sum) = log_sum_exp(logits)?;
     let chosen = |token: usize, sampling_log_prob: f32| SampledToken {
         token: token as u32,
         model_log_prob: logits[token] - log_sum,
         sampling_log_prob,
     };
-    let is_banned = |token: usize| banned.iter().any(|banned| *banned as usize == token);
-    let mut best = logits.iter().position(|logit| *logit == top);
-    if best.is_some_and(is_banned) {
-        let allowed = logits.iter().copied().enumerate().filter(|(token, _)| !is_banned(*token));
-        let better = |best: (usize, f32), next: (usize, f32)| if next.1 > best.1 { next } else { best };
-        best = allowed.reduce(better).map(|(token, _)| token).filter(|token| logits[*token].is_finite());
-    }
-    let Some(best) = best else { return Err(SampleError::NoneAllowed) };
-    let Sampling::Random { temperature, top_k, top_p } = params.sampling else { return Ok(chosen(best, 0.0)) };
-    let uniform = params.uniform;
-    let (top, inverse) = (logits[best], (1.0 / temperature) as f32);
+    let SampleParams { distribution, uniform } = params;
+    let best = most_likely_allowed(logits, top, &distribution.banned).ok_or(SampleError::NoneAllowed)?;
+    let Sampling::Random { temperature: _, top_k, top_p } = distribution.sampling else { return Ok(chosen(best, 0.0)) };
+    let (top, inverse) = (logits[best], distribution.inverse_temperature());
     if top_k.is_none() && top_p.is_none() {
-        weights.clear();
-        weights.extend_from_slice(logits);
-        simd::vectorized(
-            #[inline(always)]
-            || weights.iter_mut().for_each(|w| *w = simd::exp((*w - top) * inverse)),
-        );
-        for token in banned {
-            if let Some(weight) = weights.get_mut(*token as usize) {
-                *weight = 0.0;
-            }
-        }
-        let sums: Vec<f64> = simd::vectorized(
-            #[inline(always)]
-            || weights.chunks(BLOCK).map(|block| f64::from(simd::sum_of(block, |w| w))).collect(),
-        );
+        let sums = weigh(logits, (top, inverse), &distribution.banned, weights);
         let total: f64 = sums.iter().sum();
         let (block, left) = draw(sums.iter().copied(), uniform * total).unwrap_or((best / BLOCK, 0.0));
         let inside = &weights[block * BLOCK..weights.len().min((block + 1) * BLOCK)];
@@ -54,31 +32,112 @@ pub(super) fn sample(
         let token = inside.unwrap_or(best);
         return Ok(chosen(token, (logits[token] - top) * inverse - (total as f32).ln()));
     }
-    let mut candidates: Vec<(usize, f32)> =
-        logits.iter().copied().enumerate().filter(|(token, _)| !is_banned(*token)).collect();
-    let order = |a: &(usize, f32), b: &(usize, f32)| b.1.total_cmp(&a.1).then(a.0.cmp(&b.0));
-    if let Some(k) = top_k.filter(|k| *k < candidates.len()) {
-        candidates.select_nth_unstable_by(k, order);
-        candidates.truncate(k);
-    }
-    candidates.sort_unstable_by(order);
-    let likely = |candidates: &[(usize, f32)]| -> Vec<f64> {
-        candidates.iter().map(|(_, logit)| f64::from(simd::exp((logit - top) * inverse))).collect()
-    };
-    let mut likelihoods = likely(&candidates);
-    if let Some(p) = top_p {
-        let total: f64 = likelihoods.iter().sum();
-        let mut reached = 0.0;
-        let enough = likelihoods.iter().position(|likelihood| {
-            reached += likelihood;
-            reached >= p * total
-        });
-        likelihoods.truncate(enough.map_or(likelihoods.len(), |last| last + 1));
-    }
-    let total: f64 = likelihoods.iter().sum();
-    let index = draw(likelihoods.iter().copied(), uniform * total).map_or(0, |(index, _)| index);
-    let (token, logit) = candidates[index];
+    let likely = Likely::of(logits, (top, inverse), distribution);
+    let total: f64 = likely.weights.iter().sum();
+    let index = draw(likely.weights.iter().copied(), uniform * total).map_or(0, |(index, _)| index);
+    let (token, logit) = likely.tokens[index];
     Ok(chosen(token, (logit - top) * inverse - (total as f32).ln()))
+}
+
+/// The most likely token that is allowed, if any has a probability. `top` is the largest logit.
+fn most_likely_allowed(logits: &[f32], top: f32, banned: &[u32]) -> Option<usize> {
+    let is_banned = |token: usize| banned.iter().any(|banned| *banned as usize == token);
+    let best = logits.iter().position(|logit| *logit == top)?;
+    if !is_banned(best) {
+        return Some(best);
+    }
+    let allowed = logits.iter().copied().enumerate().filter(|(token, _)| !is_banned(*token));
+    let better = |best: (usize, f32), next: (usize, f32)| if next.1 > best.1 { next } else { best };
+    allowed.reduce(better).map(|(token, _)| token).filter(|token| logits[*token].is_finite())
+}
+
+/// Fills `weights` with e^((logit − top) · inverse), 0 for banned tokens. Returns the sum of each block.
+fn weigh(logits: &[f32], (top, inverse): (f32, f32), banned: &[u32], weights: &mut Vec<f32>) -> Vec<f64> {
+    weights.clear();
+    weights.extend_from_slice(logits);
+    simd::vectorized(
+        #[inline(always)]
+        || weights.iter_mut().for_each(|w| *w = simd::exp((*w - top) * inverse)),
+    );
+    for token in banned {
+        if let Some(weight) = weights.get_mut(*token as usize) {
+            *weight = 0.0;
+        }
+    }
+    simd::vectorized(
+        #[inline(always)]
+        || weights.chunks(BLOCK).map(|block| f64::from(simd::sum_of(block, |w| w))).collect(),
+    )
+}
+
+/// The tokens that top-k and top-p leave, the likeliest first, with their weights e^((logit − top) · inverse).
+struct Likely {
+    tokens: Vec<(usize, f32)>,
+    weights: Vec<f64>,
+}
+
+impl Likely {
+    fn of(logits: &[f32], (top, inverse): (f32, f32), distribution: &Distribution) -> Self {
+        let (top_k, top_p) = match distribution.sampling {
+            Sampling::Greedy => (Some(1), None),
+            Sampling::Random { top_k, top_p, .. } => (top_k, top_p),
+        };
+        let banned = &distribution.banned;
+        let is_banned = |token: usize| banned.iter().any(|banned| *banned as usize == token);
+        let mut tokens: Vec<(usize, f32)> =
+            logits.iter().copied().enumerate().filter(|(token, _)| !is_banned(*token)).collect();
+        let order = |a: &(usize, f32), b: &(usize, f32)| b.1.total_cmp(&a.1).then(a.0.cmp(&b.0));
+        if let Some(k) = top_k.filter(|k| *k < tokens.len()) {
+            tokens.select_nth_unstable_by(k, order);
+            tokens.truncate(k);
+        }
+        tokens.sort_unstable_by(order);
+        let mut weights: Vec<f64> =
+            tokens.iter().map(|(_, logit)| f64::from(simd::exp((logit - top) * inverse))).collect();
+        if let Some(p) = top_p {
+            let total: f64 = weights.iter().sum();
+            let mut reached = 0.0;
+            let enough = weights.iter().position(|weight| {
+                reached += weight;
+                reached >= p * total
+            });
+            weights.truncate(enough.map_or(weights.len(), |last| last + 1));
+        }
+        tokens.truncate(weights.len());
+        Self { tokens, weights }
+    }
+}
+
+/// Makes a row's logits those of a softmax that is the distribution: (logit − top) / temperature, and −∞ for tokens that cannot be
+/// drawn, of which the target is none. Returns the logarithm of the sum of their exponentials, NaN if logits are not finite. The
+/// log-probabilities that follow have the bits of those of [`sample`].
+pub(super) fn restrict(logits: &mut [f32], distribution: &Distribution, target: usize, weights: &mut Vec<f32>) -> f32 {
+    let best = log_sum_exp(logits).ok().and_then(|(top, _)| most_likely_allowed(logits, top, &distribution.banned));
+    let Some(best) = best else { return f32::NAN };
+    let (top, inverse) = (logits[best], distribution.inverse_temperature());
+    let of = |logit: f32| (logit - top) * inverse;
+    let of_target = of(logits[target]);
+    let total: f64 = match distribution.sampling {
+        Sampling::Random { top_k: None, top_p: None, .. } => {
+            let sums = weigh(logits, (top, inverse), &distribution.banned, weights);
+            logits.iter_mut().for_each(|logit| *logit = of(*logit));
+            distribution.banned.iter().for_each(|token| {
+                if let Some(logit) = logits.get_mut(*token as usize) {
+                    *logit = f32::NEG_INFINITY;
+                }
+            });
+            sums.iter().sum()
+        }
+        Sampling::Greedy | Sampling::Random { .. } => {
+            let likely = Likely::of(logits, (top, inverse), distribution);
+            logits.fill(f32::NEG_INFINITY);
+            likely.tokens.iter().for_each(|(token, logit)| logits[*token] = of(*logit));
+            likely.weights.iter().sum()
+        }
+    };
+    let missing = if logits[target] == f32::NEG_INFINITY { f64::from(simd::exp(of_target)) } else { 0.0 };
+    logits[target] = of_target;
+    ((total + missing) as f32).ln()
 }
 
 /// The largest logit, and the logarithm of the sum of all exponentials.
@@ -148,7 +207,11 @@ mod tests {
         rng: &mut ChaCha8Rng,
     ) -> Result<SampledToken, SampleError> {
         let uniform = if sampling == Sampling::Greedy { 0.0 } else { rng.random() };
-        super::sample(logits, &SampleParams { sampling, uniform, banned: banned.to_vec() }, &mut Vec::new())
+        super::sample(
+            logits,
+            &SampleParams { distribution: Distribution { sampling, banned: banned.into() }, uniform },
+            &mut Vec::new(),
+        )
     }
 
     fn random(temperature: f64, top_k: Option<usize>, top_p: Option<f64>) -> Sampling {

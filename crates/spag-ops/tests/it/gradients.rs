@@ -6,8 +6,10 @@ use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use spag_ops::attention::{self, Heads, Mask, Sequences};
 use spag_ops::glu::Activation;
+use spag_ops::log_prob::Targets;
 use spag_ops::packed_linear::{self, PackedWeight};
 use spag_ops::rope::{self, Direction, Positions, RopeTable};
+use spag_ops::sample::{Distribution, Sampling};
 use spag_ops::{embedding, log_prob, matmul, rms_norm, squared_norm};
 
 #[test]
@@ -195,15 +197,36 @@ fn attention_matches_f64_for_all_head_sizes() {
 
 #[test]
 fn log_prob() {
+    log_prob_under(&[]);
+}
+
+#[test]
+fn log_prob_of_other_distributions() {
+    let drawn = |temperature, top_k, top_p, banned: &[u32]| Distribution {
+        sampling: Sampling::random(temperature, top_k, top_p),
+        banned: banned.into(),
+    };
+    // The second and the last target are not among the most likely tokens, and the third is banned: they count as tokens that can be drawn.
+    log_prob_under(&[
+        drawn(0.5, 0, None, &[]),
+        drawn(1.0, 0, Some(0.5), &[]),
+        drawn(2.0, 0, None, &[10, 4]),
+        Distribution::of_model(),
+        drawn(0.7, 2, None, &[]),
+    ]);
+}
+
+fn log_prob_under(distributions: &[Distribution]) {
     let mut rng = ChaCha8Rng::seed_from_u64(6);
     let (hidden, head) = (random((5, 6), &mut rng), random((11, 6), &mut rng));
-    let (targets, upstream) = ([3, 0, 10, 3, 7], [0.5f32, -1.0, 2.0, 0.0, 0.25]);
+    let (tokens, upstream) = ([3, 0, 10, 3, 7], [0.5f32, -1.0, 2.0, 0.75, 0.25]);
+    let targets = || Targets { tokens: &tokens, distributions };
     let given = Tensor::new(&upstream, &Device::Cpu).unwrap();
     let dhead = ones(&[11, 6]);
-    let forward = log_prob::forward(&hidden, &head, &targets).unwrap();
-    let dhidden = log_prob::backward(forward, &hidden, &head, &targets, &given, &dhead).unwrap();
+    let forward = log_prob::forward(&hidden, &head, targets()).unwrap();
+    let dhidden = log_prob::backward(forward, &hidden, &head, targets(), &given, &dhead).unwrap();
     let f = |hidden: &Tensor, head: &Tensor| {
-        let values = values(&log_prob::forward(hidden, head, &targets).unwrap().values);
+        let values = values(&log_prob::forward(hidden, head, targets()).unwrap().values);
         values.iter().zip(upstream).map(|(v, u)| f64::from(*v) * f64::from(u)).sum()
     };
     differences(&hidden, &dhidden, |x| f(x, &head), "dhidden");
@@ -213,24 +236,33 @@ fn log_prob() {
 #[test]
 fn chunked_log_prob_equals_unchunked() {
     // A vocabulary so large that logits are chunked and recomputed.
+    let restricted = Distribution { sampling: Sampling::random(0.8, 50, None), banned: [7].into() };
+    for distribution in [Distribution::of_model(), restricted] {
+        chunked_log_prob_under(&vec![distribution; 600]);
+    }
+}
+
+fn chunked_log_prob_under(distributions: &[Distribution]) {
     let (m, d, v) = (600, 4, 40_000);
     let mut rng = ChaCha8Rng::seed_from_u64(7);
     let (hidden, head) = (random((m, d), &mut rng), random((v, d), &mut rng));
     let targets: Vec<u32> = (0..m).map(|_| rng.random_range(0..v as u32)).collect();
     let upstream: Vec<f32> = (0..m).map(|_| rng.random::<f32>() - 0.5).collect();
     let upstream = Tensor::new(upstream, &Device::Cpu).unwrap();
+    let targets = Targets { tokens: &targets, distributions };
     let dhead = ones(&[v, d]);
-    let forward = log_prob::forward(&hidden, &head, &targets).unwrap();
+    let forward = log_prob::forward(&hidden, &head, targets).unwrap();
     let forward_values = values(&forward.values);
-    assert_eq!(values(&log_prob::values(&hidden, &head, &targets).unwrap()), forward_values);
-    let dhidden = log_prob::backward(forward, &hidden, &head, &targets, &upstream, &dhead).unwrap();
+    assert_eq!(values(&log_prob::values(&hidden, &head, targets).unwrap()), forward_values);
+    let dhidden = log_prob::backward(forward, &hidden, &head, targets, &upstream, &dhead).unwrap();
     for row in [0, 1, 300, m - 1] {
         let one = hidden.narrow(0, row, 1).unwrap();
-        let want = log_prob::forward(&one, &head, &targets[row..=row]).unwrap();
+        let target = Targets { tokens: &targets.tokens[row..=row], distributions: &distributions[row..=row] };
+        let want = log_prob::forward(&one, &head, target).unwrap();
         assert!((values(&want.values)[0] - forward_values[row]).abs() < 1e-5);
         let dhead = ones(&[v, d]);
         let given = upstream.narrow(0, row, 1).unwrap();
-        let want = log_prob::backward(want, &one, &head, &targets[row..=row], &given, &dhead).unwrap();
+        let want = log_prob::backward(want, &one, &head, target, &given, &dhead).unwrap();
         let got = dhidden.narrow(0, row, 1).unwrap();
         assert!(values(&(got - want).unwrap()).iter().all(|d| d.abs() < 1e-5));
     }

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use serde::{Deserialize, Serialize};
 use spag_model::Sampling;
 use spag_rewards::{BatchShape, EstimatorSettings, OutcomeRewards};
-use spag_selfplay::limits;
+use spag_selfplay::{SamplingSettings, limits};
 use spag_train::loss::{Length, Loss, PolicyGradient, Ratio};
 
 use super::run::RunConfig;
@@ -24,7 +24,7 @@ pub enum RunMethod {
 }
 
 spag_io::settings! {
-    /// `[online]`: on-policy self-play. Tokens are drawn from the model's own distribution, and the learner is that of `[train]`.
+    /// `[online]`: on-policy self-play. The learner is that of `[train]`.
     pub table OnlineSettings {
         /// Updates of the run.
         pub updates: usize [1..=10_000_000] = 100;
@@ -50,6 +50,8 @@ spag_io::settings! {
         /// should not, `report` writes it to `metrics.jsonl`.
         pub log_prob_gap: GapRule;
     } + {
+        /// What tokens are drawn from: the model's own distribution by default. The learner computes log-probabilities under it.
+        pub sampling: SamplingSettings = SamplingSettings { temperature: 1.0, top_k: Some(0), top_p: None };
         /// The loss.
         pub policy_loss: PolicyLossSettings;
         /// Who plays the other seat.
@@ -218,8 +220,11 @@ impl PolicyLossSettings {
 }
 
 impl OnlineSettings {
-    /// How tokens are drawn: the learner computes the log-probabilities of this distribution.
-    pub const SAMPLING: Sampling = Sampling::Random { temperature: 1.0, top_k: None, top_p: None };
+    /// How tokens are drawn. Here all tokens can be, unless a setting restricts them.
+    pub(crate) fn sampling(&self) -> Sampling {
+        let SamplingSettings { temperature, top_k, top_p } = self.sampling;
+        Sampling::random(temperature, top_k.unwrap_or(0), top_p.filter(|share| *share < 1.0))
+    }
 
     /// The opponent, by the settings and the control.
     pub(crate) fn opponent(&self) -> Opponent {
@@ -276,6 +281,7 @@ impl OnlineSettings {
                            use loss = \"ppo\", \"truncated\" or \"masked\", or ppo_epochs = 1";
             return bad("online.ppo_epochs", message.to_owned());
         }
+        self.check_sampling()?;
         let OpponentSettings { opponent, opponent_model, opponent_share, .. } = &self.opponents;
         if opponent_model.is_some() && *opponent != Opponent::Fixed {
             return bad(
@@ -300,5 +306,31 @@ impl OnlineSettings {
             .check(batch)
             .and(self.rewards.check())
             .or_else(|error| bad("online.estimator", error.to_string()))
+    }
+
+    /// Checks that there are log-probabilities to learn, and that a model can be compared with another one: each leaves out other
+    /// tokens.
+    fn check_sampling(&self) -> Result<()> {
+        let bad = |setting, message: &str| Err(Error::BadSetting { setting, message: message.to_owned() });
+        let Sampling::Random { temperature, top_k, top_p } = self.sampling() else { return Ok(()) };
+        if temperature == 0.0 {
+            return bad("online.temperature", "0 is greedy, so that games of equal words are equal; use 1, or less");
+        }
+        let restricted = match (top_k, top_p) {
+            (Some(_), _) => "online.top_k",
+            (None, Some(_)) => "online.top_p",
+            (None, None) => return Ok(()),
+        };
+        if self.policy_loss.kl_coeff > 0.0 {
+            let message = "the model of the imitation leaves out other tokens than the policy, so their divergence is \
+                           not defined; use all tokens, or online.kl_coeff = 0";
+            return bad(restricted, message);
+        }
+        if self.minibatches > 1 || self.ppo_epochs > 1 {
+            let message = "after a step the policy leaves out other tokens than those at sampling; use all tokens, or \
+                           one step an update: online.minibatches = 1 and online.ppo_epochs = 1";
+            return bad(restricted, message);
+        }
+        Ok(())
     }
 }

@@ -31,7 +31,8 @@ fn lines(path: &Path) -> Vec<Value> {
 #[test]
 fn every_update_learns_from_exactly_what_was_sampled() {
     let root = tempfile::tempdir().unwrap();
-    for (name, more) in [("f32", &[][..]), ("bf16", &["train.bf16=true"])] {
+    let restricted = ["online.temperature=0.8", "online.top_k=20", "online.top_p=0.95", "self_play.min_new_tokens=2"];
+    for (name, more) in [("f32", &[][..]), ("bf16", &["train.bf16=true"]), ("restricted", &restricted)] {
         let config = config(&root.path().join(name), more);
         let report = run(&config, &mut Silent).unwrap();
         assert_eq!(report.first.matches.len(), 2);
@@ -79,6 +80,7 @@ fn interrupted_run_with_a_pool_minibatches_and_a_reference_ends_with_the_same_fi
         "online.ppo_epochs=2",
         "online.loss=ppo",
         "online.kl_coeff=0.1",
+        "online.temperature=0.8",
     ]);
 }
 
@@ -120,6 +122,9 @@ fn settings_that_cannot_be_are_refused_before_anything_is_played() {
         (&["online.minibatches=9"], "online.minibatches"),
         (&["online.ppo_epochs=2"], "importance ratios"),
         (&["online.kl_coeff=-1"], "kl_coeff"),
+        (&["online.temperature=0"], "online.temperature"),
+        (&["online.top_k=5", "online.kl_coeff=0.1"], "online.top_k"),
+        (&["online.top_p=0.9", "online.ppo_epochs=2", "online.loss=ppo"], "online.top_p"),
         (&["method=offline"], "method"),
     ] {
         let overrides: Vec<String> = ONLINE.iter().chain(more).map(|text| (*text).to_owned()).collect();

@@ -49,7 +49,7 @@ fn check(games: &Sampled, model: &Model) {
             assert_eq!((turn.seat, Some(&turn.generation)), (said.role, said.generation.as_ref()));
             let tokens = [&turn.prompt[..], &turn.generation.token_ids].concat();
             let rows = (turn.prompt.len() as u32 - 1..tokens.len() as u32 - 1).collect();
-            let targets = Targets { rows, tokens: turn.generation.token_ids.clone() };
+            let targets = Targets { rows, tokens: turn.generation.token_ids.clone(), ..Targets::default() };
             let learned = model.log_probs(&PackedBatch::new([&tokens[..]]), &targets).unwrap();
             let bits = |values: &[f32]| values.iter().map(|value| value.to_bits()).collect::<Vec<_>>();
             assert_eq!(bits(&learned), bits(&turn.generation.model_log_probs));

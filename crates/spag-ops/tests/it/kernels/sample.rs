@@ -1,7 +1,7 @@
 use candle_core::{DType, Device, Tensor};
 use spag_emulator::Place;
 use spag_ops::sample::{
-    MAX_TOP, SampleError, SampleParams, SampledToken, Sampling, ScoreParams, TokenLogProb, sample, score,
+    Distribution, MAX_TOP, SampleError, SampleParams, SampledToken, Sampling, ScoreParams, TokenLogProb, sample, score,
 };
 
 use super::random::Random;
@@ -26,15 +26,15 @@ fn kernels_match_the_cpu() {
             (0.8, None, Some(0.98)),
             (1.5, Some(300), Some(0.9)),
         ];
-        let mut params =
-            vec![SampleParams::default(), SampleParams { banned: vec![0, size as u32 / 2], ..SampleParams::default() }];
+        let mut params = vec![SampleParams::default(), greedy(&[0, size as u32 / 2])];
         for (at, (temperature, top_k, top_p)) in draws.into_iter().enumerate() {
             let uniform = random.below(1 << 30) as f64 / f64::from(1 << 30);
             let banned = if at % 2 == 0 { Vec::new() } else { vec![1, size as u32 - 1, 3] };
-            params.push(SampleParams { sampling: Sampling::Random { temperature, top_k, top_p }, uniform, banned });
+            let sampling = Sampling::Random { temperature, top_k, top_p };
+            params.push(SampleParams { distribution: Distribution { sampling, banned: banned.into() }, uniform });
         }
         if size == 1 {
-            params.iter_mut().for_each(|row| row.banned.clear());
+            params.iter_mut().for_each(|row| row.distribution.banned = Default::default());
         }
         // Peaked and flat distributions; bf16 causes many ties.
         for sharpness in [8.0, 0.02] {
@@ -48,6 +48,11 @@ fn kernels_match_the_cpu() {
     non_finite(place);
 }
 
+fn greedy(banned: &[u32]) -> SampleParams {
+    let distribution = Distribution { banned: banned.into(), ..Distribution::default() };
+    SampleParams { distribution, ..SampleParams::default() }
+}
+
 fn compare(place: &Place, logits: &Tensor, params: &[SampleParams]) {
     let want = sample(logits, params).unwrap();
     let rows = logits.to_vec2::<f32>().unwrap();
@@ -59,7 +64,7 @@ fn compare(place: &Place, logits: &Tensor, params: &[SampleParams]) {
             let (Ok(got), Ok(want)) = (got, want) else { panic!("{what}") };
             check_sample(logits, row, got, &what);
             // The CPU assigns the remainder beyond the last token to the most likely one; kernels have no remainder.
-            let remainder = row.sampling != Sampling::Greedy && row.uniform > 1.0 - SLACK;
+            let remainder = row.distribution.sampling != Sampling::Greedy && row.uniform > 1.0 - SLACK;
             if !remainder {
                 check_sample(logits, row, want, &what);
             }
@@ -74,9 +79,10 @@ fn check_sample(logits: &[f32], row: &SampleParams, choice: &SampledToken, what:
     let token = choice.token as usize;
     let close = |got: f32, want: f64| assert!((f64::from(got) - want).abs() < LOG_PROB_TOLERANCE, "{want}; {what}");
     close(choice.model_log_prob, logit(token) - all.ln());
-    let mut order: Vec<usize> = (0..logits.len()).filter(|token| !row.banned.contains(&(*token as u32))).collect();
+    let mut order: Vec<usize> =
+        (0..logits.len()).filter(|token| !row.distribution.banned.contains(&(*token as u32))).collect();
     let by_likelihood = |a: &usize, b: &usize| logits[*b].total_cmp(&logits[*a]).then(a.cmp(b));
-    let Sampling::Random { temperature, top_k, top_p } = row.sampling else {
+    let Sampling::Random { temperature, top_k, top_p } = row.distribution.sampling else {
         let best = order.into_iter().min_by(by_likelihood);
         assert_eq!((Some(token), choice.sampling_log_prob), (best, 0.0), "{what}");
         return;
@@ -149,7 +155,7 @@ fn extreme_uniforms(place: &Place, random: &mut Random) {
         .iter()
         .flat_map(|(top_k, top_p)| {
             let sampling = Sampling::Random { temperature: 1.0, top_k: *top_k, top_p: *top_p };
-            ends.map(|uniform| SampleParams { sampling, uniform, banned: vec![699] })
+            ends.map(|uniform| SampleParams { distribution: Distribution { sampling, banned: [699].into() }, uniform })
         })
         .collect();
     compare(place, &logits, &params);
@@ -159,8 +165,7 @@ fn non_finite(place: &Place) {
     let (nan, infinite) = (f32::NAN, f32::INFINITY);
     let rows = [[0.0, nan, 1.0], [infinite, 0.0, 0.0], [-infinite; 3], [0.0, 1.0, 2.0], [1.0, -infinite, -infinite]];
     let logits = Tensor::new(&rows, &Device::Cpu).unwrap();
-    let params = [vec![], vec![], vec![], vec![0, 1, 2], vec![0]]
-        .map(|banned| SampleParams { banned, ..SampleParams::default() });
+    let params = [&[][..], &[], &[], &[0, 1, 2], &[0]].map(greedy);
     let here = place.put(&logits, DType::F32).unwrap();
     let got = place.run(|| sample(&here, &params)).unwrap();
     assert_eq!(got, sample(&logits, &params).unwrap());

@@ -175,7 +175,7 @@ impl Part {
         let model = if self.settings.learns_from_itself() { self.before } else { Model::Im };
         let checkpoint = run.load_in(&model.folder(run.config), learner.job().config.dtype())?;
         let length = ("self_play.max_new_tokens", run.config.self_play.length.max_new_tokens);
-        let (player, _) = run.engine_player(checkpoint, OnlineSettings::SAMPLING, length)?;
+        let (player, _) = run.engine_player(checkpoint, self.settings.sampling(), length)?;
         Ok(player.with_verbatim_history())
     }
 }

@@ -8,7 +8,7 @@ use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use serde::{Deserialize, Serialize};
 use spag_game::{SEATS, Seat};
-use spag_model::WeightDtype;
+use spag_model::{Sampling, WeightDtype};
 use spag_rewards::RewardedGame;
 use spag_selfplay::{ModelPlayer, SampledTurn};
 use spag_train::OnlineLearner;
@@ -76,6 +76,7 @@ pub(super) struct Opponents {
     /// The model that plays, and its engine. Made with the first game.
     loaded: Option<(PathBuf, ModelPlayer)>,
     dtype: WeightDtype,
+    sampling: Sampling,
 }
 
 /// Against whom an update was played, and how it went for the policy.
@@ -94,7 +95,8 @@ impl Opponents {
         let share = if kind == Opponent::Policy { 0.0 } else { settings.opponents.opponent_share };
         let pool = saved.unwrap_or_else(|| Pool { members: vec![Member::default()] });
         let (group_size, games) = (settings.group_size, settings.games_per_update);
-        Self { kind, share, group_size, games, pool, loaded: None, dtype }
+        let sampling = settings.sampling();
+        Self { kind, share, group_size, games, pool, loaded: None, dtype, sampling }
     }
 
     /// The seat of the policy in each game of an update; `None` if it plays both. The games of a group have the same players. Groups are
@@ -129,8 +131,7 @@ impl Opponents {
             }
             None => {
                 let length = ("self_play.max_new_tokens", run.config.self_play.length.max_new_tokens);
-                let (player, _) =
-                    run.engine_player(run.load_in(&folder, self.dtype)?, OnlineSettings::SAMPLING, length)?;
+                let (player, _) = run.engine_player(run.load_in(&folder, self.dtype)?, self.sampling, length)?;
                 player.with_verbatim_history()
             }
         };
@@ -236,6 +237,7 @@ mod tests {
             pool: Pool::default(),
             loaded: None,
             dtype: WeightDtype::F32,
+            sampling: Sampling::at_temperature(1.0),
         };
         let seats = spag_game::taboo::LABELS.seats;
         let of = |share, group_size, update| -> Vec<Option<usize>> {

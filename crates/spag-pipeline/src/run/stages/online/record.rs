@@ -150,7 +150,7 @@ impl Sums {
                 sums.empty += f64::from(u8::from(said.content.trim().is_empty()));
                 sums.tokens += turn.generation.token_ids.len() as f64;
                 sums.too_long += f64::from(u8::from(turn.finish == FinishReason::Length));
-                sums.surprisal -= turn.generation.model_log_probs.iter().map(|l| f64::from(*l)).sum::<f64>();
+                sums.surprisal -= turn.log_probs().iter().map(|l| f64::from(*l)).sum::<f64>();
             }
         }
         for span in trajectories.iter().flat_map(|trajectory| &trajectory.spans) {

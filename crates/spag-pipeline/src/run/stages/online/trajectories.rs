@@ -50,9 +50,9 @@ fn of_seat<'a>(
         let start = trajectory.ids.len();
         trajectory.ids.extend(context);
         if let (Some(advantage), false) = (advantage, ids.is_empty()) {
-            let sampling_log_probs = Some(turn.generation.model_log_probs.clone());
+            let (sampling_log_probs, distributions) = (Some(turn.log_probs()), turn.distributions.clone());
             let span = Span::new(start..trajectory.ids.len(), *advantage);
-            trajectory.spans.push(Span { leaf, sampling_log_probs, ..span });
+            trajectory.spans.push(Span { leaf, sampling_log_probs, distributions, ..span });
         }
     }
     all.into_iter().filter(|trajectory| !trajectory.spans.is_empty())
