@@ -45,4 +45,7 @@ pub use report::{
     RoundGames, RoundTraining, SamplePair, ShownGame, ShownUtterance, StageSeconds, arms_page, read_arms, render_arms,
     render_html, render_text,
 };
-pub use run::{DiskPlan, Ended, PlannedStage, PlannedTraining, RunPlan, SAMPLES_PER_GAME, plan_run, run, run_on};
+pub use run::{
+    DiskPlan, Ended, OnlineMemory, OnlineParts, PlannedStage, PlannedTraining, RunPlan, SAMPLES_PER_GAME, plan_run,
+    run, run_on,
+};

@@ -159,6 +159,18 @@ fn an_opponent_plays_its_share_and_only_the_policy_learns() {
     }
 }
 
+/// Its schedule begins with two steps of the least rate, and it shards and offloads.
+#[test]
+fn a_deepspeed_file_has_the_learners_schedule() {
+    let file = spag_tests::root().join("configs/default_offload_opt_param.json");
+    let rates = |more: &[&str]| -> Vec<f64> {
+        let all = metrics_of(&[&["train.warmup_steps=4"][..], more].concat());
+        all.iter().filter_map(|line| line.get("learning_rate")?.as_f64()).collect()
+    };
+    let (own, of_file) = (rates(&[]), rates(&[&format!("train.deepspeed={}", file.display())]));
+    assert!(own[1] > 0.0 && of_file[..2] == [0.0, 0.0] && of_file[2] > 0.0, "{own:?} {of_file:?}");
+}
+
 #[test]
 fn sft_only_imitates_games_of_a_model_that_stays() {
     let all = metrics_of(&["online.control=sft_only"]);
