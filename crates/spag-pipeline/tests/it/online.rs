@@ -35,6 +35,13 @@ fn every_update_learns_from_exactly_what_was_sampled() {
         let config = config(&root.path().join(name), more);
         let report = run(&config, &mut Silent).unwrap();
         assert_eq!(report.first.matches.len(), 2);
+        let text = spag_pipeline::render_text(&report);
+        for part in
+            ["Updates: means", "update 6", "entropy, nats a token", "over-long utterances", "won by the defender"]
+        {
+            assert!(text.contains(part), "{part}: {text}");
+        }
+        assert_eq!(report.updates.iter().map(|point| point.update).collect::<Vec<_>>(), [1, 2, 3, 4, 5, 6]);
         let metrics = lines(&config.run_dir.join("metrics.jsonl"));
         assert_eq!(metrics.len(), 6);
         let (mut compared, mut tokens_of) = (0, [0.0; 2]);
