@@ -55,7 +55,7 @@ pub use error::{Error, Result};
 pub use generate::{
     Completion, CompletionText, Engine, EngineConfig, EngineLoad, EngineSettings, EosRule, Event, FinishReason,
     Generate, GenerationConfig, GenerationStats, GenerationTimes, LogProbs, MemoryBudget, Overflow, PrefixSharing,
-    Prompt, PromptRange, Request, RequestError, RequestId, Streamed, TokenEvent,
+    Processor, Prompt, PromptRange, Request, RequestError, RequestId, Streamed, TokenEvent,
 };
 pub use memory::{GenerationMemory, GenerationMemorySettings, PromptLogProbs};
 pub use model::{Activations, Forward, Model, Network, SavedElements};

@@ -107,6 +107,11 @@ impl ModelPlayer {
         (&mut self.engine, &self.encoder)
     }
 
+    /// Calls the weights that the engine was created with `version` instead of 0.
+    pub fn with_version(self, version: u64) -> Self {
+        Self { engine: self.engine.with_version(version), ..self }
+    }
+
     /// Replaces the weights of the engine, and calls them `version`: [`Engine::refresh`]. Later utterances report it.
     ///
     /// # Errors

@@ -12,10 +12,11 @@ use spag_run::Provenance;
 
 use crate::checkpoint::{self, Origin, SavedRun, latest_checkpoint};
 use crate::config::{JobSettings, ShardingRequest, TrainConfig};
+use crate::deepspeed::{DeepSpeed, RunFacts};
 use crate::error::{Error, Result};
 use crate::learner::{Learner, ModelShard};
 use crate::loss::Loss;
-use crate::memory::fit;
+use crate::memory::{Beside, RankMemory, fit};
 use crate::packing::Packing;
 use crate::reference::add_reference;
 use crate::trajectory::Trajectory;
@@ -41,6 +42,16 @@ pub struct OnlineJob {
     pub made_from: Provenance,
     /// Folder of the model that the learner's divergence is measured from; `None` if it is not.
     pub reference: Option<PathBuf>,
+    /// Most tokens of a trajectory.
+    pub max_length: usize,
+    /// What is beside the learner on its device: engines, and the reference.
+    pub beside: Beside,
+}
+
+/// The settings that a learner's memory in an on-policy run follows from, and its packing, by those of `[train]`. Trajectories have
+/// up to `max_length` tokens; they are packed as trees unless the settings say otherwise.
+pub fn on_policy_settings(config: &TrainConfig, max_length: usize) -> TrainConfig {
+    TrainConfig { packing: config.packing.or(Some(Packing::Tree)), max_length, ..config.clone() }
 }
 
 /// A learner with its folder, on one of the ranks.
@@ -50,11 +61,12 @@ pub struct OnlineLearner {
     job: OnlineJob,
     made_from: Provenance,
     reference: Option<Model>,
+    planned: u64,
 }
 
 impl OnlineLearner {
     /// Opens the last checkpoint of the job's folder, or else its model. The loss is `loss`; a CPU computes log-probabilities
-    /// with the bits of generation. Trajectories are packed as trees unless the settings say otherwise.
+    /// with the bits of generation. A DeepSpeed file says how the learner is sharded, and may have its schedule.
     ///
     /// # Errors
     /// A model or a checkpoint that cannot be read, or too little memory.
@@ -69,14 +81,30 @@ impl OnlineLearner {
         let device = job.device.open(env.local_rank)?;
         let tokenizer = load_tokenizer(&dir)?.with_bos_rule(job.add_bos_token);
         let architecture = check_checkpoint(&dir)?;
-        let JobSettings { zero_stage, offload_param, offload_optimizer, .. } = &job.sharding;
-        let request = ShardingRequest::new(*zero_stage, *offload_optimizer, offload_param.unwrap_or_default(), None)?;
         // Of the run, not of its settings, which its checkpoints have.
-        let config = TrainConfig { packing: job.config.packing.or(Some(Packing::Tree)), ..job.config.clone() };
-        let plan = fit(&architecture, &config, request, (group.size(), env.local_size), &device)?;
+        let config = on_policy_settings(&job.config, job.max_length);
+        let run = RunFacts {
+            config: &config,
+            world_size: group.size(),
+            total_steps: job.steps,
+            hidden_size: architecture.architecture.hidden_size,
+        };
+        let JobSettings { zero_stage, offload_param, offload_optimizer, deepspeed, .. } = &job.sharding;
+        let deepspeed = deepspeed.as_deref().map(|file| DeepSpeed::load(file, &run)).transpose()?;
+        let sharding = deepspeed.as_ref().map(DeepSpeed::sharding_plan);
+        let offload_param = offload_param.unwrap_or_default();
+        let request = ShardingRequest::new(*zero_stage, *offload_optimizer, offload_param, sharding)?;
+        let ranks = (group.size(), env.local_size);
+        let plan = fit(&architecture, &config, request, ranks, job.beside, &device)?;
+        let planned = match device.device().is_cpu() {
+            true => RankMemory::on_cpu_exact(&architecture, &config, plan, group.size()),
+            false => RankMemory::on_gpu(&architecture, &config, plan, group.size()),
+        };
+        let scheduler = deepspeed.and_then(|file| file.scheduler);
         let options = LoadOptions { device: device.device().clone(), dtype: job.config.dtype() };
         let shard = ModelShard { dir: &dir, options: &options, plan, group };
-        let mut learner = Learner::load(shard, &config, job.steps)?.with_loss(loss).with_exact_attention();
+        let learner = Learner::load(shard, &config, job.steps)?.with_scheduler(scheduler);
+        let mut learner = learner.with_loss(loss).with_exact_attention();
         if let Some(saved) = &saved {
             saved.restore_optimizer(&mut learner)?;
         }
@@ -88,7 +116,7 @@ impl OnlineLearner {
             made_from.extend(Provenance { wordings: Vec::new(), games: model.games });
         }
         let reference = job.reference.as_ref().map(|dir| Self::load_reference(dir, &options, &learner)).transpose()?;
-        Ok(Self { learner, tokenizer, job, made_from, reference })
+        Ok(Self { learner, tokenizer, job, made_from, reference, planned: planned.on_device() })
     }
 
     fn load_reference(dir: &Path, options: &LoadOptions, learner: &Learner) -> Result<Model> {
@@ -103,6 +131,11 @@ impl OnlineLearner {
     /// The learner.
     pub fn learner(&mut self) -> &mut Learner {
         &mut self.learner
+    }
+
+    /// Bytes of the device that the learner is planned to need, without the reference.
+    pub fn planned_memory(&self) -> u64 {
+        self.planned
     }
 
     /// Gives every span its log-probabilities under the reference model, if there is one, in the learner's arithmetic. Every rank

@@ -1,5 +1,6 @@
 //! `spag plan` for both models on common machines, and the plans and scripts of `configs/launch`.
 
+use std::path::Path;
 use std::{fs, process::Command};
 
 use serde_json::Value;
@@ -252,6 +253,85 @@ fn start_scripts_pass_the_papers_flags() {
             .env("OUT", "c");
         run(&mut unknown, 2);
     }
+}
+
+/// The table of an on-policy run of LLaMA-2-7B on eight GPUs or CPUs: cells by row.
+fn on_policy(folder: &Path, more: &[&str]) -> Vec<Vec<String>> {
+    let file = |name: &str, text: &str| {
+        let path = folder.join(name);
+        fs::write(&path, text).unwrap();
+        path.display().to_string()
+    };
+    let samples = file("samples.json", r#"[{"instruction": "a", "input": "", "output": "b"}]"#);
+    let settings = [
+        "base_model=configs/llama2-7b".to_owned(),
+        "prompts=configs/tiny-prompts.json".to_owned(),
+        "words.file=data/words.txt".to_owned(),
+        "benchmarks.tasks=tiny".to_owned(),
+        "benchmarks.data_dir=data".to_owned(),
+        format!("imitation.file={samples}"),
+        format!("sft.file={samples}"),
+    ];
+    let mut command = program("spag");
+    command.args(["run", "--plan", "configs/llama2-7b.toml"]);
+    for setting in settings.iter().map(String::as_str).chain(more.iter().copied()) {
+        command.args(["--set", setting]);
+    }
+    let (out, _) = run(&mut command, 0);
+    let table = out.lines().skip_while(|line| !line.starts_with("GiB of an on-policy rank")).skip(2);
+    let cells =
+        |line: &str| line.split("  ").map(str::trim).filter(|cell| !cell.is_empty()).map(str::to_owned).collect();
+    table.take_while(|line| !line.is_empty()).map(cells).collect()
+}
+
+#[test]
+fn on_policy_runs_are_planned_with_their_engines() {
+    let folder = tempfile::tempdir().unwrap();
+    let number = |cell: &String| if cell == "–" { 0.0 } else { cell.parse::<f64>().unwrap() };
+    let plan = |more: &[&str]| {
+        let mut table = on_policy(folder.path(), &[&["method=online"], more].concat());
+        assert_eq!(table.remove(0)[..4], ["stage", "optimizer", "parameters", "learner"]);
+        for row in &table {
+            // Learner, weights, keys and values, temporary memory, opponent and reference.
+            let parts: f64 = row[3..9].iter().map(number).sum();
+            assert!((parts - number(&row[9])).abs() < 0.04, "{row:?}");
+        }
+        table
+    };
+    let named = |row: &[String]| row[..3].join(" ");
+    for (gpu, usable, fitting) in [("a100-40", 38.8, 5), ("a100-80", 78.5, 7)] {
+        let table = plan(&[&format!("hardware.gpu={gpu}")]);
+        let fits: Vec<_> = table.iter().filter(|row| row[12].starts_with("yes")).collect();
+        assert_eq!((table.len(), fits.len()), (9, fitting), "{gpu}: {table:?}");
+        for row in &table {
+            let games = number(&row[11]);
+            assert_eq!(row[4], "12.55");
+            assert!(number(&row[9]) <= usable || games == 0.0, "{gpu}: {row:?}");
+            assert!(games > 0.0 || row[12].contains("missing"), "{gpu}: {row:?}");
+        }
+        // A file of DeepSpeed names the placement.
+        let configured: Vec<_> =
+            table.iter().filter(|row| row[12] == "yes, as configured").map(|row| named(row)).collect();
+        assert_eq!(configured, ["3 host host"]);
+        // The opponent's engine and the reference are beside the learner, too.
+        let opponent = ["online.opponent=pool", "online.kl_coeff=0.1"];
+        let two = plan(&[&[&*format!("hardware.gpu={gpu}")], &opponent[..]].concat());
+        for (one, two) in table.iter().zip(&two) {
+            assert_eq!((&one[3], &two[8]), (&two[3], &"12.55".to_owned()), "{two:?}");
+            assert!(number(&two[7]) > 13.0 && number(&two[11]) <= number(&one[11]), "{one:?} {two:?}");
+        }
+    }
+    // Copies of keys and values for trees: 4096 tokens, four of 4096 elements.
+    let learner = |more: &[&str]| number(&plan(more)[8][3]);
+    let trees = learner(&[]) - learner(&["train.packing=none"]);
+    assert!((trees - 0.28).abs() < 0.011, "{trees}");
+    // A rank plays its share of an update at most.
+    let few = plan(&["online.games_per_update=8"]);
+    assert_eq!(few[8][5], "2.25", "a game, and one for prefixes: {few:?}");
+    let cpus = plan(&["hardware.gpu=cpu", "hardware.host_memory=1024"]);
+    let verdicts: Vec<_> = cpus.iter().map(|row| (row[0].as_str(), &row[12][..2])).collect();
+    assert_eq!(verdicts, [("0", "no"), ("1", "ye"), ("2", "ye"), ("3", "ye")], "{cpus:?}");
+    assert!(on_policy(folder.path(), &[]).is_empty(), "rounds have no engine beside the learner");
 }
 
 #[test]

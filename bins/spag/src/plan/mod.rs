@@ -2,6 +2,7 @@
 
 mod hardware;
 mod of_run;
+mod on_policy;
 mod report;
 mod settings;
 mod time;

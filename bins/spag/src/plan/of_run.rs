@@ -4,8 +4,8 @@ use std::fmt::Write as _;
 
 use clap::ValueEnum;
 use spag_io::{escape, folder_size, format_gib, free_disk, gib};
-use spag_model::{DtypeChoice, GenerationMemory, Layout, ModelConfig, WeightDtype, load_config};
-use spag_pipeline::{HardwareSettings, PlannedTraining, RunConfig, RunPlan, SAMPLES_PER_GAME, plan_run};
+use spag_model::{DtypeChoice, GenerationMemory, Layout, ModelConfig, Processor, WeightDtype, load_config};
+use spag_pipeline::{HardwareSettings, OnlineMemory, PlannedTraining, RunConfig, RunPlan, SAMPLES_PER_GAME, plan_run};
 use spag_selfplay::text_table;
 use spag_train::{Placement, RankMemory, ShardingPlan};
 
@@ -30,10 +30,13 @@ pub(crate) fn plan_of_run(config: &RunConfig) -> Result<String> {
     let ranks = config.hardware.machine.gpus.unwrap_or(1);
     let plan = plan_run(config, ranks)?;
     let model = load_config(&config.base_model)?;
-    let planner = Planner { config, model: &model, gpu, ranks };
+    let processor = if gpu.is_some() { Processor::Gpu } else { Processor::Cpu };
+    let online = config.online.as_ref().map(|online| OnlineMemory::new(config, online, &model, ranks, processor));
+    let planner = Planner { config, model: &model, gpu, ranks, online };
     let mut out = planner.head(&plan);
     out.push_str(&planner.stages(&plan)?);
     out.push_str(&planner.memory(&plan)?);
+    out.push_str(&planner.on_policy(&plan)?);
     out.push_str(&disk(config, &plan));
     out.push_str(&planner.assumptions());
     Ok(out)
@@ -50,11 +53,13 @@ fn gpu(hardware: &HardwareSettings) -> Result<Option<Gpu>> {
     }
 }
 
-struct Planner<'a> {
-    config: &'a RunConfig,
-    model: &'a ModelConfig,
+pub(super) struct Planner<'a> {
+    pub(super) config: &'a RunConfig,
+    pub(super) model: &'a ModelConfig,
     gpu: Option<Gpu>,
-    ranks: usize,
+    pub(super) ranks: usize,
+    /// What is beside the learner of an on-policy run.
+    pub(super) online: Option<OnlineMemory>,
 }
 
 impl Planner<'_> {
@@ -150,14 +155,21 @@ impl Planner<'_> {
 
     /// The plan of a training on the GPUs; `None` on a CPU.
     fn choice(&self, training: &PlannedTraining) -> Result<Option<Row>> {
+        let Some(settings) = self.settings(training)? else { return Ok(None) };
+        let online = self.online.as_ref().filter(|_| training.on_policy);
+        Ok(Report::new(self.model, &settings).with_online(online).choice())
+    }
+
+    /// The settings of a training on the GPUs; `None` on a CPU.
+    pub(super) fn settings(&self, training: &PlannedTraining) -> Result<Option<Settings>> {
         let Some(gpu) = self.gpu else { return Ok(None) };
         let mut training = training.settings.clone();
         if training.job.zero_stage.is_none() {
             (training.job.offload_optimizer, training.job.offload_param) = (None, None);
         }
         let machine = self.config.hardware.machine;
-        let (settings, model) = Settings::new(self.config.base_model.clone(), Some(gpu), machine, training)?;
-        Ok(Report::new(&model, &settings).choice())
+        let (settings, _) = Settings::new(self.config.base_model.clone(), Some(gpu), machine, training)?;
+        Ok(Some(settings))
     }
 
     /// What a rank needs to train and to play.
@@ -189,8 +201,7 @@ impl Planner<'_> {
                         optimizer: Placement::Device,
                         parameters: Placement::Device,
                     };
-                    let memory = RankMemory::on_cpu(self.model, &training.settings, plan, self.ranks);
-                    format_gib(memory.on_device())
+                    format_gib(self.on_cpu(training, plan).on_device())
                 }
             };
             let _ = writeln!(out, "  training {:<12} {text}", stage.name);
@@ -198,9 +209,7 @@ impl Planner<'_> {
         let dtype = self.playing_dtype();
         let parameters = Layout::new(&self.model.architecture).len() as u64;
         let settings = &self.config.self_play;
-        let positions = self.model.architecture.max_position_embeddings;
-        let both =
-            settings.max_length.map_or(positions, |prompt| (prompt + settings.length.max_new_tokens).min(positions));
+        let both = settings.max_length_for(self.model, settings.length.max_new_tokens);
         let cache = (settings.games_in_flight() * both) as u64 * GenerationMemory::per_token(self.model, dtype);
         let _ = writeln!(
             out,
@@ -215,6 +224,12 @@ impl Planner<'_> {
             format_gib(2 * parameters * dtype.bytes() as u64)
         );
         Ok(out)
+    }
+
+    /// The memory of a rank that trains on CPUs.
+    pub(super) fn on_cpu(&self, training: &PlannedTraining, plan: ShardingPlan) -> RankMemory {
+        let of = if training.on_policy { RankMemory::on_cpu_exact } else { RankMemory::on_cpu };
+        of(self.model, &training.settings, plan, self.ranks)
     }
 
     fn assumptions(&self) -> String {

@@ -6,13 +6,14 @@ use serde::Serialize;
 use serde_json::{Value, json};
 use spag_io::{escape, format_gib, gib};
 use spag_model::{EngineConfig, GenerationMemory, GenerationMemorySettings, ModelConfig, PromptLogProbs};
+use spag_pipeline::OnlineMemory;
 use spag_train::{Placement, PlannedRun, RankMemory, ShardingPlan};
 
 use super::hardware::{Assumptions, Figures};
 use super::settings::Settings;
 use super::time::StepBound;
 
-const GIB: f64 = (1u64 << 30) as f64;
+pub(super) const GIB: f64 = (1u64 << 30) as f64;
 
 /// The figures of one plan.
 pub(super) struct Row {
@@ -21,6 +22,8 @@ pub(super) struct Row {
     /// For all GPUs of a host.
     pub(super) host_bytes: u64,
     pub(super) time: StepBound,
+    /// Games that fit at once beside the learner, if its run is on-policy.
+    pub(super) games: Option<u64>,
     /// Missing GiB of the device, or 0.
     missing: f64,
     /// Missing GiB of the host, or 0.
@@ -33,7 +36,7 @@ impl Row {
         self.missing.max(self.missing_on_host)
     }
 
-    fn fits(&self) -> bool {
+    pub(super) fn fits(&self) -> bool {
         self.lacks() == 0.0
     }
 }
@@ -44,6 +47,8 @@ pub(super) struct Report<'a> {
     settings: &'a Settings,
     gpu: Figures,
     assumed: Assumptions,
+    /// What is beside the learner of an on-policy run.
+    online: Option<&'a OnlineMemory>,
 }
 
 #[derive(Serialize)]
@@ -58,11 +63,21 @@ struct Playing {
 impl<'a> Report<'a> {
     pub(super) fn new(model: &'a ModelConfig, settings: &'a Settings) -> Self {
         let assumed = Assumptions::new(settings.network);
-        Self { model, settings, gpu: settings.gpu.figures(), assumed }
+        Self { model, settings, gpu: settings.gpu.figures(), assumed, online: None }
+    }
+
+    /// The report of an on-policy run's learner, with what is beside it.
+    pub(super) fn with_online(self, online: Option<&'a OnlineMemory>) -> Self {
+        Self { online, ..self }
     }
 
     fn usable(&self) -> f64 {
         (self.settings.gpu_memory - self.assumed.driver_gib).max(0.0)
+    }
+
+    /// Bytes of a GPU that a run may use, less those of a learner.
+    pub(super) fn left_by(&self, learner: &RankMemory) -> u64 {
+        ((self.usable() * GIB) as u64).saturating_sub(learner.on_device())
     }
 
     fn run(&self, plan: ShardingPlan) -> PlannedRun<'_> {
@@ -72,6 +87,7 @@ impl<'a> Report<'a> {
             plan,
             world_size: self.settings.gpus,
             local_size: self.settings.local_gpus(),
+            beside: self.online.map_or(0, |online| online.beside().least),
         }
     }
 
@@ -84,20 +100,26 @@ impl<'a> Report<'a> {
             memory,
             host_bytes: run.on_host(),
             time: StepBound::new(&self.model.architecture, self.settings, &plan, &self.gpu, &self.assumed),
-            missing: over(gib(memory.on_device()), self.usable()),
+            games: self.online.map(|online| online.games_that_fit(self.left_by(&memory))),
+            missing: over(gib(memory.on_device() + run.beside), self.usable()),
             missing_on_host: self.settings.host_memory.map_or(0.0, |available| over(gib(run.on_host()), available)),
         }
     }
 
-    fn rows(&self) -> Vec<Row> {
+    pub(super) fn rows(&self) -> Vec<Row> {
         let plans = self.settings.plan.map_or_else(ShardingPlan::all, |plan| vec![plan]);
         plans.into_iter().map(|plan| self.row(plan)).collect()
     }
 
-    /// The fastest plan that fits. Ties are broken by the least host memory, then the least device memory.
-    fn best<'r>(&self, rows: &'r [Row]) -> Option<&'r Row> {
+    /// The fastest plan that fits: with room for all games of a rank, if any has it. Ties are broken by the least host memory, then
+    /// the least device memory.
+    pub(super) fn best<'r>(&self, rows: &'r [Row]) -> Option<&'r Row> {
+        let waits =
+            |row: &&Row| self.online.zip(row.games).is_some_and(|(online, games)| games < online.games() as u64);
         let rank = |row: &&Row| (row.memory.on_host(), row.memory.on_device());
-        let order = |a: &&Row, b: &&Row| a.time.step.total_cmp(&b.time.step).then(rank(a).cmp(&rank(b)));
+        let order = |a: &&Row, b: &&Row| {
+            waits(a).cmp(&waits(b)).then(a.time.step.total_cmp(&b.time.step)).then(rank(a).cmp(&rank(b)))
+        };
         rows.iter().filter(|row| row.fits()).min_by(order)
     }
 

@@ -1,5 +1,7 @@
 //! Configuration of engines.
 
+use candle_core::Device;
+
 use super::packed_block::packing_bytes;
 use crate::checkpoint::WeightDtype;
 use crate::config::ModelConfig;
@@ -16,6 +18,22 @@ pub enum PrefixSharing {
     On,
     /// Every request computes its whole prompt.
     Off,
+}
+
+/// What an engine computes on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Processor {
+    /// A CPU, with activations in f32.
+    Cpu,
+    /// A GPU, with activations in the number format of the weights.
+    Gpu,
+}
+
+impl Processor {
+    /// That of a device.
+    pub fn of(device: &Device) -> Self {
+        if device.is_cpu() { Self::Cpu } else { Self::Gpu }
+    }
 }
 
 /// What an engine on a CPU does with the weights of a model.
@@ -109,23 +127,31 @@ impl EngineConfig {
         Ok(())
     }
 
-    /// Checks that the KV cache and the largest pass fit into the free memory, before anything is allocated.
-    pub(super) fn check_memory(&self, model: &Model, weights: Weights) -> Result<()> {
-        let (config, parameters) = (model.config(), model.parameters());
-        let device = parameters.device();
-        let activations = if device.is_cpu() { WeightDtype::F32 } else { parameters.dtype() };
+    /// The memory of an engine with these limits, for weights in `dtype`.
+    pub fn memory(&self, model: &ModelConfig, dtype: WeightDtype, processor: Processor) -> GenerationMemory {
         // A running request has at least a page, and no more tokens than the longest one.
         let running = self.max_running.min(self.pages);
         let settings = GenerationMemorySettings {
-            dtype: parameters.dtype(),
-            activations,
+            dtype,
+            activations: match processor {
+                Processor::Cpu => WeightDtype::F32,
+                Processor::Gpu => dtype,
+            },
             cached_tokens: self.pages.saturating_mul(self.page_size),
             running,
             step_tokens: self.max_step_tokens.min(running.saturating_mul(self.max_length)),
             // Any request may ask for them.
             prompt_log_probs: PromptLogProbs::Computed,
         };
-        let GenerationMemory { pages, block, logits, .. } = GenerationMemory::new(config, &settings);
+        GenerationMemory::new(model, &settings)
+    }
+
+    /// Checks that the KV cache and the largest pass fit into the free memory, before anything is allocated.
+    pub(super) fn check_memory(&self, model: &Model, weights: Weights) -> Result<()> {
+        let (config, parameters) = (model.config(), model.parameters());
+        let device = parameters.device();
+        let GenerationMemory { pages, block, logits, .. } =
+            self.memory(config, parameters.dtype(), Processor::of(device));
         // A CPU packs the weights; kernels use them as they are.
         let weights = match weights {
             _ if !device.is_cpu() => 0,
@@ -143,9 +169,6 @@ impl EngineConfig {
     }
 }
 
-/// The KV cache takes 1/2 of the host's free memory; the rest is left to other processes.
-const HOST_SHARE: u64 = 2;
-
 /// Memory for an engine's KV cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MemoryBudget {
@@ -156,10 +179,13 @@ pub struct MemoryBudget {
 }
 
 impl MemoryBudget {
+    /// The KV cache takes 1/2 of the host's free memory; the rest is left to other processes.
+    pub const HOST_SHARE: u64 = 2;
+
     /// Half of the host's free memory, for an engine on the CPU with weights in f32.
     pub fn host() -> Self {
         Self {
-            bytes: usize::try_from(available_memory() / HOST_SHARE).unwrap_or(usize::MAX),
+            bytes: usize::try_from(available_memory() / Self::HOST_SHARE).unwrap_or(usize::MAX),
             bytes_per_value: size_of::<f32>(),
         }
     }
@@ -168,7 +194,8 @@ impl MemoryBudget {
     /// activations of a pass are still to be allocated.
     pub fn for_model(model: &Model) -> Result<Self> {
         let device = model.parameters().device();
-        let bytes = if device.is_cpu() { available_memory() / HOST_SHARE } else { free_memory(device)?.free / 10 * 9 };
+        let bytes =
+            if device.is_cpu() { available_memory() / Self::HOST_SHARE } else { free_memory(device)?.free / 10 * 9 };
         let bytes_per_value = model.parameters().dtype().bytes();
         Ok(Self { bytes: usize::try_from(bytes).unwrap_or(usize::MAX), bytes_per_value })
     }

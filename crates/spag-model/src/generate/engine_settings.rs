@@ -1,6 +1,6 @@
 //! What users can set of an engine; the rest follows from the model and the free memory.
 
-use super::config::{EngineConfig, MemoryBudget, PrefixSharing};
+use super::config::{EngineConfig, MemoryBudget, PrefixSharing, Processor};
 use crate::config::ModelConfig;
 use crate::error::Result;
 use crate::model::Model;
@@ -42,11 +42,22 @@ impl EngineSettings {
     /// The free memory of the device cannot be read.
     pub fn for_model(&self, model: &Model, max_length: usize, engines: usize) -> Result<EngineConfig> {
         let memory = MemoryBudget::for_model(model)?.split(engines);
-        let mut config = self.config(model.config(), max_length, memory);
-        if self.max_step_tokens.is_none() && !model.parameters().device().is_cpu() {
+        Ok(self.config_on(Processor::of(model.parameters().device()), model.config(), max_length, memory))
+    }
+
+    /// As [`EngineSettings::config`], with the defaults of a processor.
+    pub fn config_on(
+        &self,
+        processor: Processor,
+        model: &ModelConfig,
+        max_length: usize,
+        memory: MemoryBudget,
+    ) -> EngineConfig {
+        let mut config = self.config(model, max_length, memory);
+        if self.max_step_tokens.is_none() && processor == Processor::Gpu {
             config.max_step_tokens = DEVICE_STEP_TOKENS;
         }
-        Ok(config)
+        config
     }
 
     /// The configuration for requests of at most `max_length` tokens, within `memory` unless a setting sets the size.

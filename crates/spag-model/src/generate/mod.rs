@@ -20,7 +20,7 @@ mod sequence;
 mod stats;
 mod text;
 
-pub use config::{EngineConfig, MemoryBudget, PrefixSharing};
+pub use config::{EngineConfig, MemoryBudget, PrefixSharing, Processor};
 pub use engine::{Engine, EngineLoad};
 pub use engine_settings::EngineSettings;
 pub use event::{Event, TokenEvent};

@@ -1,7 +1,7 @@
 //! `[self_play]`: the games before each round of training, with the settings of `spag-play`.
 
 use spag_game::AfterDecision;
-use spag_model::{DtypeChoice, EngineSettings, Sampling};
+use spag_model::{DtypeChoice, EngineSettings, ModelConfig, Sampling};
 use spag_selfplay::{EndpointSettings, LengthSettings, SamplingSettings, limits};
 
 spag_io::settings! {
@@ -56,6 +56,12 @@ impl SelfPlaySettings {
     /// Games that are played concurrently, by whatever players.
     pub fn games_in_flight(&self) -> usize {
         self.engine.max_running.unwrap_or(GAMES_IN_FLIGHT)
+    }
+
+    /// Tokens of a prompt with an utterance of `max_new_tokens`, at most.
+    pub fn max_length_for(&self, model: &ModelConfig, max_new_tokens: usize) -> usize {
+        let positions = model.architecture.max_position_embeddings;
+        self.max_length.map_or(positions, |prompt| prompt.saturating_add(max_new_tokens).min(positions))
     }
 
     /// What happens once a game is decided.

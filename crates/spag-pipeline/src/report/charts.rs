@@ -121,11 +121,13 @@ pub(super) fn losses(report: &Report) -> String {
     )
 }
 
+/// Colours and dashes of lines, in order.
+pub(super) const STYLES: [(&str, &str); 4] = [("blue", ""), ("orange", "7 4"), ("green", "2 4"), ("pink", "10 3 2 3")];
+
 /// The most points of a curve; of a longer one, every second is drawn, or every third and so on.
-const MAX_POINTS: usize = 10_000;
+pub(super) const MAX_POINTS: usize = 10_000;
 
 fn loss_chart(title: &str, curves: &[&LossCurve], note: &str) -> String {
-    const STYLES: [(&str, &str); 4] = [("blue", ""), ("orange", "7 4"), ("green", "2 4"), ("pink", "10 3 2 3")];
     let points = || curves.iter().flat_map(|curve| &curve.points).filter(|point| point.loss.is_finite());
     let steps = points().map(|point| point.step).max().unwrap_or(1);
     let (low, high) =
@@ -151,7 +153,7 @@ fn loss_chart(title: &str, curves: &[&LossCurve], note: &str) -> String {
 }
 
 /// Moving averages over a sixteenth of all points to either side.
-fn smooth(points: &[(f64, f64)]) -> Vec<(f64, f64)> {
+pub(super) fn smooth(points: &[(f64, f64)]) -> Vec<(f64, f64)> {
     let reach = points.len() / 16;
     let mean = |(i, (x, _)): (usize, &(f64, f64))| {
         let near = points.iter().skip(i.saturating_sub(reach)).take(i.min(reach) + reach + 1);

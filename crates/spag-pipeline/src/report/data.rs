@@ -9,6 +9,7 @@ use spag_selfplay::arena::ArenaTable;
 use spag_selfplay::{Change, GameMeter, Rate};
 
 use super::rounds::Round;
+use super::updates::UpdatePoint;
 use crate::play_stats::PlayStats;
 
 /// The report of a run.
@@ -30,6 +31,9 @@ pub struct Report {
     pub more_games: Vec<GameReport>,
     /// Loss curves of the training stages, in order.
     pub losses: Vec<LossCurve>,
+    /// The updates of an on-policy run, in order.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub updates: Vec<UpdatePoint>,
     /// Seconds by stage.
     pub stages: Vec<StageSeconds>,
     /// The files of the run, as (path in the run folder, description).
@@ -164,7 +168,7 @@ impl Report {
 
 impl GameReport {
     /// The names of the game.
-    pub(super) fn labels(&self) -> &'static Labels {
+    pub(crate) fn labels(&self) -> &'static Labels {
         self.game.as_deref().and_then(game_labels).unwrap_or(&taboo::LABELS)
     }
 

@@ -8,6 +8,7 @@ mod page;
 mod rounds;
 mod svg;
 mod text;
+mod updates;
 
 pub use compare::{Arm, arms_page, read_arms, render_arms};
 pub use data::{
@@ -17,3 +18,4 @@ pub use data::{
 pub use page::render_html;
 pub use rounds::{Round, RoundGames, RoundTraining};
 pub use text::render_text;
+pub use updates::UpdatePoint;

@@ -13,6 +13,7 @@ use super::text::{
     REFUSAL_TITLE, SOURCE_COLUMNS, SOURCE_TITLE, STAGE_COLUMNS, change, ending_columns, ending_row, has_clues,
     held_out_title, pairings, percent, refusal_columns, refusal_rows, source_rows, stage_rows, win_columns, win_rows,
 };
+use super::updates::{UPDATE_TITLE, update_charts, update_columns, update_rows};
 
 /// The report as a page. Texts of the run are escaped; colours follow the reader's light or dark scheme.
 pub fn render_html(report: &Report) -> String {
@@ -25,7 +26,7 @@ pub fn render_html(report: &Report) -> String {
     let sections =
         |of: fn(&GameReport) -> String| -> String { report.games().map(|game| heading(game) + &of(game)).collect() };
     let grid = |charts: String| format!(r#"<div class="charts">{charts}</div>"#);
-    let losses = charts::losses(report);
+    let losses = charts::losses(report) + &update_charts(report);
     let charts = match several {
         true => report.games().map(|game| heading(game) + &grid(charts_of(game))).collect::<String>() + &grid(losses),
         false => grid(charts_of(&report.first) + &losses),
@@ -46,7 +47,9 @@ pub fn render_html(report: &Report) -> String {
         evaluation_seed = report.evaluation_seed,
         notes = notes(report),
         tiles = report.games().map(|game| heading(game) + &tiles(game)).collect::<String>(),
-        tables = sections(tables) + &table(TRAINING_TITLE, &TRAINING_COLUMNS, &training_rows(&report.first.rounds)),
+        tables = sections(tables)
+            + &table(TRAINING_TITLE, &TRAINING_COLUMNS, &training_rows(&report.first.rounds))
+            + &updates(report),
         benchmarks = benchmarks(report),
         samples = sections(samples),
         run_tables = run_tables(report),
@@ -141,6 +144,13 @@ fn tables(report: &GameReport) -> String {
         all += &table(SOURCE_TITLE, &SOURCE_COLUMNS, &source_rows(report));
     }
     all + &table(GAME_TITLE, &header(&game_columns(report.labels())), &game_rows(&report.rounds))
+}
+
+fn updates(report: &Report) -> String {
+    match update_rows(report) {
+        rows if rows.is_empty() => String::new(),
+        rows => table(UPDATE_TITLE, &header(&update_columns(report)), &rows),
+    }
 }
 
 fn benchmarks(report: &Report) -> String {

@@ -10,6 +10,7 @@ use super::data::{
 };
 use super::exact::exact_table;
 use super::rounds::{GAME_TITLE, TRAINING_COLUMNS, TRAINING_TITLE, game_columns, game_rows, training_rows};
+use super::updates::{UPDATE_TITLE, update_columns, update_rows};
 use crate::play_stats::PlayStats;
 
 /// The report as plain text: win rates, endings, sample games, seconds and files.
@@ -27,6 +28,7 @@ pub fn render_text(report: &Report) -> String {
         numbers(game, &mut out);
     }
     trainings(report, &mut out);
+    updates(report, &mut out);
     benchmarks(report, &mut out);
     samples(report, &mut out);
     times(report, &mut out);
@@ -93,6 +95,13 @@ fn trainings(report: &Report, out: &mut String) {
     }
     for warning in &report.warnings {
         out.push_str(&format!("\n  Warning: {}\n", escape(warning)));
+    }
+}
+
+fn updates(report: &Report, out: &mut String) {
+    let rows = update_rows(report);
+    if !rows.is_empty() {
+        out.push_str(&format!("\n{UPDATE_TITLE}\n\n{}", table(&update_columns(report), &rows)));
     }
 }
 

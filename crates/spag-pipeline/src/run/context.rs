@@ -8,7 +8,8 @@ use spag_dist::{LaunchEnv, ProcessGroup, agree, broadcast_text};
 use spag_game::PromptSet;
 use spag_io::{Progress, PromptFormat};
 use spag_model::{
-    Checkpoint, DtypeChoice, GenerationConfig, LoadOptions, Sampling, WeightDtype, load_config, load_tokenizer,
+    Checkpoint, DtypeChoice, EngineConfig, GenerationConfig, LoadOptions, Sampling, WeightDtype, load_config,
+    load_tokenizer,
 };
 use spag_selfplay::{AnyPlayer, ModelPlayer};
 use spag_world::Lexicon;
@@ -75,8 +76,25 @@ impl RunContext<'_> {
         &self,
         checkpoint: Checkpoint,
         sampling: Sampling,
-        (setting, max_new_tokens): (&'static str, usize),
+        length: (&'static str, usize),
     ) -> Result<(ModelPlayer, usize)> {
+        let settings = &self.config.self_play;
+        // The processes of a machine share its memory; each GPU is used by one process.
+        let on_cpu = checkpoint.model.parameters().device().is_cpu();
+        let engines = if on_cpu { self.ranks.env.local_size } else { 1 };
+        let max_length = settings.max_length_for(checkpoint.model.config(), length.1);
+        let engine = settings.engine.for_model(&checkpoint.model, max_length, engines)?;
+        Ok((self.player_of(checkpoint, sampling, length, engine)?, engine.max_running))
+    }
+
+    /// A checkpoint as a player, with an engine of such limits.
+    pub(super) fn player_of(
+        &self,
+        checkpoint: Checkpoint,
+        sampling: Sampling,
+        (setting, max_new_tokens): (&'static str, usize),
+        engine: EngineConfig,
+    ) -> Result<ModelPlayer> {
         let settings = &self.config.self_play;
         let positions = checkpoint.model.config().architecture.max_position_embeddings;
         if max_new_tokens >= positions {
@@ -91,13 +109,7 @@ impl RunContext<'_> {
             sampling,
             ..GenerationConfig::default()
         };
-        let both = settings.max_length.map(|prompt| prompt.saturating_add(max_new_tokens));
-        // The processes of a machine share its memory; each GPU is used by one process.
-        let on_cpu = checkpoint.model.parameters().device().is_cpu();
-        let engines = if on_cpu { self.ranks.env.local_size } else { 1 };
-        let max_length = both.unwrap_or(positions).min(positions);
-        let engine = settings.engine.for_model(&checkpoint.model, max_length, engines)?;
-        Ok((ModelPlayer::load(checkpoint, generation, engine)?, engine.max_running))
+        Ok(ModelPlayer::load(checkpoint, generation, engine)?)
     }
 }
 

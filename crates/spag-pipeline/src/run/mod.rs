@@ -35,6 +35,7 @@ use stage::{Stage, StageKind};
 use status::StatusProgress;
 
 pub use plan::{DiskPlan, PlannedStage, PlannedTraining, RunPlan, SAMPLES_PER_GAME, plan_run};
+pub use stages::{OnlineMemory, OnlineParts};
 
 /// How a run ended.
 #[derive(Debug)]

@@ -4,9 +4,9 @@ use std::path::PathBuf;
 
 use spag_game::{SEATS, read_episodes};
 use spag_io::{Silent, folder_size, free_disk};
-use spag_model::{Layout, load_config};
+use spag_model::{Layout, ModelConfig, load_config};
 use spag_rewards::{AlpacaTemplate, read_samples, read_sft_samples};
-use spag_train::{IntervalStrategy, TrainConfig};
+use spag_train::{IntervalStrategy, TrainConfig, on_policy_settings};
 
 use super::context::RunInputs;
 use super::models::{self, Model};
@@ -66,6 +66,8 @@ pub struct PlannedTraining {
     pub steps: usize,
     /// Its settings.
     pub settings: TrainSettings,
+    /// Whether it learns from games that it plays meanwhile, with an engine beside the learner.
+    pub on_policy: bool,
 }
 
 /// Bytes that a run writes.
@@ -110,7 +112,7 @@ fn plan_with(config: &RunConfig, inputs: &RunInputs, ranks: usize) -> Result<Run
             StageKind::Train(Model::Base) => (0, None),
             StageKind::Train(Model::Im) => imitation(config, words, ranks)?,
             StageKind::Train(Model::Spag(epoch)) => match &config.online {
-                Some(online) => on_policy(config, online, epoch),
+                Some(online) => on_policy(config, online, (&model, ranks), epoch),
                 None => round(config, words, sft_rows, ranks),
             },
             StageKind::Evaluate => {
@@ -155,14 +157,26 @@ fn round(config: &RunConfig, words: usize, sft_rows: usize, ranks: usize) -> (us
 }
 
 /// The games and the updates of a part of an on-policy run, which keeps its last checkpoint. Both seats learn.
-fn on_policy(config: &RunConfig, online: &OnlineSettings, epoch: usize) -> (usize, Option<PlannedTraining>) {
-    let steps = online.part(epoch).len();
-    let games = steps.saturating_mul(online.games_per_update);
+fn on_policy(
+    config: &RunConfig,
+    online: &OnlineSettings,
+    (model, ranks): (&ModelConfig, usize),
+    epoch: usize,
+) -> (usize, Option<PlannedTraining>) {
+    let updates = online.part(epoch).len();
+    let steps = updates.saturating_mul(online.steps() / online.updates);
+    let games = updates.saturating_mul(online.games_per_update);
     let mut settings = config.train.clone();
+    let max_length = config.self_play.max_length_for(model, config.self_play.length.max_new_tokens);
+    settings.config = on_policy_settings(&settings.config, max_length);
+    // A sequence of each seat of a game, in the micro-batches of a step.
+    let batch = settings.config.per_device_train_batch_size.saturating_mul(ranks * online.minibatches).max(1);
+    settings.config.gradient_accumulation_steps = online.games_per_update.saturating_mul(SEATS).div_ceil(batch);
     settings.config.save_strategy = IntervalStrategy::Steps;
     settings.config.save_steps = online.save_updates.min(steps.max(1));
     settings.config.save_total_limit = Some(1);
-    (games, Some(PlannedTraining { samples: games.saturating_mul(SEATS * SAMPLES_PER_GAME), steps, settings }))
+    let samples = games.saturating_mul(SEATS * SAMPLES_PER_GAME);
+    (games, Some(PlannedTraining { samples, steps, settings, on_policy: true }))
 }
 
 /// The games and the training of the imitation stage.
@@ -192,7 +206,7 @@ fn training(settings: &TrainSettings, samples: usize, ranks: usize) -> PlannedTr
         settings.config;
     let batch = per_device_train_batch_size.saturating_mul(gradient_accumulation_steps).saturating_mul(ranks).max(1);
     let steps = max_steps.unwrap_or_else(|| (samples.div_ceil(batch) as f64 * num_train_epochs).ceil() as usize);
-    PlannedTraining { samples, steps, settings: settings.clone() }
+    PlannedTraining { samples, steps, settings: settings.clone(), on_policy: false }
 }
 
 /// Bytes that a training writes.

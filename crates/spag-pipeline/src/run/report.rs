@@ -14,7 +14,7 @@ use super::context::RunContext;
 use super::folder::{RunFolder, StageDone, StageFolder};
 use super::models::Model;
 use super::pairings::{Pairing, WordSet, epochs, pairings};
-use super::rounds::{round_games, round_training};
+use super::rounds::{round_games, round_training, updates};
 use super::run_games::OpenGame;
 use super::stages::{BENCHMARKS, EVALUATION, EXACT, SCORES, SOURCES};
 use crate::config::{ImitationSource, ImitationSources, RunConfig, SftShare};
@@ -76,6 +76,10 @@ fn build(run: RunContext<'_>, folder: &RunFolder, stages: &[StageDone]) -> Resul
     let Some(first) = reports.next() else {
         return Err(Error::BadSetting { setting: "games", message: "there is none".to_owned() });
     };
+    let updates = match &config.online {
+        Some(_) => updates(first.labels(), &folder.root.join("metrics.jsonl"))?,
+        None => Vec::new(),
+    };
     let mut more_games: Vec<GameReport> = reports.collect();
     more_games.iter_mut().flat_map(|game| &mut game.rounds).for_each(|round| round.training = None);
     Ok(Report {
@@ -86,6 +90,7 @@ fn build(run: RunContext<'_>, folder: &RunFolder, stages: &[StageDone]) -> Resul
         first,
         more_games,
         losses,
+        updates,
         stages: stages.iter().filter(|stage| !stage.seconds.is_empty()).map(seconds).collect(),
         files: files(run),
         stopped: None,
@@ -344,6 +349,9 @@ fn files(run: RunContext<'_>) -> Vec<(String, String)> {
     }
     if run.config.benchmarks.is_some() {
         files.push(owned(BENCHMARKS, "answers of each model to the benchmarks, and their scores"));
+    }
+    if run.config.online.is_some() {
+        files.push(owned("metrics.jsonl", "a line of measures for each update"));
     }
     if run.inputs.words().is_some_and(|words| !words.held_out.is_empty()) {
         files.push(owned("held-out-words.txt", "the words that no training game was played on"));

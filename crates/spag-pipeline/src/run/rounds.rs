@@ -3,12 +3,13 @@
 use std::path::Path;
 
 use serde::Deserialize;
-use spag_game::{PerSeat, early_guesses};
+use serde_json::{Map, Value};
+use spag_game::{Labels, PerSeat, early_guesses};
 use spag_io::RowReader;
 use spag_selfplay::{GameStats, Rate};
 
 use crate::error::Result;
-use crate::report::{LossPoint, RoundGames, RoundTraining};
+use crate::report::{LossPoint, RoundGames, RoundTraining, UpdatePoint};
 
 /// The statistics of games.
 pub(super) fn round_games(stats: &GameStats) -> RoundGames {
@@ -57,6 +58,20 @@ pub(super) fn round_training(metrics: &Path) -> Result<(RoundTraining, Vec<LossP
     };
     let points = lines.iter().filter_map(|line| Some(LossPoint { step: line.step, loss: line.loss? }));
     Ok((training, points.collect()))
+}
+
+/// The updates of an on-policy run; none if it has not come so far.
+pub(super) fn updates(labels: &Labels, metrics: &Path) -> Result<Vec<UpdatePoint>> {
+    if !metrics.exists() {
+        return Ok(Vec::new());
+    }
+    let mut updates = Vec::new();
+    for row in RowReader::<Map<String, Value>>::open(metrics)? {
+        let (_, line) = row?;
+        let update = line.get("update").and_then(Value::as_u64).unwrap_or(updates.len() as u64 + 1);
+        updates.push(UpdatePoint::new(labels, update, &line));
+    }
+    Ok(updates)
 }
 
 fn mean(lines: &[Line], of: impl Fn(&Line) -> Option<f64>) -> Option<f64> {

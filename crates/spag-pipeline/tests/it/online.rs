@@ -36,6 +36,13 @@ fn every_update_learns_from_exactly_what_was_sampled() {
         let config = config(&root.path().join(name), more);
         let report = run(&config, &mut Silent).unwrap();
         assert_eq!(report.first.matches.len(), 2);
+        let text = spag_pipeline::render_text(&report);
+        for part in
+            ["Updates: means", "update 6", "entropy, nats a token", "over-long utterances", "won by the defender"]
+        {
+            assert!(text.contains(part), "{part}: {text}");
+        }
+        assert_eq!(report.updates.iter().map(|point| point.update).collect::<Vec<_>>(), [1, 2, 3, 4, 5, 6]);
         let metrics = lines(&config.run_dir.join("metrics.jsonl"));
         assert_eq!(metrics.len(), 6);
         let (mut compared, mut tokens_of) = (0, [0.0; 2]);
@@ -162,6 +169,18 @@ fn an_opponent_plays_its_share_and_only_the_policy_learns() {
         }
         assert!(all.iter().map(|line| number(line, "log_prob_gap_tokens")).sum::<f64>() > 50.0);
     }
+}
+
+/// Its schedule begins with two steps of the least rate, and it shards and offloads.
+#[test]
+fn a_deepspeed_file_has_the_learners_schedule() {
+    let file = spag_tests::root().join("configs/default_offload_opt_param.json");
+    let rates = |more: &[&str]| -> Vec<f64> {
+        let all = metrics_of(&[&["train.warmup_steps=4"][..], more].concat());
+        all.iter().filter_map(|line| line.get("learning_rate")?.as_f64()).collect()
+    };
+    let (own, of_file) = (rates(&[]), rates(&[&format!("train.deepspeed={}", file.display())]));
+    assert!(own[1] > 0.0 && of_file[..2] == [0.0, 0.0] && of_file[2] > 0.0, "{own:?} {of_file:?}");
 }
 
 #[test]

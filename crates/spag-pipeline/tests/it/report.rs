@@ -3,7 +3,9 @@
 use std::process::Command;
 
 use crate::common::report::made_up;
-use spag_pipeline::{ExactPlay, GameReport, LossCurve, LossPoint, Report, render_html, render_text};
+use serde_json::{Map, Value};
+use spag_game::taboo;
+use spag_pipeline::{ExactPlay, GameReport, LossCurve, LossPoint, Report, UpdatePoint, render_html, render_text};
 use spag_selfplay::{GameMeter, KuhnMeter, SeatResults, SolvedMeter};
 use spag_tests::find_program;
 
@@ -42,6 +44,77 @@ fn page_is_self_contained_and_escapes_utterances() {
     assert!(!page.contains("NaN") && !page.contains("inf"));
     let opened = page.matches("<svg").count();
     assert_eq!((opened, page.matches("</svg>").count()), (6, 6));
+}
+
+/// Twenty updates of a policy that collapses.
+fn updates(count: u64) -> Vec<UpdatePoint> {
+    let line = |update: u64| {
+        let values = [
+            ("attacker_wins", 0.5),
+            ("ties", 0.25),
+            ("entropy", 2.0 / update as f64),
+            ("tokens_per_utterance", 10.0 + update as f64),
+            ("distinct_words", 0.5),
+            ("empty_utterances", 0.0),
+            ("repeated_utterances", 0.02 * update as f64),
+            ("loss", -7.0),
+        ];
+        let mut line: Map<String, Value> =
+            values.into_iter().map(|(key, value)| (key.to_owned(), value.into())).collect();
+        line.insert("too_long_utterances".to_owned(), Value::Null);
+        // Only some updates are played against an opponent.
+        if update > 4 {
+            line.insert("opponent_score".to_owned(), 0.75.into());
+        }
+        UpdatePoint::new(&taboo::LABELS, update, &line)
+    };
+    (1..=count).map(line).collect()
+}
+
+#[test]
+fn a_collapse_is_seen_in_the_updates_of_an_on_policy_run() {
+    let offline = made_up(1);
+    let online = Report { updates: updates(20), ..made_up(1) };
+    let (text, page) = (render_text(&online), render_html(&online));
+    let rows: Vec<String> = text
+        .lines()
+        .skip_while(|line| !line.starts_with("Updates: means"))
+        .skip(2)
+        .take_while(|line| !line.is_empty())
+        .map(|line| line.split("  ").map(str::trim).filter(|cell| !cell.is_empty()).collect::<Vec<_>>().join("|"))
+        .collect();
+    let expected = [
+        "mean|updates 1–2|updates 10–11|updates 19–20",
+        "won by the attacker|50.0|50.0|50.0",
+        "ties|25.0|25.0|25.0",
+        "score against the opponent|–|75.0|75.0",
+        "entropy, nats a token|1.500|0.191|0.103",
+        "tokens an utterance|11.5|20.5|29.5",
+        "distinct words|50.0|50.0|50.0",
+        "empty utterances|0.0|0.0|0.0",
+        "repeated utterances|3.0|21.0|39.0",
+    ];
+    assert_eq!(rows, expected, "{text}");
+    let charts = |page: &str| page.matches("<svg").count();
+    // Results, opponent, entropy, length, words and shares; nothing has a divergence.
+    assert_eq!(charts(&page), charts(&render_html(&offline)) + 6);
+    for part in ["won by the attacker", "Entropy", "repeated utterances", "updates 19–20"] {
+        assert!(page.contains(part) && !render_html(&offline).contains(part), "{part}");
+    }
+    let again: Report = serde_json::from_str(&serde_json::to_string(&online).unwrap()).unwrap();
+    assert_eq!(render_html(&again), page);
+}
+
+#[test]
+fn a_run_of_one_update_or_without_measures_has_a_report() {
+    let one = Report { updates: updates(1), ..made_up(1) };
+    let (text, page) = (render_text(&one), render_html(&one));
+    assert!(text.contains("update 1\n"), "{text}");
+    assert!(text.lines().any(|line| line.contains("repeated utterances") && line.ends_with("  2.0")), "{text}");
+    assert!(page.contains("entropy, nats a token: 2.000") && !page.contains("NaN") && !page.contains("inf"));
+    let bare = UpdatePoint::new(&taboo::LABELS, 1, &Map::new());
+    let none = Report { updates: vec![bare], ..made_up(1) };
+    assert_eq!((render_text(&none), render_html(&none)), (render_text(&made_up(1)), render_html(&made_up(1))));
 }
 
 #[test]

@@ -25,7 +25,7 @@ use crate::deepspeed::{DeepSpeed, RunFacts};
 use crate::error::{Error, Result};
 use crate::learner::{Learner, ModelShard};
 use crate::loss;
-use crate::memory::fit;
+use crate::memory::{Beside, fit};
 use crate::offline::OfflineRun;
 use crate::reference::{ReferenceKey, cached_reference_log_probs};
 use crate::summary::TrainSummary;
@@ -96,7 +96,8 @@ fn train(
     }
     let file = deepspeed.as_ref().map(DeepSpeed::sharding_plan);
     let request = ShardingRequest::new(job.zero_stage, job.offload_optimizer, job.offload_param, file)?;
-    let plan = fit(&architecture, &job.config, request, (group.size(), env.local_size), &device)?;
+    let ranks = (group.size(), env.local_size);
+    let plan = fit(&architecture, &job.config, request, ranks, Beside::default(), &device)?;
     let job = &TrainJob {
         zero_stage: Some(plan.stage),
         offload_param: plan.parameters,

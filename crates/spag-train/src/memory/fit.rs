@@ -31,10 +31,21 @@ pub struct PlannedRun<'a> {
     pub world_size: usize,
     /// Ranks per host, which share its memory.
     pub local_size: usize,
+    /// Bytes of each rank's device that are for others in its process.
+    pub beside: u64,
+}
+
+/// Bytes of each rank's device that a run needs beside its learner.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Beside {
+    /// To work at all.
+    pub least: u64,
+    /// To work at full speed. The optimizer's state is stored on the host to make room for it, if its place is left open.
+    pub wanted: u64,
 }
 
 /// Chooses where the optimizer's state is stored, if the request leaves it open, and checks that the run fits: on this
-/// rank's device, and for all ranks of this machine on the host.
+/// rank's device with what is `beside` it, and for all ranks of this machine on the host.
 ///
 /// On a CPU, nothing is checked, because the operating system can swap.
 ///
@@ -45,6 +56,7 @@ pub(crate) fn fit(
     config: &TrainConfig,
     request: ShardingRequest,
     (world_size, local_size): (usize, usize),
+    beside: Beside,
     device: &OpenDevice,
 ) -> Result<ShardingPlan> {
     let ShardingRequest { stage, parameters, optimizer } = request;
@@ -54,7 +66,9 @@ pub(crate) fn fit(
     }
     let host = free_memory(OpenDevice::cpu().device())?.free;
     let free = Free { device: device.memory()?.free, host, name: device.to_string() };
-    PlannedRun { model, config: config.clone(), plan, world_size, local_size }.fit(optimizer, &free)
+    let run = PlannedRun { model, config: config.clone(), plan, world_size, local_size, beside: beside.wanted };
+    let with_less = || PlannedRun { beside: beside.least, ..run.clone() }.fit(optimizer, &free);
+    run.fit(optimizer, &free).or_else(|_| with_less())
 }
 
 /// A flag that saves memory, and its effect.
@@ -110,7 +124,8 @@ impl PlannedRun<'_> {
             let place = format!("on {}", free.name);
             let last_resort = "a shorter --max_length, a smaller model or a GPU with more memory";
             let advice = self.advice(free.device, last_resort);
-            return Err(refused("training".into(), self.on_device(), free.device, place, advice));
+            let what = if self.beside == 0 { "training" } else { "training with generation beside it" };
+            return Err(refused(what.into(), self.on_device(), free.device, place, advice));
         }
         if self.on_host() > free.host {
             let what = match self.local_size {
@@ -132,7 +147,7 @@ impl PlannedRun<'_> {
     }
 
     fn on_device(&self) -> u64 {
-        self.memory().on_device()
+        self.memory().on_device().saturating_add(self.beside)
     }
 
     /// Bytes of a host, for all its ranks.
@@ -143,6 +158,9 @@ impl PlannedRun<'_> {
     fn table(&self) -> String {
         let memory = self.memory();
         let mut table = format!("\n{memory}");
+        if self.beside > 0 {
+            let _ = write!(table, "\n  beside the learner: {}", format_gib(self.beside));
+        }
         for (name, bytes) in memory.host_rows().iter().filter(|(_, bytes)| *bytes > 0) {
             let _ = write!(table, "\n  on the host for each rank: {name} {}", format_gib(*bytes));
         }
@@ -233,7 +251,7 @@ mod tests {
         free: &Free,
     ) -> Result<Placement> {
         let (model, config) = (&seven_billion(), config.clone());
-        let run = PlannedRun { model, config, plan, world_size: ranks, local_size: ranks };
+        let run = PlannedRun { model, config, plan, world_size: ranks, local_size: ranks, beside: 0 };
         Ok(run.fit(optimizer, free)?.optimizer)
     }
 
@@ -269,6 +287,24 @@ mod tests {
             "{text}"
         );
         assert!(text.contains("would need 115.32 GiB of the device, and 79.00 GiB are free"), "{text}");
+    }
+
+    /// 40.0 GiB are the learner's with its optimizer on the host, 115.3 GiB with all of it on the device.
+    #[test]
+    fn engines_beside_the_learner_take_room() {
+        let (model, config) = (&seven_billion(), config());
+        let run = |gib| {
+            let (config, plan) = (config.clone(), ShardingPlan::default());
+            PlannedRun { model, config, plan, world_size: 1, local_size: 1, beside: gib * GIB }
+        };
+        let placed = |gib, device| run(gib).fit(None, &on(device, 1000)).map(|plan| plan.optimizer);
+        assert_eq!(placed(23, 139).unwrap(), Device);
+        assert_eq!(placed(24, 139).unwrap(), Host);
+        assert_eq!(placed(38, 79).unwrap(), Host);
+        let text = placed(39, 79).unwrap_err().to_string();
+        for part in ["training with generation beside it needs 79.01 GiB", "beside the learner: 39.00 GiB"] {
+            assert!(text.contains(part), "{part}: {text}");
+        }
     }
 
     #[test]

@@ -5,7 +5,7 @@ mod fit;
 mod rank;
 mod whole_layers;
 
-pub use fit::PlannedRun;
+pub use fit::{Beside, PlannedRun};
 pub use rank::RankMemory;
 
 pub(crate) use fit::fit;

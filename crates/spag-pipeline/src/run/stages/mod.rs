@@ -17,6 +17,7 @@ use crate::config::RunConfig;
 pub(super) use benchmarks::{FOLDER as BENCHMARKS, SCORES};
 pub(super) use evaluation::{EVALUATION, EXACT};
 pub(super) use imitation::SOURCES;
+pub use online::{OnlineMemory, OnlineParts};
 
 /// The stages of a run in order: base → im → spag-1 … spag-k → eval → benchmarks.
 pub(super) fn list(config: &RunConfig) -> Vec<Stage> {

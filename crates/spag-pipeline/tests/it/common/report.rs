@@ -73,6 +73,7 @@ pub(crate) fn made_up(seed: u64) -> Report {
             ("train.learning_rate".to_owned(), "0.001".to_owned()),
         ],
         losses,
+        updates: Vec::new(),
         stages: ["im", "spag-1", "spag-2", "spag-3", "evaluation"]
             .into_iter()
             .map(|stage| StageSeconds {

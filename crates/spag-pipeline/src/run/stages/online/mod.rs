@@ -7,6 +7,7 @@
 //! [`OnlineSettings::save_updates`]: crate::OnlineSettings::save_updates
 
 mod learn;
+mod memory;
 mod opponents;
 mod play;
 mod record;
@@ -16,11 +17,13 @@ use std::ops::Range;
 use std::time::Instant;
 
 use spag_io::Progress;
+use spag_model::{Processor, load_config};
 use spag_rewards::Estimator;
 use spag_run::{PlayedGames, Provenance};
 use spag_selfplay::ModelPlayer;
 use spag_train::{OnlineJob, OnlineLearner, TrainConfig, latest_checkpoint};
 
+pub use self::memory::{OnlineMemory, OnlineParts};
 use self::opponents::Opponents;
 use self::play::Batch;
 use self::record::{Files, Saved, Seconds, UpdateRecord};
@@ -60,7 +63,9 @@ struct Part {
 impl Part {
     fn run(&self, run: RunContext<'_>, stage: &StageFolder, progress: &mut dyn Progress) -> Result<StageDone> {
         let mut done = StageDone::default();
-        let mut learner = self.learner(run, stage, &mut done)?;
+        let (memory, free) = self.memory(run)?;
+        let mut learner = self.learner(run, stage, &memory, &mut done)?;
+        let engine = memory.engine(free.saturating_sub(learner.planned_memory()));
         let saved = self.saved(run, stage, learner.learner().position().step)?;
         let mut estimator = self.settings.estimator.build();
         if let Some(saved) = &saved {
@@ -69,10 +74,12 @@ impl Part {
         let begin = saved.as_ref().map_or(0, |saved| saved.updates).max(self.updates.start);
         let mut files = run.ranks.is_rank_0().then(|| Files::open(run, stage, saved.as_ref())).transpose()?;
         let seed = run.seed(stage, "play", &mut done);
-        let mut player = self.player(run, &mut learner)?;
+        let dtype = learner.job().config.dtype();
+        let plays = if self.settings.learns_from_itself() { self.before } else { Model::Im };
+        let mut player = play::player(run, &plays.folder(run.config), dtype, (engine, self.settings.sampling()))?;
         self.refresh(&mut player, &mut learner, begin)?;
         let pool = saved.as_ref().map(|saved| saved.pool.clone());
-        let opponents = Opponents::new(&self.settings, learner.job().config.dtype(), pool);
+        let opponents = Opponents::new(&self.settings, (dtype, engine), pool);
         let mut sides = Sides { player, opponents, learner, estimator };
 
         let progress = &mut StageProgress { stage: &stage.name, inner: progress };
@@ -135,8 +142,26 @@ impl Part {
         }
     }
 
+    /// What is beside the learner on this rank's device, and the free bytes of it before anything is loaded. Ranks on CPUs have equal
+    /// parts of their machine's.
+    fn memory(&self, run: RunContext<'_>) -> Result<(OnlineMemory, u64)> {
+        let RunContext { config, ranks, .. } = run;
+        let device = config.device.open(ranks.env.local_rank)?;
+        let processor = Processor::of(device.device());
+        let model = load_config(&self.before.folder(config))?;
+        let sharing = if processor == Processor::Cpu { ranks.env.local_size } else { 1 };
+        let memory = OnlineMemory::new(config, &self.settings, &model, ranks.group.size(), processor);
+        Ok((memory, device.memory()?.free / sharing as u64))
+    }
+
     /// The learner, from its last checkpoint or the model before.
-    fn learner(&self, run: RunContext<'_>, stage: &StageFolder, done: &mut StageDone) -> Result<OnlineLearner> {
+    fn learner(
+        &self,
+        run: RunContext<'_>,
+        stage: &StageFolder,
+        memory: &OnlineMemory,
+        done: &mut StageDone,
+    ) -> Result<OnlineLearner> {
         let RunContext { config, ranks, inputs, .. } = run;
         let seed = run.seed(stage, "train", done);
         let earlier = self.part_before(config).map(|part| latest_checkpoint(part.dir)).transpose()?.flatten();
@@ -151,6 +176,8 @@ impl Part {
             add_bos_token: config.add_bos_token,
             made_from: Provenance { wordings: vec![inputs.prompts.wordings().clone()], games },
             reference: (self.settings.policy_loss.kl_coeff > 0.0).then(|| Model::Im.folder(config)),
+            max_length: memory.max_length(),
+            beside: memory.beside(),
         };
         Ok(OnlineLearner::open(job, &ranks.env, ranks.group.clone(), self.settings.loss(config))?)
     }
@@ -168,15 +195,6 @@ impl Part {
     fn part_before(&self, config: &RunConfig) -> Option<StageFolder> {
         let name = self.before.stage();
         (self.updates.start > 0).then(|| StageFolder::new(config.run_dir.join(&name), &name))
-    }
-
-    /// The engine that plays, with the learner's number format.
-    fn player(&self, run: RunContext<'_>, learner: &mut OnlineLearner) -> Result<ModelPlayer> {
-        let model = if self.settings.learns_from_itself() { self.before } else { Model::Im };
-        let checkpoint = run.load_in(&model.folder(run.config), learner.job().config.dtype())?;
-        let length = ("self_play.max_new_tokens", run.config.self_play.length.max_new_tokens);
-        let (player, _) = run.engine_player(checkpoint, self.settings.sampling(), length)?;
-        Ok(player.with_verbatim_history())
     }
 }
 

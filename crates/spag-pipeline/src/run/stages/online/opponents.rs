@@ -8,11 +8,12 @@ use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use serde::{Deserialize, Serialize};
 use spag_game::{SEATS, Seat};
-use spag_model::{Sampling, WeightDtype};
+use spag_model::{EngineConfig, Sampling, WeightDtype};
 use spag_rewards::RewardedGame;
 use spag_selfplay::{ModelPlayer, SampledTurn};
 use spag_train::OnlineLearner;
 
+use super::play;
 use crate::config::{OnlineSettings, Opponent, RunConfig};
 use crate::error::{Error, Result};
 use crate::run::context::RunContext;
@@ -76,6 +77,7 @@ pub(super) struct Opponents {
     /// The model that plays, and its engine. Made with the first game.
     loaded: Option<(PathBuf, ModelPlayer)>,
     dtype: WeightDtype,
+    engine: EngineConfig,
     sampling: Sampling,
 }
 
@@ -89,14 +91,18 @@ pub(super) struct Against {
 }
 
 impl Opponents {
-    /// Continues with the pool that was saved.
-    pub(super) fn new(settings: &OnlineSettings, dtype: WeightDtype, saved: Option<Pool>) -> Self {
+    /// Continues with the pool that was saved. The opponent's engine has weights in `dtype`.
+    pub(super) fn new(
+        settings: &OnlineSettings,
+        (dtype, engine): (WeightDtype, EngineConfig),
+        saved: Option<Pool>,
+    ) -> Self {
         let kind = settings.opponent();
         let share = if kind == Opponent::Policy { 0.0 } else { settings.opponents.opponent_share };
         let pool = saved.unwrap_or_else(|| Pool { members: vec![Member::default()] });
         let (group_size, games) = (settings.group_size, settings.games_per_update);
         let sampling = settings.sampling();
-        Self { kind, share, group_size, games, pool, loaded: None, dtype, sampling }
+        Self { kind, share, group_size, games, pool, loaded: None, dtype, engine, sampling }
     }
 
     /// The seat of the policy in each game of an update; `None` if it plays both. The games of a group have the same players. Groups are
@@ -123,16 +129,11 @@ impl Opponents {
     pub(super) fn player(&mut self, run: RunContext<'_>, update: usize) -> Result<&mut ModelPlayer> {
         let member = self.pool.members.get(self.member(run.config, update)).copied().unwrap_or_default();
         let folder = self.folder(run.config, member);
-        let player = match self.loaded.take() {
-            Some((loaded, player)) if loaded == folder => player,
-            Some((_, mut player)) => {
-                player.refresh(run.load_in(&folder, self.dtype)?.model.parameters(), member.update as u64)?;
-                player
-            }
+        let player = match self.loaded.take().filter(|(loaded, _)| *loaded == folder) {
+            Some((_, player)) => player,
+            // The engine of another opponent is gone by now, so that no third model is on the device.
             None => {
-                let length = ("self_play.max_new_tokens", run.config.self_play.length.max_new_tokens);
-                let (player, _) = run.engine_player(run.load_in(&folder, self.dtype)?, self.sampling, length)?;
-                player.with_verbatim_history()
+                play::player(run, &folder, self.dtype, (self.engine, self.sampling))?.with_version(member.update as u64)
             }
         };
         Ok(&mut self.loaded.insert((folder, player)).1)
@@ -210,7 +211,14 @@ fn pool_folder(config: &RunConfig, update: usize) -> PathBuf {
 
 #[cfg(test)]
 mod tests {
+    use spag_model::PrefixSharing;
+
     use super::*;
+
+    fn engine() -> EngineConfig {
+        let prefix_sharing = PrefixSharing::On;
+        EngineConfig { max_length: 8, page_size: 8, pages: 1, max_running: 1, max_step_tokens: 8, prefix_sharing }
+    }
 
     #[test]
     fn strong_opponents_are_drawn_most_and_the_oldest_leave() {
@@ -237,6 +245,7 @@ mod tests {
             pool: Pool::default(),
             loaded: None,
             dtype: WeightDtype::F32,
+            engine: engine(),
             sampling: Sampling::at_temperature(1.0),
         };
         let seats = spag_game::taboo::LABELS.seats;

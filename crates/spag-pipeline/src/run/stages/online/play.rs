@@ -1,12 +1,14 @@
 //! The games of an update.
 
+use std::path::Path;
+
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use spag_dist::{ProcessGroup, gather_texts};
 use spag_game::{
     CollectedGames, FinishedGame, GameSpec, Labels, PlayConfig, SEATS, Seat, Seats, game_seed, play_games,
 };
-use spag_model::FinishReason;
+use spag_model::{EngineConfig, FinishReason, Sampling, WeightDtype};
 use spag_rewards::{Advantages, Estimator, OutcomeRewards, RandomWinner, RewardedGame, Turn};
 use spag_selfplay::{ModelPlayer, SampledTurn};
 
@@ -143,6 +145,18 @@ impl Batch {
         };
         Ok((self.games.iter().map(of_own).collect(), games))
     }
+}
+
+/// The model of a folder as a player of an on-policy run, in the learner's number format.
+pub(super) fn player(
+    run: RunContext<'_>,
+    folder: &Path,
+    dtype: WeightDtype,
+    (engine, sampling): (EngineConfig, Sampling),
+) -> Result<ModelPlayer> {
+    let length = ("self_play.max_new_tokens", run.config.self_play.length.max_new_tokens);
+    let player = run.player_of(run.load_in(folder, dtype)?, sampling, length, engine)?;
+    Ok(player.with_verbatim_history())
 }
 
 /// The utterances of a game's winner, with an advantage of 1.
