@@ -36,7 +36,7 @@ pub use config::{
     HardwareSettings, ImitationSettings, ImitationSource, ImitationSources, KlPlace, MachineSettings, OnlineSettings,
     Opponent, OpponentSettings, PolicyLength, PolicyLoss, PolicyLossSettings, ProbeSettings, RewardSettings, RunConfig,
     RunGame, RunMethod, SelfPlaySettings, SftSettings, SftShare, ShapeSettings, StopRules, TokenSplit,
-    TokenizerSettings, TrainSettings, Whole, WholeFor, WordSettings, read_toml,
+    TokenizerSettings, TrainSettings, Whole, WholeFor, WordOrder, WordSettings, read_toml,
 };
 pub use error::{Error, Result};
 pub use play_stats::PlayStats;

@@ -44,9 +44,6 @@ impl RunConfig {
             }
             (RunMethod::Online, online) => online.clone().unwrap_or_default(),
         };
-        if self.games.len() > 1 {
-            return bad("games", "an on-policy run plays one game; leave one of them");
-        }
         if self.self_play.player.is_some() {
             return bad("self_play.player", "an on-policy run plays with its own weights; remove it");
         }

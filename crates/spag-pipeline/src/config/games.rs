@@ -5,6 +5,7 @@ use std::path::PathBuf;
 
 use spag_selfplay::{GameSettings, GameShare};
 
+use super::online_choices::WordOrder;
 use super::run::RunConfig;
 use super::sources::ImitationSource;
 
@@ -58,11 +59,14 @@ impl RunConfig {
         if !has_items && self.words.holdout > 0.0 {
             return Err(("words.holdout", format!("{} has no words to hold out", named())));
         }
+        if let (false, Some(WordOrder::Balanced)) = (has_items, self.online.as_ref().map(|online| online.words)) {
+            return Err(("online.words", format!("{} has no words to draw", named())));
+        }
         if has_items && games.len() == 1 {
             return Ok(());
         }
         let played = [
-            ("self_play.games", self.self_play.games, self.epochs > 0),
+            ("self_play.games", self.self_play.games, self.epochs > 0 && self.online.is_none()),
             ("imitation.games", self.imitation.games, self.imitation.source.any(ImitationSource::plays)),
         ];
         match played.into_iter().find(|(_, games, is_played)| *is_played && games.is_none()) {
@@ -126,8 +130,11 @@ impl RunConfig {
         let evaluation = &self.evaluation;
         let arena = Some(evaluation.arena_games).filter(|games| *games > 0);
         let own = Some(evaluation.self_play_games).filter(|games| *games > 0);
+        // The games of a group are of one kind.
+        let groups = self.online.as_ref().map(|online| online.games_per_update / online.group_size);
         for (setting, games) in [
-            ("self_play.games", self.self_play.games.filter(|_| self.epochs > 0)),
+            ("self_play.games", self.self_play.games.filter(|_| self.epochs > 0 && self.online.is_none())),
+            ("online.games_per_update", groups),
             ("imitation.games", self.imitation.games.filter(|_| self.imitation.source.any(ImitationSource::plays))),
             ("evaluation.games", Some(evaluation.games)),
             ("evaluation.held_out_games", evaluation.held_out_games.filter(|_| self.words.holdout > 0.0)),

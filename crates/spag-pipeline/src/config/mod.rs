@@ -6,6 +6,7 @@ mod evaluation;
 mod games;
 mod layers;
 mod online;
+mod online_choices;
 mod play;
 mod run;
 mod sources;
@@ -23,10 +24,8 @@ pub use base::{BaseConfig, DocumentSettings, ProbeSettings, ShapeSettings, Token
 pub use evaluation::{BenchmarkSettings, EvaluationSettings, HardwareSettings, MachineSettings, StopRules, WholeFor};
 pub use games::RunGame;
 pub use layers::read_toml;
-pub use online::{
-    Control, EstimatorChoice, GapRule, KlPlace, OnlineSettings, Opponent, OpponentSettings, PolicyLength, PolicyLoss,
-    PolicyLossSettings, RunMethod,
-};
+pub use online::{OnlineSettings, OpponentSettings, PolicyLossSettings, RunMethod};
+pub use online_choices::{Control, EstimatorChoice, GapRule, KlPlace, Opponent, PolicyLength, PolicyLoss, WordOrder};
 pub use play::SelfPlaySettings;
 pub use run::{CreditRule, RewardSettings, RunConfig};
 pub(crate) use sources::endpoint;

@@ -1,14 +1,17 @@
 //! `[online]`: on-policy self-play in place of rounds.
 
-use std::ops::{Deref, Range};
+use std::ops::Range;
 use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 use spag_model::Sampling;
-use spag_rewards::{BatchShape, EstimatorSettings, OutcomeRewards};
+use spag_rewards::{BatchShape, OutcomeRewards};
 use spag_selfplay::{SamplingSettings, limits};
 use spag_train::loss::{Length, Loss, PolicyGradient, Ratio};
 
+use super::online_choices::{
+    Control, EstimatorChoice, GapRule, KlPlace, Opponent, PolicyLength, PolicyLoss, WordOrder,
+};
 use super::run::RunConfig;
 use crate::error::{Error, Result};
 
@@ -36,6 +39,8 @@ spag_io::settings! {
         pub save_updates: usize [1..=10_000_000] = 10;
         /// Consecutive games on one word.
         pub group_size: usize [1..=4096] = 1;
+        /// Which words are played: `cycled`, in order, or `balanced`, drawn towards those that each seat wins half of.
+        pub words: WordOrder;
         /// What makes advantages of rewards: a name, or a table with `name` and its settings.
         pub estimator: EstimatorChoice;
         /// The rewards of games.
@@ -89,113 +94,6 @@ spag_io::settings! {
         /// Where the divergence counts: `loss` adds k3 to the loss, `reward` subtracts k1 from advantages.
         pub kl_in: KlPlace;
     }
-}
-
-/// An estimator as configurations write it: `"rae"`, or a table `{ name = "rae", decay = 0.9 }`.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(try_from = "toml::Value")]
-pub struct EstimatorChoice(EstimatorSettings);
-
-impl Default for EstimatorChoice {
-    fn default() -> Self {
-        Self(EstimatorSettings::Rae(Default::default()))
-    }
-}
-
-impl Deref for EstimatorChoice {
-    type Target = EstimatorSettings;
-
-    fn deref(&self) -> &EstimatorSettings {
-        &self.0
-    }
-}
-
-impl TryFrom<toml::Value> for EstimatorChoice {
-    type Error = toml::de::Error;
-
-    fn try_from(value: toml::Value) -> Result<Self, toml::de::Error> {
-        let table = match value {
-            name @ toml::Value::String(_) => toml::Value::Table([("name".to_owned(), name)].into_iter().collect()),
-            other => other,
-        };
-        table.try_into().map(Self)
-    }
-}
-
-/// A run with the same budget and a part of the signal removed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Control {
-    /// The winner of every game is drawn.
-    RandomWinner,
-    /// The opponent stays the model of the imitation: no self-play.
-    FixedOpponent,
-    /// The model of the imitation plays all games, and the learner imitates their winners, with an advantage of 1: neither self-play
-    /// nor rewards.
-    SftOnly,
-}
-
-/// Who plays the other seat.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Opponent {
-    /// The policy.
-    #[default]
-    #[serde(rename = "self")]
-    Policy,
-    /// A model that does not learn.
-    Fixed,
-    /// A model of the run at an earlier update, drawn for each update with the weight (1 − p)², where p is the policy's mean score
-    /// against it so far (a win 1, a tie 1/2; a win and a loss more than were played).
-    Pool,
-}
-
-/// What a difference from the log-probabilities at sampling does.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum GapRule {
-    /// It ends the run on a CPU.
-    #[default]
-    Stop,
-    /// It is written to `metrics.jsonl`.
-    Report,
-}
-
-/// Where the divergence from the model of the imitation counts.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum KlPlace {
-    /// k3 of every token is a part of the loss (GRPO).
-    #[default]
-    Loss,
-    /// The sum of k1 over an utterance's tokens is subtracted from its advantage; no gradient flows through it.
-    Reward,
-}
-
-/// What importance ratios do.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum PolicyLoss {
-    /// Nothing.
-    #[default]
-    Reinforce,
-    /// They are clipped, as in PPO.
-    Ppo,
-    /// They are weights up to `ratio_cap`.
-    Truncated,
-    /// They are weights; tokens beyond `ratio_cap` are left out.
-    Masked,
-}
-
-/// What the sum over an utterance's tokens is divided by.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum PolicyLength {
-    /// A constant, so that every token counts the same.
-    #[default]
-    MaxNewTokens,
-    /// Its tokens, so that every utterance counts the same.
-    Own,
 }
 
 impl PolicyLossSettings {

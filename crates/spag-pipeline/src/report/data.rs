@@ -55,6 +55,9 @@ pub struct GameReport {
     /// The name of the game; none in reports of Adversarial Taboo.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub game: Option<String>,
+    /// The name of its folder in that of each stage, if it is one of several games.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub folder: Option<String>,
     /// Its options in a run of several games, if it has some.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub game_options: Option<String>,

@@ -19,3 +19,4 @@ pub use page::render_html;
 pub use rounds::{Round, RoundGames, RoundTraining};
 pub use text::render_text;
 pub use updates::UpdatePoint;
+pub(crate) use updates::measure_of;

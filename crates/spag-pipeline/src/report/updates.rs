@@ -25,9 +25,9 @@ pub struct UpdatePoint {
 }
 
 impl UpdatePoint {
-    /// A line of `metrics.jsonl`, with what a report of this game shows.
-    pub fn new(labels: &Labels, update: u64, line: &Map<String, Value>) -> Self {
-        let shown = groups(labels).into_iter().flat_map(|group| group.measures);
+    /// A line of `metrics.jsonl`, with what a report of these games shows: the name of the folder of each, if it is one of several.
+    pub fn new(games: &[(Option<&str>, &Labels)], update: u64, line: &Map<String, Value>) -> Self {
+        let shown = groups(games).into_iter().flat_map(|group| group.measures);
         let values = shown.filter_map(|Measure { key, .. }| {
             let value = line.get(&key)?.as_f64()?;
             value.is_finite().then_some((key, value))
@@ -36,9 +36,17 @@ impl UpdatePoint {
     }
 }
 
+/// The key of a measure of one of a run's games in `metrics.jsonl`: its own if it is the only game.
+pub(crate) fn measure_of(folder: Option<&str>, key: &str) -> String {
+    match folder {
+        Some(folder) => format!("{folder}/{key}"),
+        None => key.to_owned(),
+    }
+}
+
 /// Measures of one kind: a chart, and rows of the table.
 struct Group {
-    title: &'static str,
+    title: String,
     axis: &'static str,
     note: &'static str,
     unit: Unit,
@@ -80,58 +88,88 @@ fn measure(key: &str, name: &str) -> Measure {
     Measure { key: key.to_owned(), name: name.to_owned() }
 }
 
+/// The games of a run: the name of the folder of each, if it is one of several.
+type Games<'a> = [(Option<&'a str>, &'a Labels)];
+
+/// A measure of one of a run's games.
+fn of_game(folder: Option<&str>, key: &str, name: &str) -> Measure {
+    let name = folder.map_or_else(|| name.to_owned(), |folder| format!("{name}, {folder}"));
+    Measure { key: measure_of(folder, key), name }
+}
+
+/// A measure that each of a run's games has.
+fn of_games(games: &Games<'_>, key: &str, name: &str) -> Vec<Measure> {
+    games.iter().map(|(folder, _)| of_game(*folder, key, name)).collect()
+}
+
+/// What came of the games of one of a run's games.
+fn results(folder: Option<&str>, labels: &Labels) -> Group {
+    let wins =
+        labels.seats.map(|seat| of_game(folder, &format!("{}_wins", seat.name()), &format!("won by the {seat}")));
+    Group {
+        title: match folder {
+            Some(folder) => format!("Results of the updates' games of {folder}"),
+            None => "Results of the updates' games".to_owned(),
+        },
+        axis: "% of games",
+        note: "Of all games of an update, as the policy played them.",
+        unit: Unit::Percent,
+        measures: wins.into_iter().chain([of_game(folder, "ties", "ties")]).collect(),
+    }
+}
+
 /// All measures, in the order of the report.
-fn groups(labels: &Labels) -> Vec<Group> {
-    let wins = labels.seats.map(|seat| measure(&format!("{}_wins", seat.name()), &format!("won by the {seat}")));
+fn groups(games: &Games<'_>) -> Vec<Group> {
+    let mut all: Vec<Group> = games.iter().map(|(folder, labels)| results(*folder, labels)).collect();
+    all.extend(groups_of_all(games));
+    all
+}
+
+/// Those that have all of a run's games in one chart.
+fn groups_of_all(games: &Games<'_>) -> Vec<Group> {
+    let utterances = [
+        vec![measure("empty_utterances", "empty utterances")],
+        of_games(games, "repeated_utterances", "repeated utterances"),
+        vec![measure("too_long_utterances", "over-long utterances")],
+    ];
     vec![
         Group {
-            title: "Results of the updates' games",
-            axis: "% of games",
-            note: "Of all games of an update, as the policy played them.",
-            unit: Unit::Percent,
-            measures: wins.into_iter().chain([measure("ties", "ties")]).collect(),
-        },
-        Group {
-            title: "Score against the opponent",
+            title: "Score against the opponent".to_owned(),
             axis: "score, %",
             note: "A win is 1, a tie 1/2.",
             unit: Unit::Percent,
             measures: vec![measure("opponent_score", "score against the opponent")],
         },
         Group {
-            title: "Entropy",
+            title: "Entropy".to_owned(),
             axis: "nats a token",
             note: "Of the sampled tokens. A policy that collapses loses it first.",
             unit: Unit::Number(3),
             measures: vec![measure("entropy", "entropy, nats a token")],
         },
         Group {
-            title: "Length of utterances",
+            title: "Length of utterances".to_owned(),
             axis: "tokens",
             note: "Sampled tokens of an utterance on average.",
             unit: Unit::Number(1),
             measures: vec![measure("tokens_per_utterance", "tokens an utterance")],
         },
         Group {
-            title: "Distinct words",
+            title: "Distinct words".to_owned(),
             axis: "% of all words",
             note: "Distinct words over all words of an update's games.",
             unit: Unit::Percent,
-            measures: vec![measure("distinct_words", "distinct words")],
+            measures: of_games(games, "distinct_words", "distinct words"),
         },
         Group {
-            title: "Empty, repeated and over-long utterances",
+            title: "Empty, repeated and over-long utterances".to_owned(),
             axis: "% of utterances",
             note: "Repeated: equal to an earlier one of its game. Over-long: it reached the most tokens.",
             unit: Unit::Percent,
-            measures: vec![
-                measure("empty_utterances", "empty utterances"),
-                measure("repeated_utterances", "repeated utterances"),
-                measure("too_long_utterances", "over-long utterances"),
-            ],
+            measures: utterances.into_iter().flatten().collect(),
         },
         Group {
-            title: "Divergence from the reference model",
+            title: "Divergence from the reference model".to_owned(),
             axis: "nats a token",
             note: "Of the learned tokens.",
             unit: Unit::Number(4),
@@ -143,7 +181,8 @@ fn groups(labels: &Labels) -> Vec<Group> {
 /// The groups of a report without measures that no update has.
 fn measured(report: &Report) -> Vec<Group> {
     let has = |measure: &Measure| report.updates.iter().any(|point| point.values.contains_key(&measure.key));
-    let mut groups = groups(report.first.labels());
+    let games: Vec<_> = report.games().map(|game| (game.folder.as_deref(), game.labels())).collect();
+    let mut groups = groups(&games);
     groups.iter_mut().for_each(|group| group.measures.retain(has));
     groups.retain(|group| !group.measures.is_empty());
     groups

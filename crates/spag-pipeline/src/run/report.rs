@@ -77,7 +77,10 @@ fn build(run: RunContext<'_>, folder: &RunFolder, stages: &[StageDone]) -> Resul
         return Err(Error::BadSetting { setting: "games", message: "there is none".to_owned() });
     };
     let updates = match &config.online {
-        Some(_) => updates(first.labels(), &folder.root.join("metrics.jsonl"))?,
+        Some(_) => {
+            let games: Vec<_> = run.inputs.games.iter().map(|game| (game.folder(), game.game.labels())).collect();
+            updates(&games, &folder.root.join("metrics.jsonl"))?
+        }
         None => Vec::new(),
     };
     let mut more_games: Vec<GameReport> = reports.collect();
@@ -115,6 +118,7 @@ impl ReportBuilder<'_> {
         let rules = &self.game.rules;
         let report = GameReport {
             game: rules.reported_name(),
+            folder: self.game.folder().map(str::to_owned),
             game_options: rules.game_options.clone().filter(|_| self.run.inputs.games.len() > 1),
             training_games: games,
             baseline,

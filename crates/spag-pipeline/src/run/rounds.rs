@@ -61,7 +61,7 @@ pub(super) fn round_training(metrics: &Path) -> Result<(RoundTraining, Vec<LossP
 }
 
 /// The updates of an on-policy run; none if it has not come so far.
-pub(super) fn updates(labels: &Labels, metrics: &Path) -> Result<Vec<UpdatePoint>> {
+pub(super) fn updates(games: &[(Option<&str>, &Labels)], metrics: &Path) -> Result<Vec<UpdatePoint>> {
     if !metrics.exists() {
         return Ok(Vec::new());
     }
@@ -69,7 +69,7 @@ pub(super) fn updates(labels: &Labels, metrics: &Path) -> Result<Vec<UpdatePoint
     for row in RowReader::<Map<String, Value>>::open(metrics)? {
         let (_, line) = row?;
         let update = line.get("update").and_then(Value::as_u64).unwrap_or(updates.len() as u64 + 1);
-        updates.push(UpdatePoint::new(labels, update, &line));
+        updates.push(UpdatePoint::new(games, update, &line));
     }
     Ok(updates)
 }

@@ -47,6 +47,11 @@ impl OpenGame {
         config.run_games().into_iter().enumerate().map(open).collect()
     }
 
+    /// The name of this game's folder in that of a stage; none if it is the only game.
+    pub(super) fn folder(&self) -> Option<&str> {
+        self.folder.as_deref()
+    }
+
     /// The folder of this game in that of a stage.
     pub(super) fn folder_in(&self, stage: &StageFolder) -> StageFolder {
         folder_in(self.folder.as_deref(), stage)

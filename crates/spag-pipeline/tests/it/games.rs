@@ -108,6 +108,39 @@ fn every_game_has_its_share_of_games_and_its_own_credit_and_tables() {
 }
 
 #[test]
+fn updates_have_each_game_with_its_share_and_its_own_baselines() {
+    let root = tempfile::tempdir().unwrap();
+    let online = ["method=online", "online.updates=4", "online.games_per_update=16", "online.group_size=2"];
+    let config = mix(&root.path().join("run"), &[&online[..], &["imitation.train.num_train_epochs=2.0"]].concat());
+    let report = run(&config, &mut Silent).unwrap();
+    let file = |name: &str| config.run_dir.join(name);
+    for (game, count) in [("nim", 4 * 12), ("kuhn-poker", 4 * 4)] {
+        let episodes = read_episodes(file(&format!("spag-1/{game}/episodes.jsonl"))).unwrap();
+        assert_eq!(episodes.len(), count);
+        assert!(episodes.iter().all(|episode| name_of(&episode.extra) == game));
+    }
+    let metrics = fs::read_to_string(file("metrics.jsonl")).unwrap();
+    for line in metrics.lines().map(|line| serde_json::from_str::<Value>(line).unwrap()) {
+        let number = |key: &str| line[key].as_f64().unwrap_or_else(|| panic!("{key} in {line}"));
+        assert_eq!((number("games"), number("nim/games"), number("kuhn-poker/games")), (16.0, 12.0, 4.0));
+        assert_eq!(number("log_prob_gap_max"), 0.0, "{line}");
+        for game in ["nim", "kuhn-poker"] {
+            let shares = ["player 0_wins", "player 1_wins", "ties"].map(|key| number(&format!("{game}/{key}")));
+            assert!((shares.iter().sum::<f64>() - 1.0).abs() < 1e-9, "{line}");
+        }
+    }
+    assert_eq!(report.updates.len(), 4);
+    let text = fs::read_to_string(file("report.txt")).unwrap();
+    assert!(text.contains("ties, nim") && text.contains("ties, kuhn-poker"), "{text}");
+    assert!(fs::read_to_string(file("report.html")).unwrap().contains("games of nim"));
+    // A baseline for each game and seat.
+    let saved = fs::read_dir(file("spag-1")).unwrap().map(|entry| entry.unwrap().path());
+    let saved = saved.filter(|path| path.file_name().unwrap().to_string_lossy().starts_with("online-")).max().unwrap();
+    let state = fs::read_to_string(saved).unwrap();
+    assert!(state.contains("nim") && state.contains("kuhn-poker"), "{state}");
+}
+
+#[test]
 fn mix_goes_on_after_a_kill_in_any_of_its_games() {
     let root = tempfile::tempdir().unwrap();
     let config = mix(&root.path().join("run"), &[]);

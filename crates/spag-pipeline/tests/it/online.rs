@@ -91,7 +91,37 @@ fn interrupted_run_with_a_pool_minibatches_and_a_reference_ends_with_the_same_fi
     ]);
 }
 
-fn killed_and_resumed(more: &[&str]) {
+#[test]
+fn interrupted_run_on_balanced_words_ends_with_the_same_files() {
+    let straight = killed_and_resumed(&["online.words=balanced", "online.group_size=2"]);
+    let items: Vec<String> = ["spag-1", "spag-2"]
+        .into_iter()
+        .flat_map(|stage| {
+            spag_game::read_episodes(straight.path().join("straight").join(stage).join("episodes.jsonl")).unwrap()
+        })
+        .map(|episode| episode.item)
+        .collect();
+    assert!(items.chunks(2).all(|group| group[0] == group[1]), "{items:?}");
+    let groups: Vec<&String> = items.chunks(2).map(|group| &group[0]).collect();
+    let cycled = groups.iter().zip(groups.iter().skip(8)).all(|(one, later)| one == later);
+    assert!(!cycled && groups.len() == 24, "{groups:?}");
+}
+
+#[test]
+fn interrupted_run_of_several_games_ends_with_the_same_files() {
+    let games = r#"games=[{game = "nim", game_options = "piles=[1]", share = 3}, {game = "kuhn-poker"}]"#;
+    killed_and_resumed(&[
+        games,
+        "imitation.source=random",
+        "sft.share=0",
+        "online.opponent=pool",
+        "online.opponent_share=0.5",
+        "online.pool_every=2",
+    ]);
+}
+
+/// Returns the folder of the run that was not killed, `straight`.
+fn killed_and_resumed(more: &[&str]) -> tempfile::TempDir {
     let root = tempfile::tempdir().unwrap();
     let straight = config(&root.path().join("straight"), more);
     run(&straight, &mut Silent).unwrap();
@@ -111,6 +141,7 @@ fn killed_and_resumed(more: &[&str]) {
     for (name, values) in &expected {
         assert_eq!(Some(values), found.get(name), "{name}");
     }
+    root
 }
 
 #[test]
@@ -132,6 +163,17 @@ fn settings_that_cannot_be_are_refused_before_anything_is_played() {
         (&["online.temperature=0"], "online.temperature"),
         (&["online.top_k=5", "online.kl_coeff=0.1"], "online.top_k"),
         (&["online.top_p=0.9", "online.ppo_epochs=2", "online.loss=ppo"], "online.top_p"),
+        (&["online.words=balanced", "game=nim", "imitation.source=random", "sft.share=0"], "online.words"),
+        (
+            &[
+                "online.games_per_update=1",
+                "imitation.source=random",
+                "imitation.games=40",
+                "sft.share=0",
+                r#"games=[{game = "nim"}, {game = "kuhn-poker"}]"#,
+            ],
+            "online.games_per_update",
+        ),
         (&["method=offline"], "method"),
     ] {
         let overrides: Vec<String> = ONLINE.iter().chain(more).map(|text| (*text).to_owned()).collect();

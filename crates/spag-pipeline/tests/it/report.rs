@@ -66,7 +66,7 @@ fn updates(count: u64) -> Vec<UpdatePoint> {
         if update > 4 {
             line.insert("opponent_score".to_owned(), 0.75.into());
         }
-        UpdatePoint::new(&taboo::LABELS, update, &line)
+        UpdatePoint::new(&[(None, &taboo::LABELS)], update, &line)
     };
     (1..=count).map(line).collect()
 }
@@ -112,7 +112,7 @@ fn a_run_of_one_update_or_without_measures_has_a_report() {
     assert!(text.contains("update 1\n"), "{text}");
     assert!(text.lines().any(|line| line.contains("repeated utterances") && line.ends_with("  2.0")), "{text}");
     assert!(page.contains("entropy, nats a token: 2.000") && !page.contains("NaN") && !page.contains("inf"));
-    let bare = UpdatePoint::new(&taboo::LABELS, 1, &Map::new());
+    let bare = UpdatePoint::new(&[(None, &taboo::LABELS)], 1, &Map::new());
     let none = Report { updates: vec![bare], ..made_up(1) };
     assert_eq!((render_text(&none), render_html(&none)), (render_text(&made_up(1)), render_html(&made_up(1))));
 }

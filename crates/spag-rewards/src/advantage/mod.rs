@@ -12,6 +12,8 @@ mod signed;
 mod turn_baseline;
 mod winner;
 
+use std::cmp::Ordering;
+
 use spag_game::{Labels, SEATS, Seat, Verdict};
 
 use crate::{Error, Result};
@@ -115,6 +117,25 @@ impl RewardedGame {
             false => Turn { tokens: 0, ..turn },
         });
         Self { key, learner: Some(learner), turns: turns.collect(), ..self }
+    }
+
+    /// The score of a seat: 1 if its reward is larger than the other's, 1/2 if they are equal, else 0.
+    pub fn score(&self, seat: Seat) -> f64 {
+        self.score_of(seat.index())
+    }
+
+    /// The score of the first seat.
+    pub fn score_of_first(&self) -> f64 {
+        self.score_of(0)
+    }
+
+    fn score_of(&self, seat: usize) -> f64 {
+        let other: f64 = self.rewards.iter().sum::<f64>() - self.rewards[seat];
+        match self.rewards[seat].total_cmp(&other) {
+            Ordering::Less => 0.0,
+            Ordering::Equal => 0.5,
+            Ordering::Greater => 1.0,
+        }
     }
 
     /// Whether a seat learns.

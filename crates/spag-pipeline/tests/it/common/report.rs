@@ -50,6 +50,7 @@ pub(crate) fn made_up(seed: u64) -> Report {
     })
     .collect();
     let first = GameReport {
+        folder: None,
         game: None,
         game_options: None,
         training_games,

@@ -6,11 +6,14 @@
 //!
 //! [`OnlineSettings::save_updates`]: crate::OnlineSettings::save_updates
 
+mod files;
+mod item_results;
 mod learn;
 mod memory;
 mod opponents;
 mod play;
 mod record;
+mod schedule;
 mod trajectories;
 
 use std::ops::Range;
@@ -23,15 +26,19 @@ use spag_run::{PlayedGames, Provenance};
 use spag_selfplay::ModelPlayer;
 use spag_train::{OnlineJob, OnlineLearner, TrainConfig, latest_checkpoint};
 
+use self::files::{Files, Saved};
+use self::item_results::ItemResults;
 pub use self::memory::{OnlineMemory, OnlineParts};
 use self::opponents::Opponents;
 use self::play::Batch;
-use self::record::{Files, Saved, Seconds, UpdateRecord};
-use crate::config::{OnlineSettings, RunConfig};
+use self::record::{Seconds, UpdateRecord};
+use self::schedule::Schedule;
+use crate::config::{OnlineSettings, RunConfig, WordOrder};
 use crate::error::Result;
 use crate::run::context::{RunContext, StageProgress};
 use crate::run::folder::{StageDone, StageFolder};
 use crate::run::models::Model;
+use crate::run::run_games;
 use crate::run::stage::Stage;
 
 /// The stage of the updates after which the model of an epoch is measured.
@@ -41,7 +48,9 @@ pub(super) fn stage(config: &RunConfig, settings: &OnlineSettings, epoch: usize)
     let part = Part { settings: settings.clone(), updates: settings.part(epoch), before };
     let stage = Stage::making(model, Box::new(move |run, stage, progress| part.run(run, stage, progress)));
     let folder = StageFolder::new(config.run_dir.join(&stage.name), &stage.name);
-    let outputs = vec![folder.episodes(), folder.metrics(), model.folder(config)];
+    let games = config.run_games();
+    let episodes = games.iter().map(|game| run_games::folder_in(game.folder.as_deref(), &folder).episodes());
+    let outputs = episodes.chain([folder.metrics(), model.folder(config)]).collect();
     Stage { inputs: vec![before.folder(config)], outputs, parts: vec!["play", "learn", "refresh", "save"], ..stage }
 }
 
@@ -51,6 +60,7 @@ struct Sides {
     opponents: Opponents,
     learner: OnlineLearner,
     estimator: Box<dyn Estimator>,
+    items: ItemResults,
 }
 
 /// Consecutive updates of a run.
@@ -80,7 +90,8 @@ impl Part {
         self.refresh(&mut player, &mut learner, begin)?;
         let pool = saved.as_ref().map(|saved| saved.pool.clone());
         let opponents = Opponents::new(&self.settings, (dtype, engine), pool);
-        let mut sides = Sides { player, opponents, learner, estimator };
+        let items = saved.as_ref().map(|saved| saved.items.clone()).unwrap_or_default();
+        let mut sides = Sides { player, opponents, learner, estimator, items };
 
         let progress = &mut StageProgress { stage: &stage.name, inner: progress };
         let count = |update: usize| (update - self.updates.start) as u64;
@@ -117,10 +128,15 @@ impl Part {
         let mut seconds = Seconds::default();
         let mut timed = Instant::now();
         let mut lap = || std::mem::replace(&mut timed, Instant::now()).elapsed().as_secs_f64();
-        let Sides { player, opponents, learner, estimator } = sides;
-        let batch = Batch::play(run, &self.settings, (player, opponents), (update, seed))?;
+        let Sides { player, opponents, learner, estimator, items } = sides;
+        let schedule = Schedule::new(run, &self.settings, (opponents, items), (update, seed));
+        let batch = Batch::play(run, &self.settings, (player, opponents), (update, &schedule))?;
         seconds.play = lap();
-        let (advantages, all) = batch.advantages(run, &self.settings, &mut **estimator)?;
+        let all = batch.of_all_ranks(run, &schedule)?;
+        let advantages = batch.advantages(&self.settings, &mut **estimator, &all)?;
+        if self.settings.words == WordOrder::Balanced {
+            schedule.count(items, &all);
+        }
         let against = opponents.count(run.config, update, &all);
         let mut trajectories = trajectories::of(&batch.games, &advantages);
         let step = learn::learn(&self.settings, learner, &mut trajectories, (update, seed))?;
@@ -165,7 +181,7 @@ impl Part {
         let RunContext { config, ranks, inputs, .. } = run;
         let seed = run.seed(stage, "train", done);
         let earlier = self.part_before(config).map(|part| latest_checkpoint(part.dir)).transpose()?.flatten();
-        let games = vec![PlayedGames::new(seed, &play::only_game(run)?.words.training)];
+        let games = inputs.games.iter().map(|game| PlayedGames::new(seed, &game.words.training)).collect();
         let job = OnlineJob {
             model: earlier.unwrap_or_else(|| self.before.folder(config)),
             output_dir: stage.dir.clone(),
@@ -201,10 +217,12 @@ impl Part {
 impl Sides {
     /// Saves what a resumed run goes on from. All ranks have to call it; `files` are those of rank 0.
     fn save(&mut self, run: RunContext<'_>, stage: &StageFolder, updates: usize, files: Option<&Files>) -> Result<()> {
-        let Self { opponents, learner, estimator, .. } = self;
+        let Self { opponents, learner, estimator, items, .. } = self;
         if let Some(files) = files {
             let step = learner.learner().position().step;
-            Saved::write(stage, step, updates, (estimator.state(), opponents.state().clone()), files)?;
+            let lengths = files.synced()?;
+            let (estimator, pool, items) = (estimator.state(), opponents.state().clone(), items.clone());
+            Saved { updates, estimator, pool, items, lengths }.write(stage, step)?;
         }
         learner.save()?;
         if files.is_some() { opponents.remove_left(run.config, updates) } else { Ok(()) }

@@ -70,9 +70,6 @@ impl Pool {
 pub(super) struct Opponents {
     kind: Opponent,
     share: f64,
-    group_size: usize,
-    /// Games of an update.
-    games: usize,
     pool: Pool,
     /// The model that plays, and its engine. Made with the first game.
     loaded: Option<(PathBuf, ModelPlayer)>,
@@ -100,24 +97,28 @@ impl Opponents {
         let kind = settings.opponent();
         let share = if kind == Opponent::Policy { 0.0 } else { settings.opponents.opponent_share };
         let pool = saved.unwrap_or_else(|| Pool { members: vec![Member::default()] });
-        let (group_size, games) = (settings.group_size, settings.games_per_update);
         let sampling = settings.sampling();
-        Self { kind, share, group_size, games, pool, loaded: None, dtype, engine, sampling }
+        Self { kind, share, pool, loaded: None, dtype, engine, sampling }
     }
 
-    /// The seat of the policy in each game of an update; `None` if it plays both. The games of a group have the same players. Groups are
-    /// drawn, so that neither opponents nor seats go with the items, which are in order; seats have equal numbers.
-    pub(super) fn seats_of_policy(&self, update: usize, seed: u64, seats: [Seat; SEATS]) -> Vec<Option<Seat>> {
-        let groups = self.games / self.group_size;
+    /// The seat of the policy in each group of games of an update; `None` if it plays both. Groups are drawn, so that neither opponents
+    /// nor seats go with the items, which are in order; seats have equal numbers.
+    pub(super) fn seats_of_policy(
+        &self,
+        update: usize,
+        groups: usize,
+        seed: u64,
+        seats: [Seat; SEATS],
+    ) -> Vec<Option<Seat>> {
         let against = (groups as f64 * self.share).round() as usize;
         let mut order: Vec<usize> = (0..groups).collect();
-        order.shuffle(&mut ChaCha8Rng::seed_from_u64(stage_seed(seed, &format!("update-{update}/seats"))));
+        order.shuffle(&mut ChaCha8Rng::seed_from_u64(seed));
         let mut of_groups = vec![None; groups];
         for (place, group) in order.into_iter().take(against).enumerate() {
             // An odd number gives the seats in turn one more.
             of_groups[group] = Some(seats[(place + update * (against % SEATS)) % SEATS]);
         }
-        of_groups.into_iter().flat_map(|seat| std::iter::repeat_n(seat, self.group_size)).collect()
+        of_groups
     }
 
     /// The opponent's turns in a game.
@@ -157,16 +158,16 @@ impl Opponents {
     }
 
     /// Counts the games of all ranks of an update.
-    pub(super) fn count(&mut self, config: &RunConfig, update: usize, games: &[RewardedGame]) -> Option<Against> {
+    pub(super) fn count(
+        &mut self,
+        config: &RunConfig,
+        update: usize,
+        games: &[(usize, RewardedGame)],
+    ) -> Option<Against> {
         let mut against = Against::default();
-        for (seat, game) in games.iter().filter_map(|game| Some((game.learner?, game))) {
-            let other: f64 = game.rewards.iter().sum::<f64>() - game.rewards[seat.index()];
+        for (seat, game) in games.iter().filter_map(|(_, game)| Some((game.learner?, game))) {
             against.games += 1.0;
-            against.score += match game.rewards[seat.index()].total_cmp(&other) {
-                std::cmp::Ordering::Less => 0.0,
-                std::cmp::Ordering::Equal => 0.5,
-                std::cmp::Ordering::Greater => 1.0,
-            };
+            against.score += game.score(seat);
         }
         let index = self.member(config, update);
         let member = self.pool.members.get_mut(index).filter(|_| against.games > 0.0)?;
@@ -237,11 +238,9 @@ mod tests {
 
     #[test]
     fn seats_are_balanced_and_do_not_go_with_the_items() {
-        let opponents = |share, group_size| Opponents {
+        let opponents = |share| Opponents {
             kind: Opponent::Fixed,
             share,
-            group_size,
-            games: 8,
             pool: Pool::default(),
             loaded: None,
             dtype: WeightDtype::F32,
@@ -249,24 +248,22 @@ mod tests {
             sampling: Sampling::at_temperature(1.0),
         };
         let seats = spag_game::taboo::LABELS.seats;
-        let of = |share, group_size, update| -> Vec<Option<usize>> {
-            let all = opponents(share, group_size).seats_of_policy(update, 5, seats);
+        let of = |share, groups, update: usize| -> Vec<Option<usize>> {
+            let all = opponents(share).seats_of_policy(update, groups, stage_seed(5, &update.to_string()), seats);
             all.into_iter().map(|seat| seat.map(Seat::index)).collect()
         };
-        assert!(of(0.0, 1, 0).iter().all(Option::is_none));
+        assert!(of(0.0, 8, 0).iter().all(Option::is_none));
         for share in [0.25, 0.5, 1.0] {
-            let all = of(share, 1, 3);
+            let all = of(share, 8, 3);
             let count = |seat| all.iter().filter(|of| **of == Some(seat)).count();
             assert_eq!((count(0), count(1)), ((4.0 * share) as usize, (4.0 * share) as usize), "{share}");
         }
         // One game of eight: the seats take turns.
         let alone: Vec<_> =
-            (0..6).map(|update| of(0.125, 1, update).into_iter().flatten().collect::<Vec<_>>()).collect();
+            (0..6).map(|update| of(0.125, 8, update).into_iter().flatten().collect::<Vec<_>>()).collect();
         assert_eq!(alone, [[0], [1], [0], [1], [0], [1]].map(Vec::from));
         // A game number, as of an item that comes once an update, has all players.
-        let first: Vec<_> = (0..64).map(|update| of(0.5, 1, update)[0]).collect();
+        let first: Vec<_> = (0..64).map(|update| of(0.5, 8, update)[0]).collect();
         assert!([None, Some(0), Some(1)].iter().all(|seat| first.contains(seat)), "{first:?}");
-        // Groups of two have one pair of players.
-        assert!(of(0.5, 2, 0).chunks(2).all(|pair| pair[0] == pair[1]));
     }
 }

@@ -5,14 +5,13 @@ use std::path::Path;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use spag_dist::{ProcessGroup, gather_texts};
-use spag_game::{
-    CollectedGames, FinishedGame, GameSpec, Labels, PlayConfig, SEATS, Seat, Seats, game_seed, play_games,
-};
+use spag_game::{CollectedGames, FinishedGame, GameSpec, Labels, PlayConfig, SEATS, Seat, Seats, play_games};
 use spag_model::{EngineConfig, FinishReason, Sampling, WeightDtype};
 use spag_rewards::{Advantages, Estimator, OutcomeRewards, RandomWinner, RewardedGame, Turn};
 use spag_selfplay::{ModelPlayer, SampledTurn};
 
 use super::opponents::Opponents;
+use super::schedule::{Schedule, Scheduled};
 use crate::config::{Control, OnlineSettings};
 use crate::error::{Error, Result};
 use crate::run::context::RunContext;
@@ -28,6 +27,8 @@ pub(super) struct Batch {
 
 /// A game with the tokens of its turns.
 pub(super) struct Played {
+    /// Which of the run's games it is.
+    pub(super) index: usize,
     pub(super) game: FinishedGame,
     /// By utterance; `None` for those of an opponent, which are not learned.
     pub(super) turns: Vec<Option<SampledTurn>>,
@@ -64,45 +65,37 @@ impl Exchanged {
 }
 
 impl Batch {
-    /// Plays this rank's share of the games of an update. Their items and seeds follow from their numbers in the run.
+    /// Plays this rank's share of the games of an update.
     pub(super) fn play(
         run: RunContext<'_>,
         settings: &OnlineSettings,
         (policy, opponents): (&mut ModelPlayer, &mut Opponents),
-        (update, seed): (usize, u64),
+        (update, schedule): (usize, &Schedule),
     ) -> Result<Self> {
-        let RunContext { config, ranks, .. } = run;
-        let OpenGame { game, rules, words, .. } = only_game(run)?;
-        let (words, max_turns) = (&words.training, rules.turns(config.max_turns));
-        let labels = game.labels();
-        let first = update * settings.games_per_update;
-        let own: Vec<GameSpec> = (first..first + settings.games_per_update)
-            .filter(|game| game % ranks.group.size() == ranks.group.rank())
-            .map(|game| {
-                let item = words[game / settings.group_size % words.len()].clone();
-                GameSpec { game, item, max_turns, seed: game_seed(seed, game) }
-            })
-            .collect();
+        let RunContext { config, ranks, inputs, .. } = run;
         let play = PlayConfig {
             games_in_flight: config.self_play.games_in_flight(),
             max_failed_in_a_row: config.self_play.max_failed_in_a_row,
             tokens: config.self_play.record_tokens.into(),
         };
+        let is_own = |scheduled: &&Scheduled| scheduled.spec.game % ranks.group.size() == ranks.group.rank();
         let mut games = CollectedGames::default();
-        let [one, other] = labels.seats;
-        let seats_of_policy = opponents.seats_of_policy(update, seed, labels.seats);
-        let learner_of = |game: usize| seats_of_policy.get(game - first).copied().flatten();
-        for learner in [None, Some(one), Some(other)] {
-            let specs: Vec<GameSpec> = own.iter().filter(|spec| learner_of(spec.game) == learner).cloned().collect();
-            if specs.is_empty() {
-                continue;
+        for (index, OpenGame { game, .. }) in inputs.games.iter().enumerate() {
+            let [one, other] = game.labels().seats;
+            for learner in [None, Some(one), Some(other)] {
+                let of_these = |scheduled: &&Scheduled| (scheduled.index, scheduled.learner) == (index, learner);
+                let specs = schedule.games().iter().filter(is_own).filter(of_these);
+                let specs: Vec<GameSpec> = specs.map(|scheduled| scheduled.spec.clone()).collect();
+                if specs.is_empty() {
+                    continue;
+                }
+                let seats = match learner {
+                    None => Seats::SelfPlay(policy),
+                    Some(seat) if seat == one => Seats::Versus([policy, opponents.player(run, update)?]),
+                    Some(_) => Seats::Versus([opponents.player(run, update)?, policy]),
+                };
+                play_games(&**game, specs, seats, &play, &mut games)?;
             }
-            let seats = match learner {
-                None => Seats::SelfPlay(policy),
-                Some(seat) if seat == one => Seats::Versus([policy, opponents.player(run, update)?]),
-                Some(_) => Seats::Versus([opponents.player(run, update)?, policy]),
-            };
-            play_games(&**game, specs, seats, &play, &mut games)?;
         }
         let failed = games.failed.len();
         for failed in &games.failed {
@@ -111,39 +104,45 @@ impl Batch {
         }
         games.finished.sort_by_key(|game| game.game);
         let played = |game: FinishedGame| {
-            let learner = learner_of(game.game);
+            let Scheduled { index, learner, .. } = *schedule.get(game.game)?;
             let turns = of_utterances(&game, [policy.take_turns(game.game), opponents.take_turns(game.game)]);
-            let rewarded = rewarded(run, labels, settings, (&game, learner), &turns);
+            let rewarded = rewarded(run, inputs.games.get(index)?, settings, (&game, learner), &turns);
             let is_learned = |turn: &SampledTurn| learner.is_none_or(|learner| turn.seat == learner);
             let turns = turns.into_iter().map(|turn| turn.filter(is_learned)).collect();
-            Played { game, turns, rewarded }
+            Some(Played { index, game, turns, rewarded })
         };
-        let games: Vec<Played> = { games.finished }.into_iter().map(played).collect();
+        let games: Vec<Played> = { games.finished }.into_iter().filter_map(played).collect();
         Ok(Self { games, failed })
     }
 
-    /// The advantages of the utterances of this rank's games, and the games of all ranks. All ranks estimate those of all games, so
-    /// that their baselines agree.
-    pub(super) fn advantages(
-        &self,
-        run: RunContext<'_>,
-        settings: &OnlineSettings,
-        estimator: &mut dyn Estimator,
-    ) -> Result<(Advantages, Vec<RewardedGame>)> {
-        let labels = only_game(run)?.game.labels();
+    /// The games of all ranks as estimators see them, with their numbers.
+    pub(super) fn of_all_ranks(&self, run: RunContext<'_>, schedule: &Schedule) -> Result<Vec<(usize, RewardedGame)>> {
         let own = self.games.iter().map(|played| (played.game.game, Exchanged::of(&played.rewarded)));
         let all = gather_games(&*run.ranks.group, own.collect())?;
-        let (numbers, games): (Vec<usize>, Vec<RewardedGame>) =
-            all.into_iter().map(|(game, one)| (game, one.rewarded(labels))).unzip();
+        let rewarded = |(number, game): (usize, Exchanged)| {
+            let labels = run.inputs.games.get(schedule.get(number)?.index)?.game.labels();
+            Some((number, game.rewarded(labels)))
+        };
+        Ok(all.into_iter().filter_map(rewarded).collect())
+    }
+
+    /// The advantages of the utterances of this rank's games. All ranks estimate those of all games, so that their baselines agree.
+    pub(super) fn advantages(
+        &self,
+        settings: &OnlineSettings,
+        estimator: &mut dyn Estimator,
+        all: &[(usize, RewardedGame)],
+    ) -> Result<Advantages> {
+        let games: Vec<RewardedGame> = all.iter().map(|(_, game)| game.clone()).collect();
         let advantages = match settings.learns_from_itself() {
             true => estimator.advantages(&games)?,
             false => games.iter().map(imitation).collect(),
         };
         let of_own = |played: &Played| {
-            let at = numbers.binary_search(&played.game.game).ok();
+            let at = all.binary_search_by_key(&played.game.game, |(number, _)| *number).ok();
             at.and_then(|at| advantages.get(at).cloned()).unwrap_or_default()
         };
-        Ok((self.games.iter().map(of_own).collect(), games))
+        Ok(self.games.iter().map(of_own).collect())
     }
 }
 
@@ -187,30 +186,23 @@ pub(super) fn gather_games<T: Serialize + DeserializeOwned>(
     Ok(all)
 }
 
-/// The game of an on-policy run.
-///
-/// # Errors
-/// None, which a checked configuration rules out.
-pub(super) fn only_game(run: RunContext<'_>) -> Result<&OpenGame> {
-    let none = || Error::BadSetting { setting: "games", message: "there is no game".to_owned() };
-    run.inputs.games.first().ok_or_else(none)
-}
-
 /// A game as the estimator sees it. An utterance that is empty or too long counts as a broken rule of its seat.
 fn rewarded(
     run: RunContext<'_>,
-    labels: &Labels,
+    of: &OpenGame,
     settings: &OnlineSettings,
     (game, learner): (&FinishedGame, Option<Seat>),
     turns: &[Option<SampledTurn>],
 ) -> RewardedGame {
-    let rewards = &settings.rewards;
+    let (labels, rewards) = (of.game.labels(), &settings.rewards);
     let said = || game.episode.history.iter().zip(turns);
     let tokens = said().map(|(said, turn)| {
         let tokens = turn.as_ref().map_or(0, |turn| turn.generation.token_ids.len());
         Turn { seat: said.role, tokens }
     });
     let mut rewarded = RewardedGame::new(labels, game.episode.item.as_str(), &game.verdict, tokens.collect(), rewards);
+    // Games of one kind with other options have other baselines.
+    rewarded.kind = of.folder().unwrap_or(labels.name).to_owned();
     let offender = said().find_map(|(said, turn)| {
         let is_too_long = turn.as_ref().is_some_and(|turn| turn.finish == FinishReason::Length);
         (said.content.trim().is_empty() || is_too_long).then_some(said.role)

@@ -1,101 +1,17 @@
-//! The files of an on-policy run: its games, a line of metrics for each update, and what a resumed run goes on from.
+//! What an update did: its games, and its line of metrics.
 
-use std::path::PathBuf;
-
-use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use spag_dist::{ProcessGroup, gather_numbers};
 use spag_game::{Episode, Labels, SEATS};
-use spag_io::{JsonlAppender, read_json, write_json_atomically};
 use spag_model::FinishReason;
-use spag_rewards::EstimatorState;
 use spag_selfplay::GameStats;
 use spag_train::{LogProbGap, StepRecord, Trajectory};
 
-use super::opponents::{Against, Pool};
-use super::play::{Batch, Played, gather_games, only_game};
+use super::opponents::Against;
+use super::play::{Batch, Played, gather_games};
 use crate::error::Result;
+use crate::report::measure_of;
 use crate::run::context::RunContext;
-use crate::run::folder::StageFolder;
-
-/// What is saved beside a checkpoint of the learner.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-pub(super) struct Saved {
-    /// Updates of the run so far.
-    pub(super) updates: usize,
-    /// The estimator's state.
-    pub(super) estimator: EstimatorState,
-    /// The opponents.
-    #[serde(default)]
-    pub(super) pool: Pool,
-    /// Bytes of the stage's episodes, of its metrics, and of the run's metrics.
-    lengths: [u64; 3],
-}
-
-impl Saved {
-    fn path(stage: &StageFolder, step: usize) -> PathBuf {
-        stage.file(&format!("online-{step}.json"))
-    }
-
-    /// What was saved with the learner's step `step`.
-    pub(super) fn read(stage: &StageFolder, step: usize) -> Result<Option<Self>> {
-        Ok(read_json(Self::path(stage, step))?)
-    }
-
-    /// As the next part of the run finds it: its own files are empty.
-    pub(super) fn of_part_before(self) -> Self {
-        Self { lengths: [0, 0, self.lengths[2]], ..self }
-    }
-
-    /// Saves the state before the learner's checkpoint of this step is written.
-    pub(super) fn write(
-        stage: &StageFolder,
-        step: usize,
-        updates: usize,
-        (estimator, pool): (EstimatorState, Pool),
-        files: &Files,
-    ) -> Result<()> {
-        files.sync()?;
-        let lengths = files.lengths()?;
-        Ok(write_json_atomically(Self::path(stage, step), &Self { updates, estimator, pool, lengths })?)
-    }
-}
-
-/// The files that grow with each update.
-pub(super) struct Files {
-    episodes: JsonlAppender<Episode>,
-    metrics: JsonlAppender<Map<String, Value>>,
-    run_metrics: JsonlAppender<Map<String, Value>>,
-}
-
-impl Files {
-    /// Opens the files as they were when `saved` was written.
-    pub(super) fn open(run: RunContext<'_>, stage: &StageFolder, saved: Option<&Saved>) -> Result<Self> {
-        let [episodes, metrics, run_metrics] = saved.map_or([0; 3], |saved| saved.lengths);
-        Ok(Self {
-            episodes: JsonlAppender::reopen(stage.episodes(), episodes)?,
-            metrics: JsonlAppender::reopen(stage.metrics(), metrics)?,
-            run_metrics: JsonlAppender::reopen(run.config.run_dir.join("metrics.jsonl"), run_metrics)?,
-        })
-    }
-
-    fn sync(&self) -> Result<()> {
-        self.episodes.sync()?;
-        self.metrics.sync()?;
-        Ok(self.run_metrics.sync()?)
-    }
-
-    fn lengths(&self) -> Result<[u64; 3]> {
-        Ok([self.episodes.length()?, self.metrics.length()?, self.run_metrics.length()?])
-    }
-
-    /// Appends the games of an update and its line of metrics.
-    pub(super) fn append(&mut self, record: &UpdateRecord) -> Result<()> {
-        record.episodes.iter().try_for_each(|episode| self.episodes.append(episode))?;
-        self.metrics.append(&record.line)?;
-        Ok(self.run_metrics.append(&record.line)?)
-    }
-}
 
 /// Seconds of the parts of an update.
 #[derive(Clone, Copy, Debug, Default)]
@@ -107,20 +23,27 @@ pub(super) struct Seconds {
 
 /// What an update did, over all ranks.
 pub(super) struct UpdateRecord {
-    line: Map<String, Value>,
-    /// The games of all ranks, in their order.
-    episodes: Vec<Episode>,
+    pub(super) line: Map<String, Value>,
+    /// The games of all ranks, in their order, each with its place among the run's games.
+    pub(super) episodes: Vec<(usize, Episode)>,
     pub(super) seconds: Seconds,
 }
 
-/// Numbers of the games and samples of an update that ranks add.
+/// Results of the games of one kind that ranks add.
 #[derive(Clone, Copy, Default)]
-struct Sums {
+struct Results {
     games: f64,
-    failed: f64,
     /// By seat.
     wins: [f64; SEATS],
     rewards: [f64; SEATS],
+}
+
+/// Numbers of the games and samples of an update that ranks add.
+#[derive(Clone, Default)]
+struct Sums {
+    /// Of each of the run's games.
+    results: Vec<Results>,
+    failed: f64,
     utterances: f64,
     empty: f64,
     tokens: f64,
@@ -135,14 +58,17 @@ struct Sums {
 }
 
 impl Sums {
-    fn of(batch: &Batch, trajectories: &[Trajectory]) -> Self {
-        let mut sums = Self { games: batch.games.len() as f64, failed: batch.failed as f64, ..Self::default() };
-        for Played { game, turns, rewarded } in &batch.games {
+    fn of(batch: &Batch, kinds: usize, trajectories: &[Trajectory]) -> Self {
+        let results = vec![Results::default(); kinds];
+        let mut sums = Self { results, failed: batch.failed as f64, ..Self::default() };
+        for Played { index, game, turns, rewarded } in &batch.games {
+            let Some(results) = sums.results.get_mut(*index) else { continue };
+            results.games += 1.0;
             for (seat, reward) in rewarded.rewards.iter().enumerate() {
-                sums.rewards[seat] += reward;
+                results.rewards[seat] += reward;
             }
             if let Some(winner) = game.verdict.winner() {
-                sums.wins[winner.index()] += 1.0;
+                results.wins[winner.index()] += 1.0;
             }
             let own = turns.iter().zip(&game.episode.history);
             for (turn, said) in own.filter_map(|(turn, said)| Some((turn.as_ref()?, said))) {
@@ -164,31 +90,33 @@ impl Sums {
     }
 
     fn numbers(&self) -> Vec<f64> {
-        let Self {
-            games, failed, utterances, empty, tokens, surprisal, samples, too_long, divergence, compared, ..
-        } = *self;
-        let numbers = [games, failed, utterances, empty, tokens, surprisal, samples, too_long, divergence, compared];
-        [&numbers[..], &self.wins, &self.rewards].concat()
+        let Self { failed, utterances, empty, tokens, surprisal, samples, too_long, divergence, compared, .. } = *self;
+        let results = self.results.iter();
+        let results = results.flat_map(|Results { games, wins, rewards }| [&[*games][..], wins, rewards].concat());
+        let numbers = [failed, utterances, empty, tokens, surprisal, samples, too_long, divergence, compared];
+        numbers.into_iter().chain(results).collect()
     }
 
     /// The sums over all ranks.
     fn over(self, group: &dyn ProcessGroup) -> Result<Self> {
         let all = gather_numbers(group, &self.numbers())?;
         let sum = |at: usize| all.iter().filter_map(|rank| rank.get(at)).sum::<f64>();
-        let seats = |at: usize| std::array::from_fn(|seat| sum(at + seat));
+        let results = (0..self.results.len()).map(|kind| {
+            let first = 9 + kind * (1 + 2 * SEATS);
+            let seats = |at: usize| std::array::from_fn(|seat| sum(at + seat));
+            Results { games: sum(first), wins: seats(first + 1), rewards: seats(first + 1 + SEATS) }
+        });
         Ok(Self {
-            games: sum(0),
-            failed: sum(1),
-            utterances: sum(2),
-            empty: sum(3),
-            tokens: sum(4),
-            surprisal: sum(5),
-            samples: sum(6),
-            too_long: sum(7),
-            divergence: sum(8),
-            compared: sum(9),
-            wins: seats(10),
-            rewards: seats(10 + SEATS),
+            failed: sum(0),
+            utterances: sum(1),
+            empty: sum(2),
+            tokens: sum(3),
+            surprisal: sum(4),
+            samples: sum(5),
+            too_long: sum(6),
+            divergence: sum(7),
+            compared: sum(8),
+            results: results.collect(),
         })
     }
 }
@@ -203,18 +131,21 @@ impl UpdateRecord {
         (step, against): (Option<&StepRecord>, Option<Against>),
         seconds: Seconds,
     ) -> Result<Self> {
-        let group = &*run.ranks.group;
-        let sums = Sums::of(&batch, trajectories).over(group)?;
-        let own = batch.games.into_iter().map(|played| (played.game.game, played.game.episode));
-        let episodes: Vec<Episode> =
+        let (group, games) = (&*run.ranks.group, &run.inputs.games);
+        let sums = Sums::of(&batch, games.len(), trajectories).over(group)?;
+        let own = batch.games.into_iter().map(|played| (played.game.game, (played.index, played.game.episode)));
+        let episodes: Vec<(usize, Episode)> =
             gather_games(group, own.collect())?.into_iter().map(|(_, episode)| episode).collect();
-        let game = &*only_game(run)?.game;
-        let mut speech = GameStats::new(game.labels());
-        let mut judge = game.judge();
-        for episode in &episodes {
-            speech.add(episode, &judge.judge(&episode.view())?);
+        let mut line = line(update, &sums, step, seconds);
+        for (index, (game, results)) in games.iter().zip(&sums.results).enumerate() {
+            let mut stats = GameStats::new(game.game.labels());
+            let mut judge = game.game.judge();
+            for (_, episode) in episodes.iter().filter(|(of, _)| *of == index) {
+                stats.add(episode, &judge.judge(&episode.view())?);
+            }
+            let numbers = results.numbers(game.game.labels(), &stats);
+            line.extend(numbers.into_iter().map(|(key, value)| (measure_of(game.folder(), &key), value.into())));
         }
-        let mut line = line(game.labels(), update, (&sums, &speech), step, seconds);
         if let Some(Against { update, games, score }) = against {
             line.insert("opponent_update".to_owned(), update.into());
             line.insert("opponent_games".to_owned(), games.into());
@@ -232,30 +163,39 @@ impl UpdateRecord {
     }
 }
 
-/// A line of `metrics.jsonl`. Without a step, since no utterance has an advantage, its loss and the like are absent.
-fn line(
-    labels: &Labels,
-    update: usize,
-    (sums, speech): (&Sums, &GameStats),
-    step: Option<&StepRecord>,
-    seconds: Seconds,
-) -> Map<String, Value> {
+impl Results {
+    /// What a line of `metrics.jsonl` has of one of the run's games.
+    fn numbers(&self, labels: &Labels, stats: &GameStats) -> Vec<(String, f64)> {
+        let Self { games, wins, rewards } = self;
+        let seats = labels.seats.into_iter().flat_map(|seat| {
+            let of = |sums: &[f64; SEATS]| mean(sums[seat.index()], *games);
+            [(format!("{}_wins", seat.name()), of(wins)), (format!("{}_reward", seat.name()), of(rewards))]
+        });
+        let said = stats.all_speech();
+        let others = [
+            ("games", *games),
+            ("ties", mean(games - wins.iter().sum::<f64>(), *games)),
+            ("repeated_utterances", said.repeated_share().unwrap_or(0.0)),
+            ("distinct_words", said.distinct_1.unwrap_or(0.0)),
+        ];
+        seats.chain(others.map(|(key, value)| (key.to_owned(), value))).collect()
+    }
+}
+
+fn mean(sum: f64, count: f64) -> f64 {
+    if count > 0.0 { sum / count } else { 0.0 }
+}
+
+/// A line of `metrics.jsonl` without what belongs to one of the run's games. Without a step, since no utterance has an advantage, its
+/// loss and the like are absent.
+fn line(update: usize, sums: &Sums, step: Option<&StepRecord>, seconds: Seconds) -> Map<String, Value> {
     let mut line = Map::new();
     let mut add = |key: String, value: f64| line.insert(key, value.into());
-    let mean = |sum: f64, count: f64| if count > 0.0 { sum / count } else { 0.0 };
-    add("games".into(), sums.games);
+    add("games".into(), sums.results.iter().map(|results| results.games).sum());
     add("failed_games".into(), sums.failed);
-    for seat in labels.seats {
-        add(format!("{}_wins", seat.name()), mean(sums.wins[seat.index()], sums.games));
-        add(format!("{}_reward", seat.name()), mean(sums.rewards[seat.index()], sums.games));
-    }
-    add("ties".into(), mean(sums.games - sums.wins.iter().sum::<f64>(), sums.games));
     add("utterances".into(), sums.utterances);
     add("empty_utterances".into(), mean(sums.empty, sums.utterances));
     add("too_long_utterances".into(), mean(sums.too_long, sums.utterances));
-    let said = speech.all_speech();
-    add("repeated_utterances".into(), said.repeated_share().unwrap_or(0.0));
-    add("distinct_words".into(), said.distinct_1.unwrap_or(0.0));
     add("tokens_per_utterance".into(), mean(sums.tokens, sums.utterances));
     add("entropy".into(), mean(sums.surprisal, sums.tokens));
     add("samples".into(), sums.samples);
