@@ -75,3 +75,40 @@ fn command_that_prepares_servers_and_fails_stops_the_run() {
     let (_, err) = run(&mut served_run(&dir, &server), 1);
     assert!(err.contains("has no such model"), "{err}");
 }
+
+#[test]
+fn server_is_the_opponent_of_an_on_policy_run() {
+    let folder = tempfile::tempdir().unwrap();
+    let model = root().join("data/tiny-llama").display().to_string();
+    let server = Serve::start(["--model", &format!("strong={model}")]);
+    let dir = folder.path().join("run");
+    let mut command = program("spag");
+    command.args(["run", "configs/tiny-online.toml"]);
+    for setting in [
+        format!("run_dir={}", dir.display()),
+        "imitation.games=40".to_owned(),
+        "online.updates=2".to_owned(),
+        "online.eval_updates=2".to_owned(),
+        "online.games_per_update=8".to_owned(),
+        "online.opponent=fixed".to_owned(),
+        "online.opponent_share=0.5".to_owned(),
+        format!("online.opponent_model=openai-completions:http://{}/v1#strong", server.address()),
+        "evaluation.games=6".to_owned(),
+        "evaluation.held_out_games=2".to_owned(),
+        "evaluation.self_play_games=0".to_owned(),
+    ] {
+        command.args(["--set", &setting]);
+    }
+    run(&mut command, 0);
+    let metrics = fs::read_to_string(dir.join("metrics.jsonl")).unwrap();
+    for line in metrics.lines().map(|line| serde_json::from_str::<serde_json::Value>(line).unwrap()) {
+        let number = |key: &str| line[key].as_f64().unwrap_or_else(|| panic!("{key} in {line}"));
+        assert_eq!((number("opponent_games"), number("log_prob_gap_max"), number("failed_games")), (4.0, 0.0, 0.0));
+        // Those of the server are not among them.
+        assert!(number("log_prob_gap_tokens") > 0.0 && number("samples") <= number("utterances"));
+    }
+    drop(server);
+    let other = format!("online.opponent_model=openai:{}", "not a server");
+    let (_, err) = run(command.args(["--set", &other]), 2);
+    assert!(err.contains("online.opponent_model"), "{err}");
+}

@@ -3,9 +3,9 @@
 use std::ops::RangeInclusive;
 
 use spag_io::{PromptFormat, in_range};
-use spag_selfplay::PromptStyle;
+use spag_selfplay::{EndpointSpec, PromptStyle};
 
-use super::online::RunMethod;
+use super::online::{OnlineSettings, RunMethod};
 use super::run::RunConfig;
 use super::sources::{SftShare, endpoint};
 use crate::error::{Error, Result};
@@ -58,11 +58,16 @@ impl RunConfig {
         let bad = |(setting, message)| Error::BadSetting { setting, message };
         self.imitation.check_source().map_err(bad)?;
         self.check_games().map_err(bad)?;
+        let mut endpoints = Vec::new();
         for (setting, player) in
             [("imitation.player", &self.imitation.player), ("self_play.player", &self.self_play.player)]
         {
-            let Some(player) = player else { continue };
-            let style = endpoint(setting, player)?.style;
+            endpoints
+                .extend(player.as_ref().map(|player| endpoint(setting, player)).transpose()?.map(|one| (setting, one)));
+        }
+        let opponent = self.online.as_ref().map(OnlineSettings::opponent_endpoint).transpose()?.flatten();
+        endpoints.extend(opponent.map(|opponent| ("online.opponent_model", opponent)));
+        for (setting, EndpointSpec { style, .. }) in endpoints {
             if self.prompt_format == PromptFormat::Chat && style == PromptStyle::Completion {
                 let message = "these servers complete texts and take no messages; with prompt_format = \"chat\", write openai:URL#MODEL";
                 return Err(bad((setting, message.to_owned())));

@@ -1,12 +1,11 @@
 //! `[online]`: on-policy self-play in place of rounds.
 
 use std::ops::Range;
-use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 use spag_model::Sampling;
 use spag_rewards::{BatchShape, OutcomeRewards};
-use spag_selfplay::{SamplingSettings, limits};
+use spag_selfplay::{EndpointSpec, PlayerSpec, SamplingSettings, limits};
 use spag_train::loss::{Length, Loss, PolicyGradient, Ratio};
 
 use super::online_choices::{
@@ -67,8 +66,8 @@ spag_io::settings! {
     pub table OpponentSettings {
         /// `self`: the policy plays both seats. `fixed`: a model that does not learn. `pool`: models of the run at earlier updates.
         pub opponent: Opponent;
-        /// Folder of the model for `fixed`; the model of the imitation if absent.
-        pub opponent_model: Option<PathBuf>;
+        /// Folder of the model for `fixed`, or an endpoint, openai:URL#MODEL; the model of the imitation if absent.
+        pub opponent_model: Option<String>;
         /// Share of the games that the opponent plays, in both seats alike; the policy plays the others against itself.
         pub opponent_share: f64 [0.0..=1.0] = 1.0;
         /// Updates between the models that join the pool.
@@ -129,6 +128,19 @@ impl OnlineSettings {
         match self.control {
             Some(Control::FixedOpponent) => Opponent::Fixed,
             _ => self.opponents.opponent,
+        }
+    }
+
+    /// The endpoint that plays the other seat, if one does.
+    ///
+    /// # Errors
+    /// A setting that is neither an endpoint nor a folder.
+    pub(crate) fn opponent_endpoint(&self) -> Result<Option<EndpointSpec>> {
+        let Some(model) = &self.opponents.opponent_model else { return Ok(None) };
+        match model.parse() {
+            Ok(PlayerSpec::Endpoint(endpoint)) => Ok(Some(endpoint)),
+            Ok(PlayerSpec::Model(_)) => Ok(None),
+            Err(error) => Err(Error::BadSetting { setting: "online.opponent_model", message: error.to_string() }),
         }
     }
 

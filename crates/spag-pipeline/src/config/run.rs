@@ -132,8 +132,11 @@ impl RunConfig {
         for (setting, path) in config.optional_inputs() {
             *path = path.as_deref().map(|path| find_input(setting, path, file)).transpose()?;
         }
-        if let Some(model) = config.online.as_mut().and_then(|online| online.opponents.opponent_model.as_mut()) {
-            *model = find_input("online.opponent_model", model, file)?;
+        if let Some(online) = &mut config.online
+            && online.opponent_endpoint()?.is_none()
+            && let Some(model) = &mut online.opponents.opponent_model
+        {
+            *model = find_input("online.opponent_model", Path::new(model), file)?.display().to_string();
         }
         for game in &mut config.games {
             game.data = game.data.as_deref().map(|path| find_input("games.data", path, file)).transpose()?;

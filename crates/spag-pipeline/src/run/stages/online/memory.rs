@@ -51,6 +51,7 @@ impl OnlineMemory {
         processor: Processor,
     ) -> Self {
         let play = &config.self_play;
+        let is_served = matches!(online.opponent_endpoint(), Ok(Some(_)));
         let games = online.games_per_update.div_ceil(ranks.max(1)).min(play.games_in_flight());
         Self {
             model: model.clone(),
@@ -59,7 +60,7 @@ impl OnlineMemory {
             settings: EngineSettings { max_running: Some(games), ..play.engine },
             games,
             max_length: play.max_length_for(model, play.length.max_new_tokens),
-            engines: if online.opponent() == Opponent::Policy { 1 } else { 2 },
+            engines: if online.opponent() == Opponent::Policy || is_served { 1 } else { 2 },
             has_reference: online.policy_loss.kl_coeff > 0.0,
         }
     }

@@ -7,16 +7,17 @@ use rand::seq::SliceRandom;
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use serde::{Deserialize, Serialize};
-use spag_game::{SEATS, Seat};
-use spag_model::{EngineConfig, Sampling, WeightDtype};
+use spag_game::{Policy, SEATS, Seat};
+use spag_model::{EngineConfig, WeightDtype};
 use spag_rewards::RewardedGame;
-use spag_selfplay::{ModelPlayer, SampledTurn};
+use spag_selfplay::{AnyPlayer, EndpointConfig, ModelPlayer, SampledTurn, SamplingSettings};
 use spag_train::OnlineLearner;
 
 use super::play;
-use crate::config::{OnlineSettings, Opponent, RunConfig};
+use crate::config::{OnlineSettings, Opponent, RunConfig, SelfPlaySettings};
 use crate::error::{Error, Result};
 use crate::run::context::RunContext;
+use crate::run::endpoints::open_endpoint;
 use crate::run::models::Model;
 use crate::seeds::stage_seed;
 
@@ -66,16 +67,21 @@ impl Pool {
     }
 }
 
+/// Who plays the other seat.
+enum Player {
+    /// The model of a folder, with its engine.
+    Model(PathBuf, Box<ModelPlayer>),
+    Endpoint(AnyPlayer),
+}
+
 /// The games of the policy against another model.
 pub(super) struct Opponents {
-    kind: Opponent,
-    share: f64,
+    settings: OnlineSettings,
     pool: Pool,
-    /// The model that plays, and its engine. Made with the first game.
-    loaded: Option<(PathBuf, ModelPlayer)>,
+    /// Who plays. Opened with the first game.
+    player: Option<Player>,
     dtype: WeightDtype,
     engine: EngineConfig,
-    sampling: Sampling,
 }
 
 /// Against whom an update was played, and how it went for the policy.
@@ -94,11 +100,8 @@ impl Opponents {
         (dtype, engine): (WeightDtype, EngineConfig),
         saved: Option<Pool>,
     ) -> Self {
-        let kind = settings.opponent();
-        let share = if kind == Opponent::Policy { 0.0 } else { settings.opponents.opponent_share };
         let pool = saved.unwrap_or_else(|| Pool { members: vec![Member::default()] });
-        let sampling = settings.sampling();
-        Self { kind, share, pool, loaded: None, dtype, engine, sampling }
+        Self { settings: settings.clone(), pool, player: None, dtype, engine }
     }
 
     /// The seat of the policy in each group of games of an update; `None` if it plays both. Groups are drawn, so that neither opponents
@@ -110,7 +113,11 @@ impl Opponents {
         seed: u64,
         seats: [Seat; SEATS],
     ) -> Vec<Option<Seat>> {
-        let against = (groups as f64 * self.share).round() as usize;
+        let share = match self.settings.opponent() {
+            Opponent::Policy => 0.0,
+            Opponent::Fixed | Opponent::Pool => self.settings.opponents.opponent_share,
+        };
+        let against = (groups as f64 * share).round() as usize;
         let mut order: Vec<usize> = (0..groups).collect();
         order.shuffle(&mut ChaCha8Rng::seed_from_u64(seed));
         let mut of_groups = vec![None; groups];
@@ -121,36 +128,59 @@ impl Opponents {
         of_groups
     }
 
-    /// The opponent's turns in a game.
+    /// The opponent's turns in a game; none of an endpoint's.
     pub(super) fn take_turns(&mut self, game: usize) -> Vec<SampledTurn> {
-        self.loaded.as_mut().map(|(_, player)| player.take_turns(game)).unwrap_or_default()
+        match &mut self.player {
+            Some(Player::Model(_, player)) => player.take_turns(game),
+            Some(Player::Endpoint(_)) | None => Vec::new(),
+        }
     }
 
-    /// The player of an update, with the model that was drawn for it.
-    pub(super) fn player(&mut self, run: RunContext<'_>, update: usize) -> Result<&mut ModelPlayer> {
+    /// The player of an update: an endpoint, or the model that was drawn for it.
+    pub(super) fn player(&mut self, run: RunContext<'_>, update: usize) -> Result<&mut dyn Policy> {
         let member = self.pool.members.get(self.member(run.config, update)).copied().unwrap_or_default();
         let folder = self.folder(run.config, member);
-        let player = match self.loaded.take().filter(|(loaded, _)| *loaded == folder) {
-            Some((_, player)) => player,
+        let is_open = match &self.player {
+            Some(Player::Model(loaded, _)) => *loaded == folder,
+            Some(Player::Endpoint(_)) => true,
+            None => false,
+        };
+        if !is_open {
             // The engine of another opponent is gone by now, so that no third model is on the device.
-            None => {
-                play::player(run, &folder, self.dtype, (self.engine, self.sampling))?.with_version(member.update as u64)
+            self.player = None;
+        }
+        let player = match (self.player.take(), self.settings.opponent_endpoint()?) {
+            (Some(player), _) => player,
+            (None, Some(endpoint)) => Player::Endpoint(open_endpoint(endpoint, self.requests(run.config))?),
+            (None, None) => {
+                let model = play::player(run, &folder, self.dtype, (self.engine, self.settings.sampling()))?;
+                Player::Model(folder, Box::new(model.with_version(member.update as u64)))
             }
         };
-        Ok(&mut self.loaded.insert((folder, player)).1)
+        Ok(match self.player.insert(player) {
+            Player::Model(_, player) => &mut **player,
+            Player::Endpoint(player) => player,
+        })
+    }
+
+    /// How an endpoint is asked: as the policy draws, with the `top_k` of the server.
+    fn requests(&self, config: &RunConfig) -> EndpointConfig {
+        let sampling = SamplingSettings { top_k: None, ..self.settings.sampling };
+        let SelfPlaySettings { length, requests, .. } = &config.self_play;
+        EndpointConfig::new(&sampling, length.max_new_tokens, requests)
     }
 
     /// The index of the opponent of an update.
     fn member(&self, config: &RunConfig, update: usize) -> usize {
-        match self.kind {
+        match self.settings.opponent() {
             Opponent::Pool => self.pool.draw(stage_seed(config.seed, &format!("online/opponent-{update}"))),
             Opponent::Policy | Opponent::Fixed => 0,
         }
     }
 
     fn folder(&self, config: &RunConfig, member: Member) -> PathBuf {
-        let fixed = config.online.as_ref().and_then(|online| online.opponents.opponent_model.clone());
-        match (self.kind, member.update) {
+        let fixed = self.settings.opponents.opponent_model.as_ref().map(PathBuf::from);
+        match (self.settings.opponent(), member.update) {
             (Opponent::Fixed, _) => fixed.unwrap_or_else(|| Model::Im.folder(config)),
             (_, 0) => Model::Im.folder(config),
             (_, update) => pool_folder(config, update),
@@ -177,12 +207,14 @@ impl Opponents {
 
     /// Lets the learner's model join the pool if it is time, after `updates` updates. All ranks have to call it.
     pub(super) fn join(&mut self, run: RunContext<'_>, learner: &OnlineLearner, updates: usize) -> Result<()> {
-        let Some(online) = run.config.online.as_ref().filter(|_| self.kind == Opponent::Pool) else { return Ok(()) };
-        let (every, last) = (online.opponents.pool_every, online.updates);
+        if self.settings.opponent() != Opponent::Pool {
+            return Ok(());
+        }
+        let (every, last) = (self.settings.opponents.pool_every, self.settings.updates);
         if updates.is_multiple_of(every) && updates < last {
             learner.write_model(&pool_folder(run.config, updates))?;
             run.ranks.barrier()?;
-            self.pool.join(updates, online.opponents.pool_size);
+            self.pool.join(updates, self.settings.opponents.pool_size);
         }
         Ok(())
     }
@@ -194,8 +226,10 @@ impl Opponents {
 
     /// Deletes the models that have left the pool. Earlier checkpoints, which may name them, must be gone.
     pub(super) fn remove_left(&self, config: &RunConfig, updates: usize) -> Result<()> {
-        let Some(online) = config.online.as_ref().filter(|_| self.kind == Opponent::Pool) else { return Ok(()) };
-        let every = online.opponents.pool_every;
+        if self.settings.opponent() != Opponent::Pool {
+            return Ok(());
+        }
+        let every = self.settings.opponents.pool_every;
         let is_member = |update: &usize| self.pool.members.iter().any(|member| member.update == *update);
         let left = (1..=updates / every).map(|at| at * every).filter(|update| !is_member(update));
         left.map(|update| pool_folder(config, update)).try_for_each(|folder| match fs::remove_dir_all(&folder) {
@@ -215,6 +249,7 @@ mod tests {
     use spag_model::PrefixSharing;
 
     use super::*;
+    use crate::config::OpponentSettings;
 
     fn engine() -> EngineConfig {
         let prefix_sharing = PrefixSharing::On;
@@ -238,14 +273,10 @@ mod tests {
 
     #[test]
     fn seats_are_balanced_and_do_not_go_with_the_items() {
-        let opponents = |share| Opponents {
-            kind: Opponent::Fixed,
-            share,
-            pool: Pool::default(),
-            loaded: None,
-            dtype: WeightDtype::F32,
-            engine: engine(),
-            sampling: Sampling::at_temperature(1.0),
+        let opponents = |opponent_share| {
+            let opponents = OpponentSettings { opponent: Opponent::Fixed, opponent_share, ..Default::default() };
+            let settings = OnlineSettings { opponents, ..OnlineSettings::default() };
+            Opponents::new(&settings, (WeightDtype::F32, engine()), None)
         };
         let seats = spag_game::taboo::LABELS.seats;
         let of = |share, groups, update: usize| -> Vec<Option<usize>> {
