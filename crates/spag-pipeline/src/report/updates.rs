@@ -112,7 +112,7 @@ fn results(folder: Option<&str>, labels: &Labels) -> Group {
             None => "Results of the updates' games".to_owned(),
         },
         axis: "% of games",
-        note: "Of all games of an update, as the policy played them.",
+        note: "Shares of all games of an update.",
         unit: Unit::Percent,
         measures: wins.into_iter().chain([of_game(folder, "ties", "ties")]).collect(),
     }
@@ -243,8 +243,8 @@ fn chart(report: &Report, group: &Group) -> String {
     let lines: Vec<_> = measures.iter().map(line).collect();
     let (low, high) =
         lines.iter().flatten().fold((f64::MAX, f64::MIN), |(low, high), (_, y)| (low.min(*y), high.max(*y)));
-    // Shares begin at zero, so that small ones do not look large.
-    let low = if matches!(unit, Unit::Percent) { 0.0 } else { low };
+    // From zero, so that a small change does not look like a collapse.
+    let low = low.min(0.0);
     let last = report.updates.last().map_or(1, |point| point.update);
     let x = Axis::until(last as f64, 5, "update");
     let mut chart = Chart::new(title, "A line per measure.", x, Axis::round(low, high, 5, axis));

@@ -164,7 +164,7 @@ impl Part {
         let RunContext { config, ranks, .. } = run;
         let device = config.device.open(ranks.env.local_rank)?;
         let processor = Processor::of(device.device());
-        let model = load_config(&self.before.folder(config))?;
+        let model = load_config(self.before.folder(config))?;
         let sharing = if processor == Processor::Cpu { ranks.env.local_size } else { 1 };
         let memory = OnlineMemory::new(config, &self.settings, &model, ranks.group.size(), processor);
         Ok((memory, device.memory()?.free / sharing as u64))
