@@ -279,6 +279,7 @@ fn on_policy(folder: &Path, more: &[&str]) -> Vec<Vec<String>> {
         command.args(["--set", setting]);
     }
     let (out, _) = run(&mut command, 0);
+    assert_eq!(out.contains("training spag-1"), !more.contains(&"method=online"), "{out}");
     let table = out.lines().skip_while(|line| !line.starts_with("GiB of an on-policy rank")).skip(2);
     let cells =
         |line: &str| line.split("  ").map(str::trim).filter(|cell| !cell.is_empty()).map(str::to_owned).collect();
@@ -322,6 +323,15 @@ fn on_policy_runs_are_planned_with_their_engines() {
             assert!(number(&two[7]) > 13.0 && number(&two[11]) <= number(&one[11]), "{one:?} {two:?}");
         }
     }
+    // If the optimizer's place is open, the run offloads it to make room.
+    let stage_1 = folder.path().join("stage-1.json");
+    fs::write(&stage_1, r#"{"zero_optimization": {"stage": 1}, "bf16": {"enabled": "auto"}}"#).unwrap();
+    let marked = |gpu: &str| {
+        let file = format!("train.deepspeed={}", stage_1.display());
+        let table = plan(&[&format!("hardware.gpu={gpu}"), &file]);
+        table.iter().filter(|row| row[12].contains("as configured")).map(|row| named(row)).collect::<Vec<_>>()
+    };
+    assert_eq!([marked("a100-40"), marked("a100-80")], [["1 host device"], ["1 device device"]]);
     // Copies of keys and values for trees: two sequences of 2304 tokens, four times 4096 elements of two bytes each.
     let learner = |more: &[&str]| number(&plan(more)[8][3]);
     let trees = learner(&[]) - learner(&["train.packing=none"]);

@@ -177,7 +177,8 @@ impl Planner<'_> {
         let mut out = String::from("\nMemory of each rank\n\n");
         let mut seen = Vec::new();
         for stage in &plan.stages {
-            let Some(training) = &stage.training else { continue };
+            // An on-policy run has a table of its own.
+            let Some(training) = stage.training.as_ref().filter(|training| !training.on_policy) else { continue };
             if seen.contains(&&training.settings) {
                 continue;
             }

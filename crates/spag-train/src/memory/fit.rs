@@ -122,9 +122,12 @@ impl PlannedRun<'_> {
         };
         if self.on_device() > free.device {
             let place = format!("on {}", free.name);
-            let last_resort = "a shorter --max_length, a smaller model or a GPU with more memory";
-            let advice = self.advice(free.device, last_resort);
-            let what = if self.beside == 0 { "training" } else { "training with generation beside it" };
+            let (what, shorter) = match self.beside {
+                0 => ("training", "--max_length"),
+                _ => ("training with generation beside it", "self_play.max_length"),
+            };
+            let last_resort = format!("a shorter {shorter}, a smaller model or a GPU with more memory");
+            let advice = self.advice(free.device, &last_resort);
             return Err(refused(what.into(), self.on_device(), free.device, place, advice));
         }
         if self.on_host() > free.host {
@@ -305,6 +308,8 @@ mod tests {
         for part in ["training with generation beside it needs 79.01 GiB", "beside the learner: 39.00 GiB"] {
             assert!(text.contains(part), "{part}: {text}");
         }
+        let text = placed(60, 79).unwrap_err().to_string();
+        assert!(text.contains("take a shorter self_play.max_length"), "{text}");
     }
 
     #[test]
