@@ -5,7 +5,8 @@ use std::ffi::OsString;
 use clap::{Parser, Subcommand};
 
 use crate::{
-    arena, bench, compare, data, env, eval, generate, init_model, launch, make_base, plan, run, serve, show, watch,
+    arena, bench, compare, data, env, eval, generate, init_model, launch, make_base, merge, plan, run, serve, show,
+    watch,
 };
 use spag_cli::{Result, flags};
 
@@ -32,6 +33,7 @@ enum Command {
     InitModel(init_model::InitModelArgs),
     #[command(name = "make-base")]
     MakeBase(make_base::MakeBaseArgs),
+    Merge(merge::MergeArgs),
     #[command(subcommand)]
     Data(data::DataCommand),
     #[command(subcommand)]
@@ -57,6 +59,7 @@ pub(crate) fn run(args: impl IntoIterator<Item = OsString>) -> Result<()> {
         Command::Serve(args) => serve::run(*args),
         Command::InitModel(args) => init_model::run(args),
         Command::MakeBase(args) => make_base::run(args),
+        Command::Merge(args) => merge::run(args),
         Command::Data(command) => data::run(command),
         Command::Bench(command) => bench::run(command),
         Command::Launch(args) => launch::run(args),

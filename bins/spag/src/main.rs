@@ -11,6 +11,7 @@ mod generate;
 mod init_model;
 mod launch;
 mod make_base;
+mod merge;
 mod model_name;
 mod network;
 mod plan;

@@ -121,6 +121,14 @@ pub enum Error {
         /// How it differs.
         reason: String,
     },
+    /// An adapter that does not fit a model.
+    #[error("{path}: this adapter does not fit the model: {reason}")]
+    Adapter {
+        /// The adapter's folder.
+        path: PathBuf,
+        /// Why.
+        reason: String,
+    },
     /// An unusable tokenizer file.
     #[error("{path}: {reason}")]
     Tokenizer {

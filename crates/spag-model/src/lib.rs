@@ -25,6 +25,7 @@
 //! ```
 
 // ── Model definition ──
+mod adapter;
 mod config;
 mod error;
 mod params;
@@ -42,6 +43,7 @@ mod checkpoint;
 mod generate;
 mod tokenizer;
 
+pub use adapter::{Adapter, LoraConfig};
 pub use checkpoint::{
     Checkpoint, DtypeChoice, LoadOptions, ShardSize, WeightDtype, WriteOptions, WrittenFile, check_checkpoint,
     load_config, load_model, load_model_with, load_tokenizer, python_files, read_buffers, read_tensors,

@@ -11,6 +11,7 @@ mod eval_games;
 mod gguf;
 mod hostile_flags;
 mod layers;
+mod merge;
 mod no_threads;
 mod plan;
 mod plan_families;

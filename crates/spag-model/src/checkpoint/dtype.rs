@@ -25,6 +25,16 @@ impl WeightDtype {
         }
     }
 
+    /// The format that `config.json` names, f32 if it names none; bf16 for 16 bits of another kind.
+    pub fn stored(config: &ModelConfig) -> Self {
+        // Newer versions of transformers use the key `dtype`.
+        let named = ["torch_dtype", "dtype"].iter().find_map(|key| config.keys().get(*key)?.as_str());
+        match named {
+            Some("bfloat16" | "float16") => Self::Bf16,
+            _ => Self::F32,
+        }
+    }
+
     /// PyTorch's name, as in `config.json`.
     pub(crate) fn torch_name(self) -> &'static str {
         match self {
@@ -84,14 +94,7 @@ impl DtypeChoice {
         match self {
             Self::Fixed(dtype) => dtype,
             Self::Auto if device.is_cpu() => WeightDtype::F32,
-            Self::Auto => {
-                // Newer versions of transformers use the key `dtype`.
-                let named = ["torch_dtype", "dtype"].iter().find_map(|key| config.keys().get(*key)?.as_str());
-                match named {
-                    Some("bfloat16" | "float16") => WeightDtype::Bf16,
-                    _ => WeightDtype::F32,
-                }
-            }
+            Self::Auto => WeightDtype::stored(config),
         }
     }
 }

@@ -23,6 +23,7 @@ use crate::model::Model;
 use crate::tokenizer::Tokenizer;
 
 pub use dtype::{DtypeChoice, WeightDtype};
+pub(crate) use read::read_adapter;
 pub use read::{
     check_checkpoint, load_config, load_model, load_model_with, load_tokenizer, read_buffers, read_tensors,
     weights_digest,

@@ -104,6 +104,15 @@ pub fn read_tensors(
         .read(layout, |file, reader, tensor, (layer, view)| each(layer, view, on_host(file, reader, tensor, dtype)?))
 }
 
+/// Reads the matrices of an adapter, f32, on the CPU.
+pub(crate) fn read_adapter(layout: &Layout, dir: &Path) -> Result<FlatBuffers> {
+    let files = WeightFiles::open(dir, crate::adapter::STEM)?;
+    files.check(layout)?;
+    let buffers = FlatBuffers::zeros(layout, &Device::Cpu)?;
+    fill(&buffers, &files)?;
+    Ok(buffers)
+}
+
 /// The files of `stem`. A GGUF file holds a model and nothing else.
 fn open(path: &Path, stem: &str) -> Result<WeightFiles> {
     if stem == MODEL && is_gguf(path) { WeightFiles::of_gguf(path) } else { WeightFiles::open(path, stem) }

@@ -55,6 +55,8 @@ pub enum Part {
     FinalNorm,
     /// The output head, [V, D].
     Head,
+    /// A matrix of an adapter, [r, I] or [O, r].
+    Adapter,
 }
 
 /// How a tensor is initialised.
@@ -73,7 +75,7 @@ impl Part {
             Self::QueryBias | Self::KeyBias | Self::ValueBias | Self::OutputBias => Initial::Zeros,
             Self::GateBias | Self::UpBias | Self::DownBias => Initial::Zeros,
             Self::Embedding | Self::Query | Self::Key | Self::Value | Self::Output => Initial::Normal,
-            Self::Gate | Self::Up | Self::Down | Self::Head => Initial::Normal,
+            Self::Gate | Self::Up | Self::Down | Self::Head | Self::Adapter => Initial::Normal,
         }
     }
 }
@@ -202,6 +204,21 @@ impl Layout {
         }
         let blocks = (0..model.num_hidden_layers).map(|index| LayerLayout::block(model, index));
         Self { layers: [embedding].into_iter().chain(blocks).chain([head]).collect() }
+    }
+
+    /// A layout with as many layers, which has for a tensor the matrices that `of` makes of its name and shape.
+    pub(crate) fn of_matrices<const N: usize>(
+        &self,
+        of: impl Fn(&str, &[usize]) -> Option<[(String, [usize; 2]); N]>,
+    ) -> Self {
+        let matrices = |layer: &LayerLayout| {
+            let mut made = LayerLayout::default();
+            for (name, shape) in layer.views.iter().filter_map(|view| of(&view.name, &view.shape)).flatten() {
+                made.push(&name, Part::Adapter, &shape);
+            }
+            made
+        };
+        Self { layers: self.layers.iter().map(matrices).collect() }
     }
 
     /// A tensor of the checkpoint. It shares the memory of the layer's buffer.

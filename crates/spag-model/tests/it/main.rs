@@ -1,5 +1,6 @@
 //! Models, tokenizers, checkpoints and generation.
 
+mod adapter;
 mod autograd;
 mod bf16;
 mod checkpoint;

@@ -1,0 +1,102 @@
+//! LoRA adapters (arXiv 2106.09685) in PEFT's format: for some linear layers W of a model two small matrices A [r, I] and
+//! B [O, r], with which the layer computes x·(W + s·B·A)ᵀ, s = alpha / r.
+
+mod config;
+mod modules;
+
+use std::path::Path;
+
+use candle_core::{Device, Tensor};
+
+use crate::checkpoint::{WeightDtype, read_adapter};
+use crate::config::Architecture;
+use crate::error::{Error, Result};
+use crate::params::{FlatBuffers, Layout, View};
+use spag_ops::cast::converted;
+
+pub use config::LoraConfig;
+
+/// The stem of the file of weights in a folder of PEFT.
+pub(crate) const STEM: &str = "adapter_model";
+
+/// An adapter for the models of an architecture.
+#[derive(Clone, Debug)]
+pub struct Adapter {
+    config: LoraConfig,
+    /// A and B of each layer, f32.
+    weights: FlatBuffers,
+}
+
+impl Adapter {
+    /// Reads `adapter_config.json` and `adapter_model.safetensors` of a folder.
+    ///
+    /// # Errors
+    /// A missing or malformed file, settings that are not supported, target modules that the model does not have, and matrices that
+    /// are missing, misshapen, not of these modules or not finite.
+    pub fn load(dir: impl AsRef<Path>, model: &Architecture) -> Result<Self> {
+        let dir = dir.as_ref();
+        let config = LoraConfig::load(dir)?;
+        let layout = config.layout(model).map_err(|reason| Error::Adapter { path: dir.to_owned(), reason })?;
+        Ok(Self { config, weights: read_adapter(&layout, dir)? })
+    }
+
+    /// Its settings.
+    pub fn config(&self) -> &LoraConfig {
+        &self.config
+    }
+
+    /// The number of its parameters.
+    pub fn len(&self) -> usize {
+        self.weights.layout().len()
+    }
+
+    /// Whether it has no parameters.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Adds s·B·A to the weights of a model. The sums are f32 and are rounded to the format of the weights once.
+    ///
+    /// # Errors
+    /// Weights of another architecture than the adapter's.
+    pub fn merge_into(&self, parameters: &FlatBuffers) -> Result<()> {
+        for (layer, adapted) in self.weights.layout().layers.iter().enumerate() {
+            for (at, pair) in adapted.views.chunks_exact(2).enumerate() {
+                let view = self.view_of(parameters.layout(), layer, &pair[0])?;
+                let (a, b) = (self.weights.view(layer, 2 * at)?, self.weights.view(layer, 2 * at + 1)?);
+                let scale = self.config.scale(module_of(&pair[0]));
+                let change = (b.matmul(&a)? * scale)?;
+                let weight = parameters.view(layer, view)?.to_device(&Device::Cpu)?;
+                let sum = (converted(&weight, WeightDtype::F32.into())? + change)?;
+                parameters.set_view(layer, view, &self.as_stored(&sum, parameters)?)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn as_stored(&self, sum: &Tensor, parameters: &FlatBuffers) -> Result<Tensor> {
+        Ok(converted(sum, parameters.dtype().into())?.to_device(parameters.device())?)
+    }
+
+    /// The place of the weight that a matrix of the adapter belongs to.
+    fn view_of(&self, layout: &Layout, layer: usize, matrix: &View) -> Result<usize> {
+        let name = format!("{}.weight", module_of(matrix));
+        let views = layout.layers.get(layer).map(|layer| layer.views.as_slice()).unwrap_or_default();
+        let found = views.iter().position(|view| view.name == name);
+        found.ok_or_else(|| Error::Config(format!("the adapter is for a model with `{name}`, which this one lacks")))
+    }
+}
+
+/// The module of a matrix: `model.layers.0.mlp.up_proj` of `base_model.model.model.layers.0.mlp.up_proj.lora_A.weight`.
+fn module_of(matrix: &View) -> &str {
+    let name = matrix.name.strip_prefix(PREFIX).unwrap_or(&matrix.name);
+    name.rsplit_once(".lora_").map_or(name, |(module, _)| module)
+}
+
+/// What PEFT puts before the names of a model's modules.
+const PREFIX: &str = "base_model.model.";
+
+/// The names of the matrices of a module in a file.
+pub(crate) fn matrix_names(module: &str) -> [String; 2] {
+    ["A", "B"].map(|matrix| format!("{PREFIX}{module}.lora_{matrix}.weight"))
+}
