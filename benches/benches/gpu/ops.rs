@@ -128,7 +128,7 @@ fn head(bench: &Bench<'_>) -> Result<()> {
     })?;
     bench.time("output head forward and backward", Floor::Flops(3.0 * product), || {
         let forward = log_prob::forward(&hidden, &head, &targets)?;
-        log_prob::backward(forward, &hidden, &head, &targets, &upstream, &dhead).map(drop)
+        log_prob::backward(forward, &hidden, &head, &targets, &upstream, Some(&dhead)).map(drop)
     })
 }
 

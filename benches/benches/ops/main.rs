@@ -107,7 +107,7 @@ fn head(table: &Table) {
         table.op(name("forward"), flops(2 * n * d * v), || log_prob::forward(&hidden, &head, &targets));
         let forward = || log_prob::forward(&hidden, &head, &targets).expect("the shapes fit");
         table.op_on(name("backward"), flops(4 * n * d * v), forward, |forward| {
-            log_prob::backward(forward, &hidden, &head, &targets, &upstream, &dhead)
+            log_prob::backward(forward, &hidden, &head, &targets, &upstream, Some(&dhead))
         });
     }
 }

@@ -43,7 +43,7 @@ mod checkpoint;
 mod generate;
 mod tokenizer;
 
-pub use adapter::{Adapter, LoraConfig};
+pub use adapter::{Adapter, AdapterPlaces, LoraConfig};
 pub use checkpoint::{
     Checkpoint, DtypeChoice, LoadOptions, ShardSize, WeightDtype, WriteOptions, WrittenFile, check_checkpoint,
     load_config, load_model, load_model_with, load_tokenizer, python_files, read_buffers, read_tensors,
@@ -62,7 +62,9 @@ pub use generate::{
 pub use memory::{GenerationMemory, GenerationMemorySettings, PromptLogProbs};
 pub use model::{Activations, Forward, Model, Network, SavedElements};
 pub use packed::{PackedBatch, Targets};
-pub use params::{FlatBuffers, GradientSink, LayerLayout, Layout, Part, Update, View, WeightSource};
+pub use params::{
+    Adapted, AdapterWeights, FlatBuffers, GradientSink, LayerLayout, Layout, Part, Update, View, WeightSource,
+};
 pub use spag_ops::matmul::Arithmetic;
 pub use spag_ops::sample::{Distribution, Sampling, TokenLogProb};
 pub use tokenizer::{BosRule, Detokenizer, SpecialIds, SpecialTokens, Tokenizer};

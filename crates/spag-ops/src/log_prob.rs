@@ -156,7 +156,7 @@ fn log_sum_exp(row: &[f32]) -> f32 {
 }
 
 /// Returns the gradient of `hidden`, given ∂loss/∂log-probability of each row, `[M]`, f32. Adds the gradient of the
-/// head to `dhead`.
+/// head to `dhead`, unless the head is frozen.
 ///
 /// # Errors
 /// Mismatched shapes, or tensors that are not contiguous f32.
@@ -166,7 +166,7 @@ pub fn backward<'a>(
     head: &Tensor,
     targets: impl Into<Targets<'a>>,
     upstream: &Tensor,
-    dhead: &Tensor,
+    dhead: Option<&Tensor>,
 ) -> Result<Tensor> {
     let targets = targets.into();
     let (m, _) = check(hidden, head, targets)?;
@@ -244,7 +244,7 @@ fn rows_backward(
     hidden: &Tensor,
     head: &Tensor,
     targets: Targets<'_>,
-    dhead: &Tensor,
+    dhead: Option<&Tensor>,
 ) -> Result<Tensor> {
     let v = head.dim(0)?;
     let mut kept = kept.into_iter();
@@ -257,7 +257,9 @@ fn rows_backward(
         };
         let rows = start..start + targets.len();
         let gradients = gradients(logits, Arithmetic::of(head), targets.tokens, (&lse[rows.clone()], &upstream[rows]))?;
-        matmul::linear_backward_weight(&gradients, &x, dhead, Arithmetic::of(head))?;
+        if let Some(dhead) = dhead {
+            matmul::linear_backward_weight(&gradients, &x, dhead, Arithmetic::of(head))?;
+        }
         dhidden.push(matmul::linear_backward_input(&[(&gradients, head)])?);
         recycle(gradients)?;
     }

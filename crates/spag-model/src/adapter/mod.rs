@@ -3,6 +3,7 @@
 
 mod config;
 mod modules;
+mod places;
 
 use std::path::Path;
 
@@ -15,6 +16,8 @@ use crate::params::{FlatBuffers, Layout, View};
 use spag_ops::cast::converted;
 
 pub use config::LoraConfig;
+pub use places::AdapterPlaces;
+pub(crate) use places::Pair;
 
 /// The stem of the file of weights in a folder of PEFT.
 pub(crate) const STEM: &str = "adapter_model";
@@ -23,6 +26,7 @@ pub(crate) const STEM: &str = "adapter_model";
 #[derive(Clone, Debug)]
 pub struct Adapter {
     config: LoraConfig,
+    places: AdapterPlaces,
     /// A and B of each layer, f32.
     weights: FlatBuffers,
 }
@@ -36,13 +40,25 @@ impl Adapter {
     pub fn load(dir: impl AsRef<Path>, model: &Architecture) -> Result<Self> {
         let dir = dir.as_ref();
         let config = LoraConfig::load(dir)?;
-        let layout = config.layout(model).map_err(|reason| Error::Adapter { path: dir.to_owned(), reason })?;
-        Ok(Self { config, weights: read_adapter(&layout, dir)? })
+        let fit = |reason| Error::Adapter { path: dir.to_owned(), reason };
+        let places = AdapterPlaces::new(&config, model).map_err(fit)?;
+        let weights = read_adapter(places.layout(), dir)?;
+        Ok(Self { config, places, weights })
     }
 
     /// Its settings.
     pub fn config(&self) -> &LoraConfig {
         &self.config
+    }
+
+    /// The places of its matrices.
+    pub fn places(&self) -> &AdapterPlaces {
+        &self.places
+    }
+
+    /// Its matrices, f32, on the CPU.
+    pub fn weights(&self) -> &FlatBuffers {
+        &self.weights
     }
 
     /// The number of its parameters.

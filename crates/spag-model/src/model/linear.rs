@@ -1,56 +1,92 @@
 //! The seam of linear layers: what the passes ask of a weight, whatever it is stored as.
 
-use candle_core::{DType, Result, Tensor};
+use candle_core::{DType, Result, Tensor, bail};
 
+use crate::adapter::Pair;
 use spag_ops::cast::in_compute_dtype;
 use spag_ops::matmul::{self, Arithmetic};
 use spag_ops::packed_linear::PackedWeight;
+use spag_ops::pool::recycle;
 use spag_ops::rms_norm::RmsNorm;
 use spag_ops::{bias, rms_norm};
 
 /// The weight of a linear layer, O outputs by I inputs. The passes use these functions only, so another kind of weight, such as
-/// a quantised one or one with an adapter, is another variant.
+/// a quantised one, is another variant.
 pub(crate) enum LinearWeight {
     /// A matrix [O, I] in f32 or bf16.
     Dense(Tensor),
+    /// A frozen matrix with an adapter in the same format: W + s·B·A.
+    Adapted(Tensor, Pair),
 }
 
 impl LinearWeight {
+    /// The matrix W.
+    fn dense(&self) -> &Tensor {
+        match self {
+            Self::Dense(weight) | Self::Adapted(weight, _) => weight,
+        }
+    }
+
     /// y = [residual +] x·Wᵀ. `x` [N, I] → [N, O]; `residual` [N, O].
     pub(crate) fn forward(&self, x: &Tensor, residual: Option<&Tensor>) -> Result<Tensor> {
-        match (self, residual) {
-            (Self::Dense(weight), None) => matmul::linear(x, weight),
-            (Self::Dense(weight), Some(residual)) => matmul::linear_add(residual, x, weight),
+        let y = match residual {
+            None => matmul::linear(x, self.dense())?,
+            Some(residual) => matmul::linear_add(residual, x, self.dense())?,
+        };
+        match self {
+            Self::Dense(_) => Ok(y),
+            Self::Adapted(_, pair) => {
+                let sum = matmul::linear_add(&y, &pair.reduced(x)?, &pair.b)?;
+                recycle(y)?;
+                Ok(sum)
+            }
         }
     }
 
     /// The gradient of the input [N, I] of layers that share it, from those of their outputs: Σ dy·W, one after the other.
     pub(crate) fn backward_input(layers: &[(&Tensor, &Self)]) -> Result<Tensor> {
-        let dense: Vec<(&Tensor, &Tensor)> = layers.iter().map(|(dy, Self::Dense(weight))| (*dy, weight)).collect();
-        matmul::linear_backward_input(&dense)
+        // An adapter is two more products: dy·W + (s·dy·B)·A.
+        let of_pairs = layers.iter().filter_map(|(dy, weight)| match weight {
+            Self::Dense(_) => None,
+            Self::Adapted(_, pair) => Some(pair.expanded_backward(dy).map(|reduced| (reduced, &pair.a))),
+        });
+        let reduced = of_pairs.collect::<Result<Vec<_>>>()?;
+        let dense = layers.iter().map(|(dy, weight)| (*dy, weight.dense()));
+        let all: Vec<(&Tensor, &Tensor)> = dense.chain(reduced.iter().map(|(reduced, a)| (reduced, *a))).collect();
+        matmul::linear_backward_input(&all)
     }
 
-    /// Adds the gradient of the weight to `gradient`, f32: dW += dyᵀ·x.
-    pub(crate) fn backward_weight(&self, dy: &Tensor, x: &Tensor, gradient: &Tensor) -> Result<()> {
-        let Self::Dense(weight) = self;
-        matmul::linear_backward_weight(dy, x, gradient, Arithmetic::of(weight))
+    /// Adds the gradients of the weight: dW += dyᵀ·x, or those of the adapter's matrices, f32.
+    pub(crate) fn backward_weight(&self, dy: &Tensor, x: &Tensor, gradient: &WeightGradient) -> Result<()> {
+        let arithmetic = Arithmetic::of(self.dense());
+        match (self, gradient) {
+            (Self::Dense(_), WeightGradient::Dense(gradient)) => {
+                matmul::linear_backward_weight(dy, x, gradient, arithmetic)
+            }
+            (Self::Adapted(_, pair), WeightGradient::Adapter(gradient)) => {
+                matmul::linear_backward_weight(dy, &pair.reduced(x)?, &gradient.b, arithmetic)?;
+                matmul::linear_backward_weight(&pair.expanded_backward(dy)?, x, &gradient.a, arithmetic)
+            }
+            (_, WeightGradient::Frozen) => Ok(()),
+            (Self::Dense(_), WeightGradient::Adapter(_)) | (Self::Adapted(..), WeightGradient::Dense(_)) => {
+                bail!("a linear layer and its gradient are of different kinds")
+            }
+        }
     }
 
     /// `x` [N, I] normalised for a product with this weight.
     pub(crate) fn normed(&self, x: &Tensor, w: &Tensor, norm: RmsNorm) -> Result<Tensor> {
-        let Self::Dense(weight) = self;
-        rms_norm::forward_for(weight, x, w, norm)
+        rms_norm::forward_for(self.dense(), x, w, norm)
     }
 
     /// The number format of activations that are saved for the backward pass.
     pub(crate) fn saved_dtype(&self) -> DType {
-        let Self::Dense(weight) = self;
-        weight.dtype()
+        self.dense().dtype()
     }
 
     /// Packs weights for generation: in the memory that they share, or in memory of their own.
     pub(crate) fn pack(weights: &[Self], memory: PackedMemory) -> Result<Vec<PackedWeight>> {
-        let dense: Vec<Tensor> = weights.iter().map(|Self::Dense(weight)| weight.clone()).collect();
+        let dense: Vec<Tensor> = weights.iter().map(|weight| weight.dense().clone()).collect();
         match memory {
             PackedMemory::OfWeights => PackedWeight::in_place(&dense),
             PackedMemory::Own => dense.iter().map(PackedWeight::new).collect(),
@@ -59,8 +95,19 @@ impl LinearWeight {
 
     /// Packs the weight in the memory of another of the same extents.
     pub(crate) fn repack(&self, packed: &mut PackedWeight) -> Result<()> {
-        let Self::Dense(weight) = self;
-        packed.repack(weight)
+        packed.repack(self.dense())
+    }
+}
+
+impl Pair {
+    /// s·x·Aᵀ, [N, r].
+    fn reduced(&self, x: &Tensor) -> Result<Tensor> {
+        matmul::linear(x, &self.a)? * self.scale
+    }
+
+    /// s·dy·B, [N, r].
+    fn expanded_backward(&self, dy: &Tensor) -> Result<Tensor> {
+        matmul::linear_backward_input(&[(dy, &self.b)])? * self.scale
     }
 }
 
@@ -79,10 +126,21 @@ pub(super) struct Linear {
     pub(super) bias: Option<Tensor>,
 }
 
-/// Where the gradients of a linear layer are added, f32; `None` for parts that are frozen or absent.
+/// Where the gradients of a linear layer are added, f32.
 pub(super) struct LinearGradient {
-    pub(super) weight: Option<Tensor>,
+    pub(super) weight: WeightGradient,
+    /// `None` for a bias that is frozen or absent.
     pub(super) bias: Option<Tensor>,
+}
+
+/// Where the gradients of a weight are added.
+pub(crate) enum WeightGradient {
+    /// Nowhere.
+    Frozen,
+    /// A matrix [O, I].
+    Dense(Tensor),
+    /// The matrices of its adapter; the scale is not read.
+    Adapter(Pair),
 }
 
 impl Linear {
@@ -97,9 +155,7 @@ impl Linear {
 
     /// Adds the gradients of weight and bias.
     pub(super) fn accumulate(&self, gradient: &LinearGradient, dy: &Tensor, x: &Tensor) -> Result<()> {
-        if let Some(weight) = &gradient.weight {
-            self.weight.backward_weight(dy, x, weight)?;
-        }
+        self.weight.backward_weight(dy, x, &gradient.weight)?;
         match &gradient.bias {
             Some(bias) => bias::backward(&in_compute_dtype(dy)?, bias),
             None => Ok(()),

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use candle_core::{Device, Tensor};
+use candle_core::{DType, Device, Tensor};
 
 use super::embedding_scale::EmbeddingScale;
 use super::layers::{Head, Unsharded, required, zeros};
@@ -12,7 +12,7 @@ use super::weights::{BlockGradients, BlockWeights};
 use crate::config::ModelConfig;
 use crate::error::{Error, Result};
 use crate::packed::{PackedBatch, Targets};
-use crate::params::{GradientSink, Layout, Part, Update, WeightSource};
+use crate::params::{AdapterWeights, GradientSink, Layout, Part, Update, WeightSource};
 use spag_ops::kernels;
 use spag_ops::log_prob::{self, LogProbs};
 use spag_ops::matmul::Arithmetic;
@@ -140,16 +140,22 @@ impl Network {
         Ok(scale.apply(embedding::forward(ids, &table)?, table.dtype())?)
     }
 
-    /// Block `index`. Layer `next` is prefetched.
+    /// Block `index`, with its adapter if there is one. Layer `next` is prefetched.
     fn block<'a>(
         &self,
         weights: &'a dyn WeightSource,
         index: usize,
         next: Option<usize>,
-    ) -> Result<(Unsharded<'a>, BlockWeights)> {
+    ) -> Result<(Vec<Unsharded<'a>>, BlockWeights)> {
         let layer = Unsharded::new(weights, index + 1, next)?;
-        let block = BlockWeights::of(&layer.buffer, &self.layout, index + 1)?;
-        Ok((layer, block))
+        let adapter = match weights.adapter() {
+            Some(AdapterWeights { places, weights }) => Some((Unsharded::new(weights, index + 1, next)?, places)),
+            None => None,
+        };
+        let of_adapter = adapter.as_ref().map(|(layer, places)| (&layer.buffer, *places));
+        let block = BlockWeights::of(&layer.buffer, &self.layout, of_adapter, index + 1)?;
+        let layers = [layer].into_iter().chain(adapter.map(|(layer, _)| layer)).collect();
+        Ok((layers, block))
     }
 
     /// The final norm and the head. Layer `next` is prefetched.
@@ -197,7 +203,7 @@ impl Network {
             let shape = self.shape(batch, weights.device())?;
             let mut x = self.embed(weights, &batch.ids)?;
             for index in 0..self.config.architecture.num_hidden_layers {
-                let (_layer, block) = self.block(weights, index, Some(index + 2))?;
+                let (_layers, block) = self.block(weights, index, Some(index + 2))?;
                 let (y, saved) = train_block::forward(x, &block, &shape, index)?;
                 recycle(saved.into_input()?)?;
                 x = y;
@@ -222,7 +228,7 @@ impl Network {
             let mut x = self.embed(weights, &batch.ids)?;
             let mut blocks = Vec::with_capacity(self.config.architecture.num_hidden_layers);
             for index in 0..self.config.architecture.num_hidden_layers {
-                let (_layer, block) = self.block(weights, index, Some(index + 2))?;
+                let (_layers, block) = self.block(weights, index, Some(index + 2))?;
                 let (y, saved) = train_block::forward(x, &block, &shape, index)?;
                 blocks.push(match keep {
                     Activations::Keep => Saved::All(Box::new(saved)),
@@ -252,7 +258,8 @@ impl Network {
         upstream: &Tensor,
         gradients: &dyn GradientSink,
     ) -> Result<()> {
-        if !self.layout.has_tensors_of(gradients.layout()) {
+        let trained = weights.adapter().map_or(&self.layout, |adapter| adapter.places.layout());
+        if !trained.has_tensors_of(gradients.layout()) {
             return Err(Error::Config("the gradients have another layout than the parameters".into()));
         }
         self.run(weights.device(), &self.pool, || self.layers_backward(weights, forward, upstream, gradients))?;
@@ -270,16 +277,27 @@ impl Network {
         let Forward { batch, shape, targets, mut blocks, rows_md, normed_md, log_probs } = forward;
         let drows = {
             let end = self.head(weights, Some(self.last() - 1))?;
-            let last = gradients.buffer(self.last())?;
-            let head_grad = if self.config.architecture.is_tied() {
-                self.gradient(gradients, &gradients.buffer(0)?, 0, Part::Embedding)?
-            } else {
-                self.gradient(gradients, &last, self.last(), Part::Head)?
+            let head_grad = match (weights.adapter().is_some(), self.config.architecture.is_tied()) {
+                (true, _) => None,
+                (false, true) => self.gradient(gradients, 0, Part::Embedding)?,
+                (false, false) => self.gradient(gradients, self.last(), Part::Head)?,
             };
-            let dnormed = end.backward(&head_grad, |dhead| {
+            let of_head = |dhead: Option<&Tensor>| {
                 Ok(log_prob::backward(log_probs, &normed_md, &end.matrix, &targets, upstream, dhead)?)
-            })?;
-            let norm_grad = self.gradient(gradients, &last, self.last(), Part::FinalNorm)?;
+            };
+            let dnormed = match &head_grad {
+                Some(head_grad) => end.backward(head_grad, |dhead| of_head(Some(dhead)))?,
+                None => of_head(None)?,
+            };
+            let norm_grad = match weights.adapter() {
+                Some(_) => None,
+                None => self.gradient(gradients, self.last(), Part::FinalNorm)?,
+            };
+            let norm_grad = match norm_grad {
+                Some(gradient) => gradient,
+                // A by-product of the gradient of the norm's input.
+                None => Tensor::zeros(end.norm.shape(), DType::F32, end.norm.device())?,
+            };
             let drows = rms_norm::backward(&rows_md, &end.norm, shape.norm, &dnormed, None, &norm_grad)?;
             for tensor in [normed_md, rows_md, dnormed] {
                 recycle(tensor)?;
@@ -293,7 +311,7 @@ impl Network {
         while let Some(saved) = blocks.pop() {
             let index = blocks.len();
             {
-                let (_layer, block) = self.block(weights, index, Some(index).filter(|below| *below > 0))?;
+                let (_layers, block) = self.block(weights, index, Some(index).filter(|below| *below > 0))?;
                 let saved = match saved {
                     Saved::All(saved) => *saved,
                     Saved::Input(x) => {
@@ -302,27 +320,28 @@ impl Network {
                         saved
                     }
                 };
-                let grads = BlockGradients::of(&gradients.buffer(index + 1)?, gradients.layout(), index + 1)?;
+                let buffer = gradients.buffer(index + 1)?;
+                let grads = match weights.adapter() {
+                    Some(adapter) => BlockGradients::of_adapter(&buffer, adapter.places, &block, index + 1)?,
+                    None => BlockGradients::of(&buffer, gradients.layout(), index + 1)?,
+                };
                 dx = train_block::backward(saved, dx, &block, &grads, &shape, index)?;
             }
             gradients.complete(index + 1)?;
         }
         let dx = EmbeddingScale::of(&self.config.architecture).apply(dx, weights.dtype().into())?;
-        if gradients.layout().update(0, Part::Embedding) == Some(Update::Trained) {
-            let gradient = required(&self.layout, &gradients.buffer(0)?, 0, Part::Embedding)?;
+        if let (None, Some(gradient)) = (weights.adapter().map(|_| ()), self.gradient(gradients, 0, Part::Embedding)?) {
             embedding::backward(&batch.ids, &dx, &gradient)?;
         }
         recycle(dx)?;
         gradients.complete(0)
     }
 
-    /// Where the gradient of a part of the last layers is added: memory that is dropped, if the part is frozen, because it is a
-    /// by-product of the gradient of its input.
-    fn gradient(&self, gradients: &dyn GradientSink, buffer: &Tensor, layer: usize, part: Part) -> Result<Tensor> {
-        let gradient = required(&self.layout, buffer, layer, part)?;
+    /// Where the gradient of a part of the first or the last layer is added; `None` if it is frozen.
+    fn gradient(&self, gradients: &dyn GradientSink, layer: usize, part: Part) -> Result<Option<Tensor>> {
         match gradients.layout().update(layer, part) {
-            Some(Update::Frozen) => Ok(gradient.zeros_like()?),
-            _ => Ok(gradient),
+            Some(Update::Trained) => required(&self.layout, &gradients.buffer(layer)?, layer, part).map(Some),
+            Some(Update::Frozen) | None => Ok(None),
         }
     }
 }

@@ -3,7 +3,8 @@
 use candle_core::{DType, Result, Tensor};
 
 use super::layers::required;
-use super::linear::{Linear, LinearGradient, LinearWeight};
+use super::linear::{Linear, LinearGradient, LinearWeight, WeightGradient};
+use crate::adapter::AdapterPlaces;
 use crate::error::Error;
 use crate::params::{Layout, Part, Update};
 use spag_ops::cast::{in_compute_dtype, narrowed};
@@ -83,14 +84,24 @@ impl BlockWeights {
         }
     }
 
-    /// Views of a layer's buffer. On a CPU, bf16 norms and biases are converted to f32.
-    pub(super) fn of(buffer: &Tensor, layout: &Layout, layer: usize) -> crate::Result<Self> {
+    /// Views of a layer's buffer, and of that of the adapter's layer. On a CPU, bf16 norms and biases are converted to f32.
+    pub(super) fn of(
+        buffer: &Tensor,
+        layout: &Layout,
+        adapter: Option<(&Tensor, &AdapterPlaces)>,
+        layer: usize,
+    ) -> crate::Result<Self> {
         let part = |part: Part| match layout.part(buffer, layer, part)? {
             Some(tensor) => Ok::<_, Error>(Some(in_compute_dtype(&tensor)?)),
             None => Ok(None),
         };
         let linear = |weight: Part, bias: Part| {
-            let weight = LinearWeight::Dense(required(layout, buffer, layer, weight)?);
+            let pair = adapter.map(|(buffer, places)| places.pair(buffer, layer, weight)).transpose()?.flatten();
+            let dense = required(layout, buffer, layer, weight)?;
+            let weight = match pair {
+                Some(pair) => LinearWeight::Adapted(dense, pair),
+                None => LinearWeight::Dense(dense),
+            };
             Ok::<_, Error>(Linear { weight, bias: part(bias)? })
         };
         Self::collect(part, linear)
@@ -110,8 +121,28 @@ impl BlockGradients {
             (trained, _) => Ok(trained),
         };
         let linear = |weight: Part, bias: Part| {
-            Ok::<_, Error>(LinearGradient { weight: trained(weight)?, bias: trained(bias)? })
+            let weight = trained(weight)?.map_or(WeightGradient::Frozen, WeightGradient::Dense);
+            Ok::<_, Error>(LinearGradient { weight, bias: trained(bias)? })
         };
         Self::collect(norm, linear)
+    }
+
+    /// The gradients of an adapter's layer, whose base has `weights`. Those of norms, by-products as well, are dropped.
+    pub(super) fn of_adapter(
+        buffer: &Tensor,
+        places: &AdapterPlaces,
+        weights: &BlockWeights,
+        layer: usize,
+    ) -> crate::Result<Self> {
+        let dropped = |norm: &Tensor| Tensor::zeros(norm.shape(), DType::F32, norm.device());
+        let norms = weights.norms.0.iter().map(|(part, norm)| Ok((*part, dropped(norm)?)));
+        let linear = |weight: Part, _: Part| {
+            let pair = places.pair(buffer, layer, weight)?;
+            let weight = pair.map_or(WeightGradient::Frozen, WeightGradient::Adapter);
+            Ok::<_, Error>(LinearGradient { weight, bias: None })
+        };
+        let heads = weights.head_norms.as_ref().map(|(q, k)| Ok::<_, Error>((dropped(q)?, dropped(k)?))).transpose()?;
+        let parts = Self::collect(|_| Ok(None), linear)?;
+        Ok(Self { norms: BlockNorms(norms.collect::<crate::Result<_>>()?), head_norms: heads, ..parts })
     }
 }

@@ -1,5 +1,7 @@
 //! Where each tensor of a model lies in the flat buffers, and what it is called in a checkpoint.
 
+use std::ops::Range;
+
 use candle_core::Tensor;
 
 use crate::config::Architecture;
@@ -167,6 +169,19 @@ impl LayerLayout {
             layer.push_joined(&format!("model.layers.{index}.{name}"), &parts);
         }
         layer
+    }
+
+    /// The parts of a tensor of the checkpoint, each with its rows.
+    pub(crate) fn parts_of(&self, name: &str) -> Vec<(Part, Range<usize>)> {
+        let Some(view) = self.views.iter().find(|view| view.name == name) else { return Vec::new() };
+        let inside = self.parts.iter().filter(|place| (view.offset..view.offset + view.len()).contains(&place.offset));
+        let columns = view.shape.get(1).copied().unwrap_or(1).max(1);
+        inside
+            .map(|place| {
+                let first = (place.offset - view.offset) / columns;
+                (place.part, first..first + place.shape[0])
+            })
+            .collect()
     }
 
     /// Consecutive parts as one range: its offset, and its shape with the rows of all.

@@ -18,7 +18,7 @@ use spag_ops::{cast, cpu};
 
 pub(crate) use layout::Initial;
 pub use layout::{LayerLayout, Layout, Part, Update, View};
-pub use source::{GradientSink, WeightSource};
+pub use source::{Adapted, AdapterWeights, GradientSink, WeightSource};
 
 /// One flat buffer per layer of a [`Layout`]: parameters (f32 or bf16), gradients (f32) or an optimizer moment (f32).
 #[derive(Clone, Debug)]

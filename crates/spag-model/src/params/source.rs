@@ -3,6 +3,7 @@
 use candle_core::{Device, Tensor};
 
 use super::{FlatBuffers, Layout};
+use crate::adapter::AdapterPlaces;
 use crate::checkpoint::WeightDtype;
 use crate::error::{Error, Result};
 
@@ -28,6 +29,56 @@ pub trait WeightSource: Send + Sync {
 
     /// Releases a layer. Its buffer may be freed.
     fn reshard(&self, layer: usize);
+
+    /// The adapter that passes add to these weights, in the same number format. With one, the weights are frozen: gradients are those
+    /// of the adapter's matrices, in its layout.
+    fn adapter(&self) -> Option<AdapterWeights<'_>> {
+        None
+    }
+}
+
+/// The matrices of an adapter beside the weights of a model.
+#[derive(Clone, Copy)]
+pub struct AdapterWeights<'a> {
+    /// Which parts of the model they belong to.
+    pub places: &'a AdapterPlaces,
+    /// The matrices, with as many layers as the model.
+    pub weights: &'a dyn WeightSource,
+}
+
+/// The weights of a model with an adapter.
+#[derive(Clone, Copy)]
+pub struct Adapted<'a> {
+    /// The model's.
+    pub base: &'a dyn WeightSource,
+    /// The adapter's.
+    pub adapter: AdapterWeights<'a>,
+}
+
+impl WeightSource for Adapted<'_> {
+    fn layout(&self) -> &Layout {
+        self.base.layout()
+    }
+
+    fn dtype(&self) -> WeightDtype {
+        self.base.dtype()
+    }
+
+    fn device(&self) -> &Device {
+        self.base.device()
+    }
+
+    fn unshard(&self, layer: usize, next: Option<usize>) -> Result<Tensor> {
+        self.base.unshard(layer, next)
+    }
+
+    fn reshard(&self, layer: usize) {
+        self.base.reshard(layer);
+    }
+
+    fn adapter(&self) -> Option<AdapterWeights<'_>> {
+        Some(self.adapter)
+    }
 }
 
 /// Receives the gradients of a backward pass, one layer at a time.

@@ -1,11 +1,18 @@
 //! Adapters in PEFT's format, against the log-probabilities of PEFT 0.21.2 with PyTorch (`tests/fixtures/peft`, by
 //! `scripts/peft-fixtures.py`).
 
+use std::collections::HashMap;
 use std::fs;
 use std::path::Path;
 
+use candle_core::{Device, Tensor};
+use rand::{Rng, SeedableRng};
+use rand_chacha::ChaCha8Rng;
 use serde_json::{Map, Value, json};
-use spag_model::{Adapter, Checkpoint, LoadOptions, PackedBatch, Targets, WeightDtype};
+use spag_model::{
+    Activations, Adapted, Adapter, AdapterWeights, Checkpoint, FlatBuffers, Layout, LoadOptions, PackedBatch, Targets,
+    WeightDtype, WeightSource,
+};
 use spag_tests::fixture;
 use tempfile::TempDir;
 
@@ -119,4 +126,160 @@ fn matrices_that_do_not_fit_the_settings_are_named() {
     let family = family.filter(|path| path.join("config.json").exists()).min().unwrap();
     let other = spag_model::load_config(&family).unwrap();
     assert!(Adapter::load(fixture("peft").join("attention"), &other.architecture).is_err());
+}
+
+/// An adapter with random matrices for modules of a model, in `folder`.
+fn random_adapter(folder: &Path, model: &Checkpoint, modules: &[&str]) -> Adapter {
+    let mut rng = ChaCha8Rng::seed_from_u64(5);
+    let mut tensors = HashMap::new();
+    let mut random = |rows: usize, columns: usize| {
+        let values: Vec<f32> = (0..rows * columns).map(|_| rng.random::<f32>() * 0.4 - 0.2).collect();
+        Tensor::from_vec(values, (rows, columns), &Device::Cpu).unwrap()
+    };
+    let architecture = &model.model.config().architecture;
+    for view in Layout::new(architecture).layers.iter().flat_map(|layer| &layer.views) {
+        let module = view.name.trim_end_matches(".weight");
+        if modules.iter().any(|name| module.ends_with(&format!(".{name}"))) {
+            let key = |matrix| format!("base_model.model.{module}.lora_{matrix}.weight");
+            tensors.insert(key("A"), random(3, view.shape[1]));
+            tensors.insert(key("B"), random(view.shape[0], 3));
+        }
+    }
+    let keys = json!({"peft_type": "LORA", "r": 3, "lora_alpha": 4.5, "target_modules": modules});
+    fs::write(folder.join("adapter_config.json"), keys.to_string()).unwrap();
+    candle_core::safetensors::save(&tensors, folder.join("adapter_model.safetensors")).unwrap();
+    Adapter::load(folder, architecture).unwrap()
+}
+
+fn adapted<'a>(base: &'a Checkpoint, adapter: &'a Adapter, weights: &'a dyn WeightSource) -> Adapted<'a> {
+    Adapted { base: base.model.parameters(), adapter: AdapterWeights { places: adapter.places(), weights } }
+}
+
+/// A batch of three sequences, and the gradients of its log-probabilities.
+fn batch() -> (PackedBatch, Targets, Tensor) {
+    let sequences: [&[u32]; 3] = [&[1, 5, 9, 33, 47, 21, 7, 3], &[1, 8, 8, 40], &[1, 17, 4, 31, 12]];
+    let rows = vec![2, 3, 4, 5, 6, 9, 10, 13, 14, 15];
+    let upstream = Tensor::new(&[0.5f32, -1.0, 0.25, 1.5, -0.5, 0.75, 1.0, -0.25, 0.5, 1.0], &Device::Cpu).unwrap();
+    let targets = Targets { rows, tokens: vec![33, 47, 21, 7, 3, 8, 40, 4, 31, 12], ..Targets::default() };
+    (PackedBatch::new(sequences), targets, upstream)
+}
+
+/// The log-probabilities of a batch and the gradients of `layout`.
+fn pass(model: &Checkpoint, weights: &dyn WeightSource, layout: &Layout, keep: Activations) -> (Vec<f32>, FlatBuffers) {
+    let (packed, targets, upstream) = batch();
+    let network = model.model.network();
+    let forward = network.forward(weights, packed, targets, keep).unwrap();
+    let log_probs = forward.read_log_probs().unwrap();
+    let gradients = FlatBuffers::zeros(layout, &Device::Cpu).unwrap();
+    network.backward(weights, forward, &upstream, &gradients).unwrap();
+    (log_probs, gradients)
+}
+
+fn close(found: &Tensor, wanted: &Tensor, what: &str) {
+    let values = |tensor: &Tensor| tensor.flatten_all().unwrap().to_vec1::<f32>().unwrap();
+    let (found, wanted) = (values(found), values(wanted));
+    let scale = wanted.iter().fold(1e-3f32, |most, value| most.max(value.abs()));
+    assert_eq!(found.len(), wanted.len());
+    for (found, wanted) in found.iter().zip(&wanted) {
+        assert!((found - wanted).abs() < 2e-5 * scale, "{what}: {found} {wanted}, of {scale}");
+    }
+}
+
+/// With a matrix of its own for every linear layer, with one for queries, keys and values, and with norms of heads.
+#[test]
+fn passes_with_an_adapter_are_those_of_the_sum() {
+    for (family, modules) in [
+        ("llama", &["q_proj", "v_proj", "o_proj", "gate_proj", "down_proj"][..]),
+        ("baichuan2", &["W_pack", "up_proj", "down_proj"]),
+        ("qwen3", &["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"]),
+    ] {
+        let folder = match family {
+            "llama" => fixture("tiny-llama"),
+            _ => fs::read_dir(fixture("families"))
+                .unwrap()
+                .map(|entry| entry.unwrap().path())
+                .filter(|path| path.file_name().unwrap().to_string_lossy().starts_with(family))
+                .min()
+                .unwrap_or_else(|| panic!("no family {family}")),
+        };
+        let (base, sum) = (Checkpoint::load(&folder).unwrap(), Checkpoint::load(&folder).unwrap());
+        let of_adapter = tempfile::tempdir().unwrap();
+        let adapter = random_adapter(of_adapter.path(), &base, modules);
+        adapter.merge_into(sum.model.parameters()).unwrap();
+        let adapted = adapted(&base, &adapter, adapter.weights());
+        let layout = adapter.places().layout();
+        let (log_probs, gradients) = pass(&base, &adapted, layout, Activations::Keep);
+        let (of_sum, of_weights) = pass(&sum, sum.model.parameters(), sum.model.network().layout(), Activations::Keep);
+        let tensor = |values: &[f32]| Tensor::new(values, &Device::Cpu).unwrap();
+        close(&tensor(&log_probs), &tensor(&of_sum), family);
+        // W = W₀ + s·B·A, so dA = s·Bᵀ·dW and dB = s·dW·Aᵀ.
+        let scale = 4.5 / 3.0;
+        for (layer, own) in layout.layers.iter().enumerate() {
+            for at in (0..own.views.len()).step_by(2) {
+                let name = own.views[at].name.trim_start_matches("base_model.model.");
+                let name = format!("{}.weight", name.trim_end_matches(".lora_A.weight"));
+                let views = &of_weights.layout().layers[layer].views;
+                let of_weight = views.iter().position(|view| view.name == name).unwrap();
+                let dw = of_weights.view(layer, of_weight).unwrap();
+                let matrix = |at| adapter.weights().view(layer, at).unwrap();
+                let da = (matrix(at + 1).t().unwrap().matmul(&dw).unwrap() * scale).unwrap();
+                let db = (dw.matmul(&matrix(at).t().unwrap()).unwrap() * scale).unwrap();
+                close(&gradients.view(layer, at).unwrap(), &da, &format!("{family} dA of {name}"));
+                close(&gradients.view(layer, at + 1).unwrap(), &db, &format!("{family} dB of {name}"));
+            }
+        }
+        let (_, again) = pass(&base, &adapted, layout, Activations::Recompute);
+        for (kept, recomputed) in gradients.layers().iter().zip(again.layers()) {
+            let bits =
+                |tensor: &Tensor| tensor.to_vec1::<f32>().unwrap().into_iter().map(f32::to_bits).collect::<Vec<_>>();
+            assert_eq!(bits(kept), bits(recomputed), "{family}");
+        }
+    }
+}
+
+#[test]
+fn gradients_of_an_adapter_are_differences() {
+    let base = base();
+    let folder = tempfile::tempdir().unwrap();
+    let adapter =
+        random_adapter(folder.path(), &base, &["q_proj", "k_proj", "v_proj", "o_proj", "up_proj", "down_proj"]);
+    let layout = adapter.places().layout();
+    let (_, gradients) = pass(&base, &adapted(&base, &adapter, adapter.weights()), layout, Activations::Keep);
+    let (_, _, upstream) = batch();
+    let upstream = upstream.to_vec1::<f32>().unwrap();
+    // The sum whose gradient was taken, with one element of a layer moved.
+    let at = |layer: usize, element: usize, by: f32| {
+        let moved = FlatBuffers::zeros(layout, &Device::Cpu).unwrap();
+        for (index, own) in layout.layers.iter().enumerate() {
+            for view in 0..own.views.len() {
+                moved.set_view(index, view, &adapter.weights().view(index, view).unwrap()).unwrap();
+            }
+        }
+        let view = layout.layers[layer].views.iter().position(|view| element < view.offset + view.len()).unwrap();
+        let inside = element - layout.layers[layer].views[view].offset;
+        let tensor = moved.view(layer, view).unwrap();
+        let mut values = tensor.flatten_all().unwrap().to_vec1::<f32>().unwrap();
+        values[inside] += by;
+        moved.set_view(layer, view, &Tensor::from_vec(values, tensor.dims(), &Device::Cpu).unwrap()).unwrap();
+        let (packed, targets, _) = batch();
+        let log_probs = base.model.network().log_probs(&adapted(&base, &adapter, &moved), &packed, &targets).unwrap();
+        log_probs.iter().zip(&upstream).map(|(value, weight)| f64::from(*value) * f64::from(*weight)).sum::<f64>()
+    };
+    let mut rng = ChaCha8Rng::seed_from_u64(9);
+    for layer in 1..=3 {
+        let length = layout.layers[layer].len;
+        let gradient = gradients.layers()[layer].to_vec1::<f32>().unwrap();
+        let scale = gradient[..length].iter().fold(0f32, |most, value| most.max(value.abs()));
+        for _ in 0..24 {
+            let element = rng.random_range(0..length);
+            let h = 2e-2f32;
+            let (h1, h2) = (
+                at(layer, element, h) - at(layer, element, -h),
+                at(layer, element, 2.0 * h) - at(layer, element, -2.0 * h),
+            );
+            let numeric = (8.0 * h1 - h2) / (12.0 * f64::from(h));
+            let error = (numeric - f64::from(gradient[element])).abs();
+            assert!(error < 2e-3 * f64::from(scale), "layer {layer}, {element}: {numeric} {}", gradient[element]);
+        }
+    }
 }

@@ -80,7 +80,7 @@ pub(super) fn backward(
     forward: LogProbs,
     (hidden, head, targets): Head<'_>,
     upstream: &Tensor,
-    dhead: &Tensor,
+    dhead: Option<&Tensor>,
 ) -> Result<Tensor> {
     let ((m, d), v, dtype) = (hidden.dims2()?, head.dim(0)?, hidden.dtype());
     let dhidden = kernels.empty(&[m, d], dtype)?;
@@ -118,7 +118,9 @@ pub(super) fn backward(
             ..Launch::of(MODULE)
         })?;
         drop(logits);
-        matmul::linear_backward_weight(&gradients, &x, dhead, matmul::Arithmetic::of(head))?;
+        if let Some(dhead) = dhead {
+            matmul::linear_backward_weight(&gradients, &x, dhead, matmul::Arithmetic::of(head))?;
+        }
         matmul::launch_backward_input_into(kernels, &[(&gradients, head)], &dhidden.narrow(0, start, rows)?)?;
     }
     Ok(dhidden)

@@ -224,7 +224,7 @@ fn log_prob_under(distributions: &[Distribution]) {
     let given = Tensor::new(&upstream, &Device::Cpu).unwrap();
     let dhead = ones(&[11, 6]);
     let forward = log_prob::forward(&hidden, &head, targets()).unwrap();
-    let dhidden = log_prob::backward(forward, &hidden, &head, targets(), &given, &dhead).unwrap();
+    let dhidden = log_prob::backward(forward, &hidden, &head, targets(), &given, Some(&dhead)).unwrap();
     let f = |hidden: &Tensor, head: &Tensor| {
         let values = values(&log_prob::forward(hidden, head, targets()).unwrap().values);
         values.iter().zip(upstream).map(|(v, u)| f64::from(*v) * f64::from(u)).sum()
@@ -254,7 +254,7 @@ fn chunked_log_prob_under(distributions: &[Distribution]) {
     let forward = log_prob::forward(&hidden, &head, targets).unwrap();
     let forward_values = values(&forward.values);
     assert_eq!(values(&log_prob::values(&hidden, &head, targets).unwrap()), forward_values);
-    let dhidden = log_prob::backward(forward, &hidden, &head, targets, &upstream, &dhead).unwrap();
+    let dhidden = log_prob::backward(forward, &hidden, &head, targets, &upstream, Some(&dhead)).unwrap();
     for row in [0, 1, 300, m - 1] {
         let one = hidden.narrow(0, row, 1).unwrap();
         let target = Targets { tokens: &targets.tokens[row..=row], distributions: &distributions[row..=row] };
@@ -262,7 +262,7 @@ fn chunked_log_prob_under(distributions: &[Distribution]) {
         assert!((values(&want.values)[0] - forward_values[row]).abs() < 1e-5);
         let dhead = ones(&[v, d]);
         let given = upstream.narrow(0, row, 1).unwrap();
-        let want = log_prob::backward(want, &one, &head, target, &given, &dhead).unwrap();
+        let want = log_prob::backward(want, &one, &head, target, &given, Some(&dhead)).unwrap();
         let got = dhidden.narrow(0, row, 1).unwrap();
         assert!(values(&(got - want).unwrap()).iter().all(|d| d.abs() < 1e-5));
     }
