@@ -4,9 +4,13 @@ use std::path::Path;
 use std::sync::Arc;
 
 use spag_dist::{ProcessGroup, gather_numbers};
-use spag_model::{Activations, Arithmetic, LoadOptions, Model, Network, WeightSource, load_config};
+use spag_model::{
+    Activations, Adapter, Arithmetic, FlatBuffers, LoadOptions, Model, Network, WeightSource, load_config,
+    load_model_with,
+};
 use spag_ops::kernels;
 
+use crate::adapted::{AdaptedBase, LearnedWeights};
 use crate::config::{ShardingPlan, TrainConfig};
 use crate::deepspeed::Scheduler;
 use crate::error::{Error, Result};
@@ -47,6 +51,8 @@ const MAX_SKIPPED_IN_A_ROW: usize = 2;
 /// ```
 pub struct Learner {
     network: Network,
+    /// The frozen weights under the adapter that is trained, if one is.
+    base: Option<AdaptedBase>,
     state: ShardedState,
     loss: Box<dyn Loss>,
     schedule: Schedule,
@@ -63,6 +69,8 @@ pub struct Learner {
 pub struct ModelShard<'a> {
     /// Folder of the model.
     pub dir: &'a Path,
+    /// Folder of the adapter that training goes on with, if the settings train one; a new one if `None`.
+    pub adapter: Option<&'a Path>,
     /// Device and number format of its weights.
     pub options: &'a LoadOptions,
     /// What is sharded.
@@ -100,8 +108,15 @@ impl Learner {
     /// # Errors
     /// An invalid setting, or not enough memory for gradients and optimizer state.
     pub fn new(model: &Model, config: &TrainConfig, steps: usize) -> Result<Self> {
-        let state = ShardedState::single(model.parameters(), config)?;
-        Self::with_state(model.network().clone(), state, config, Schedule::new(config, steps))
+        let network = model.network().clone();
+        let Some(adapter) = new_adapter(config, &network, None)? else {
+            let state = ShardedState::single(model.parameters(), config)?;
+            return Self::with_state((network, None), state, config, Schedule::new(config, steps));
+        };
+        let base = model.parameters().clone();
+        let matrices = adapter.weights().to_dtype(base.dtype())?.to_device(base.device())?;
+        let state = ShardedState::single(&matrices, config)?;
+        Self::with_state((network, Some(AdaptedBase { base, adapter })), state, config, Schedule::new(config, steps))
     }
 
     /// A learner of several ranks, with the weights of a checkpoint.
@@ -109,16 +124,32 @@ impl Learner {
     /// # Errors
     /// As [`Learner::new`], a model that cannot be read, or a lost rank.
     pub fn load(shard: ModelShard<'_>, config: &TrainConfig, steps: usize) -> Result<Self> {
-        let ModelShard { dir, options, plan, group } = shard;
+        let ModelShard { dir, adapter, options, plan, group } = shard;
         let network = Network::new(&load_config(dir)?)?;
-        let state = ShardedState::load(dir, network.layout(), options, config, plan, group)?;
-        Self::with_state(network, state, config, Schedule::new(config, steps))
+        let Some(new) = new_adapter(config, &network, Some(dir))? else {
+            let state = ShardedState::load((dir, "model"), network.layout(), options, config, plan, group)?;
+            return Self::with_state((network, None), state, config, Schedule::new(config, steps));
+        };
+        let base = load_model_with(dir, options)?.parameters().clone();
+        let layout = new.places().layout();
+        let state = match adapter {
+            Some(saved) => ShardedState::load((saved, Adapter::STEM), layout, options, config, plan, group)?,
+            None => ShardedState::of(new.weights(), options, config, plan, group)?,
+        };
+        let base = AdaptedBase { base, adapter: new };
+        Self::with_state((network, Some(base)), state, config, Schedule::new(config, steps))
     }
 
-    fn with_state(network: Network, state: ShardedState, config: &TrainConfig, schedule: Schedule) -> Result<Self> {
+    fn with_state(
+        (network, base): (Network, Option<AdaptedBase>),
+        state: ShardedState,
+        config: &TrainConfig,
+        schedule: Schedule,
+    ) -> Result<Self> {
         config.check()?;
         Ok(Self {
             network,
+            base,
             state,
             loss: loss::build(config),
             schedule,
@@ -160,9 +191,33 @@ impl Learner {
         &self.network
     }
 
-    /// The model's parameters. In ZeRO stage 3 all ranks have to read the same layers in the same order.
-    pub fn weights(&self) -> &dyn WeightSource {
+    /// The model's parameters, with the adapter if one is trained. In ZeRO stage 3 all ranks have to read the same layers in the same
+    /// order.
+    pub fn weights(&self) -> LearnedWeights<'_> {
+        LearnedWeights::new(self.trained(), self.base.as_ref())
+    }
+
+    /// What is trained: the model's parameters, or the adapter's.
+    pub(crate) fn trained(&self) -> &dyn WeightSource {
         self.state.weights()
+    }
+
+    /// The adapter that is trained, as it was at the beginning; `None` if all weights are.
+    pub fn adapter(&self) -> Option<&Adapter> {
+        self.base.as_ref().map(|base| &base.adapter)
+    }
+
+    /// The sum of the frozen weights and the adapter that is trained, on the host; `None` if all weights are trained. All ranks have to
+    /// call it.
+    ///
+    /// # Errors
+    /// Too little memory, or a lost rank.
+    pub fn merged(&self) -> Result<Option<FlatBuffers>> {
+        let Some(AdaptedBase { base, adapter }) = &self.base else { return Ok(None) };
+        let matrices = FlatBuffers::gathered(self.trained())?;
+        let sum = base.copied_to_host()?;
+        adapter.with_weights(&matrices)?.merge_into(&sum)?;
+        Ok(Some(sum))
     }
 
     /// The loss.
@@ -260,9 +315,10 @@ impl Learner {
         self.state.zero_gradients()?;
         let reads_at_once = group.size() == 1 && kernels::of(self.state.weights().device())?.is_none();
         let mode = if reads_at_once { StepMode::StopEarly } else { StepMode::RunAll };
+        let weights = LearnedWeights::new(self.state.weights(), self.base.as_ref());
         let step = Step {
             network: &self.network,
-            weights: self.state.weights(),
+            weights: &*weights,
             gradients: self.state.gradients(),
             loss: &*self.loss,
             activations: self.activations,
@@ -305,4 +361,11 @@ impl Learner {
         let (count, step) = (self.position.skipped_in_a_row, self.position.step);
         Error::NotFinite { what, count, step, places: RowOrigins::default().names(&samples), samples }
     }
+}
+
+/// A new adapter for a model, if the settings train one, drawn from their seed.
+fn new_adapter(config: &TrainConfig, network: &Network, base: Option<&Path>) -> Result<Option<Adapter>> {
+    let architecture = &network.config().architecture;
+    let lora = config.lora(architecture, base.map(|dir| dir.display().to_string()))?;
+    Ok(lora.map(|lora| Adapter::init(lora, architecture, config.seed)).transpose()?)
 }

@@ -20,6 +20,7 @@ mod error;
 mod memory;
 
 // ── From samples to gradients ──
+mod adapted;
 mod batch;
 mod batch_sampler;
 mod dataset;
@@ -52,6 +53,7 @@ mod job;
 pub mod metrics;
 mod tensorboard;
 
+pub use adapted::LearnedWeights;
 pub use batch::{Batch, BatchSample};
 pub use checkpoint::{SavedRun, SavedState, checkpoint_folders, latest_checkpoint};
 pub use config::{

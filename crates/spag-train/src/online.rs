@@ -102,7 +102,7 @@ impl OnlineLearner {
         };
         let scheduler = deepspeed.and_then(|file| file.scheduler);
         let options = LoadOptions { device: device.device().clone(), dtype: job.config.dtype() };
-        let shard = ModelShard { dir: &dir, options: &options, plan, group };
+        let shard = ModelShard { dir: &dir, adapter: None, options: &options, plan, group };
         let learner = Learner::load(shard, &config, job.steps)?.with_scheduler(scheduler);
         let mut learner = learner.with_loss(loss).with_exact_attention();
         if let Some(saved) = &saved {
@@ -183,12 +183,12 @@ impl OnlineLearner {
     /// A full disk, or a lost rank.
     pub fn write_model(&self, dir: &Path) -> Result<()> {
         if self.learner.group().rank() > 0 {
-            return checkpoint::gather_layers(self.learner.weights());
+            return checkpoint::gather_layers(self.learner.trained());
         }
         std::fs::create_dir_all(dir).map_err(Error::io(dir))?;
         self.made_from.write_of(dir)?;
         let (network, options) = (self.learner.network(), self.job.config.write_options());
-        save_checkpoint(network.config(), self.learner.weights(), Some(&self.tokenizer), dir, options)?;
+        save_checkpoint(network.config(), self.learner.trained(), Some(&self.tokenizer), dir, options)?;
         Ok(())
     }
 }

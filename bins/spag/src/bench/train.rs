@@ -149,7 +149,8 @@ fn measure(args: &TrainArgs, device: &OpenDevice, group: Arc<dyn ProcessGroup>) 
     }
     threads::run_on(args.threads, || -> Result<_> {
         let reference = args.reference.then(|| load_model_with(&args.model_name_or_path, &options)).transpose()?;
-        let shard = ModelShard { dir: &args.model_name_or_path, options: &options, plan: args.plan(), group };
+        let shard =
+            ModelShard { dir: &args.model_name_or_path, adapter: None, options: &options, plan: args.plan(), group };
         Ok(time_steps_of_rank(shard, reference, &timing)?)
     })
 }

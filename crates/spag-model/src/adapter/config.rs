@@ -2,16 +2,18 @@
 
 use std::path::Path;
 
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 use spag_io::{quote, read_whole};
 
 use super::matrix_names;
 use super::modules::{Pattern, Targets};
-use crate::config::Architecture;
+use crate::config::{Architecture, Projections};
 use crate::error::{Error, Result};
 use crate::params::Layout;
 
-const FILE: &str = "adapter_config.json";
+/// The name for all linear layers of the blocks.
+const ALL_LINEAR: &str = "all-linear";
+pub(super) const FILE: &str = "adapter_config.json";
 /// Largest `adapter_config.json`, in bytes.
 const MAX_BYTES: u64 = 1 << 20;
 /// Largest rank.
@@ -60,6 +62,51 @@ const WITHOUT_EFFECT: [&str; 12] = [
 const INITIALISATIONS: [&str; 3] = ["gaussian", "eva", "orthogonal"];
 
 impl LoraConfig {
+    /// The settings of a new adapter of rank `rank`, whose scale is `alpha` / r, for modules with these names.
+    ///
+    /// # Errors
+    /// A rank of 0, or one that is too large.
+    pub fn new(rank: usize, alpha: f64, modules: Vec<String>, base: Option<String>) -> Result<Self> {
+        let rank = rank_of(&Value::from(rank)).map_err(|reason| Error::Config(format!("lora_r: {reason}")))?;
+        let targets = match modules.as_slice() {
+            [name] if name == ALL_LINEAR => Targets::AllLinear,
+            _ => Targets::Named(modules),
+        };
+        let (ranks, alphas) = (Vec::new(), Vec::new());
+        Ok(Self { rank, alpha, targets, ranks, alphas, scaling: Scaling::Rank, base })
+    }
+
+    /// The modules of a new adapter if none are named: those that PEFT takes for most models, or the matrix of queries, keys and values
+    /// where a checkpoint stores them as one.
+    pub fn default_modules(model: &Architecture) -> Vec<String> {
+        let names: &[&str] = match model.projections {
+            Projections::Split => &["q_proj", "v_proj"],
+            Projections::Packed => &["W_pack"],
+        };
+        names.iter().map(|name| (*name).to_owned()).collect()
+    }
+
+    /// The settings as `adapter_config.json` has them; for an adapter that was made by [`LoraConfig::new`].
+    pub(super) fn to_json(&self) -> Value {
+        let targets = match &self.targets {
+            Targets::AllLinear => Value::from(ALL_LINEAR),
+            Targets::Named(names) => Value::from(names.as_slice()),
+        };
+        json!({
+            "peft_type": "LORA",
+            "task_type": "CAUSAL_LM",
+            "base_model_name_or_path": self.base,
+            "r": self.rank,
+            "lora_alpha": self.alpha,
+            "lora_dropout": 0.0,
+            "target_modules": targets,
+            "bias": "none",
+            "fan_in_fan_out": false,
+            "use_rslora": self.scaling == Scaling::RootOfRank,
+            "inference_mode": true,
+        })
+    }
+
     /// Reads `adapter_config.json` of a folder.
     ///
     /// # Errors
@@ -82,7 +129,7 @@ impl LoraConfig {
         let alpha = take("lora_alpha").as_ref().and_then(Value::as_f64).filter(|alpha| alpha.is_finite());
         let alpha = alpha.ok_or("lora_alpha must be a number")?;
         let targets = targets(take("target_modules"))?;
-        let ranks = patterns(take("rank_pattern"), "rank_pattern", |value| rank_of(value))?;
+        let ranks = patterns(take("rank_pattern"), "rank_pattern", rank_of)?;
         let alphas = patterns(take("alpha_pattern"), "alpha_pattern", |value| {
             value.as_f64().filter(|alpha| alpha.is_finite()).ok_or_else(|| "expected a number".to_owned())
         })?;
@@ -203,7 +250,7 @@ fn rank(value: Option<&Value>) -> Result<usize, String> {
 
 fn targets(value: Option<Value>) -> Result<Targets, String> {
     match value {
-        Some(Value::String(name)) if name == "all-linear" => Ok(Targets::AllLinear),
+        Some(Value::String(name)) if name == ALL_LINEAR => Ok(Targets::AllLinear),
         Some(Value::Array(names)) => {
             let name = |name: &Value| {
                 name.as_str().map(str::to_owned).ok_or(format!("target_modules has {name}, which is no name"))

@@ -8,19 +8,19 @@ mod places;
 use std::path::Path;
 
 use candle_core::{Device, Tensor};
+use rand::{Rng, SeedableRng};
+use rand_chacha::ChaCha8Rng;
+use spag_io::write_json_atomically;
 
-use crate::checkpoint::{WeightDtype, read_adapter};
+use crate::checkpoint::{WeightDtype, WriteOptions, WrittenFile, read_adapter, write_buffers};
 use crate::config::Architecture;
 use crate::error::{Error, Result};
-use crate::params::{FlatBuffers, Layout, View};
+use crate::params::{FlatBuffers, Layout, View, WeightSource};
 use spag_ops::cast::converted;
 
 pub use config::LoraConfig;
 pub use places::AdapterPlaces;
 pub(crate) use places::Pair;
-
-/// The stem of the file of weights in a folder of PEFT.
-pub(crate) const STEM: &str = "adapter_model";
 
 /// An adapter for the models of an architecture.
 #[derive(Clone, Debug)]
@@ -32,6 +32,20 @@ pub struct Adapter {
 }
 
 impl Adapter {
+    /// The stem of the file of weights in a folder of PEFT.
+    pub const STEM: &str = "adapter_model";
+
+    /// The same adapter with other matrices of the same places, which may be in another number format.
+    ///
+    /// # Errors
+    /// Matrices of another layout.
+    pub fn with_weights(&self, weights: &FlatBuffers) -> Result<Self> {
+        if !self.places.layout().has_tensors_of(weights.layout()) {
+            return Err(Error::Config("the matrices have another layout than the adapter".into()));
+        }
+        Ok(Self { weights: weights.to_dtype(WeightDtype::F32)?, ..self.clone() })
+    }
+
     /// Reads `adapter_config.json` and `adapter_model.safetensors` of a folder.
     ///
     /// # Errors
@@ -44,6 +58,39 @@ impl Adapter {
         let places = AdapterPlaces::new(&config, model).map_err(fit)?;
         let weights = read_adapter(places.layout(), dir)?;
         Ok(Self { config, places, weights })
+    }
+
+    /// A new adapter, f32, on the CPU: A is drawn uniformly from ±1/√I by `seed`, as PEFT does, and B is 0.
+    ///
+    /// # Errors
+    /// Target modules that the model does not have, or too little memory.
+    pub fn init(config: LoraConfig, model: &Architecture, seed: u64) -> Result<Self> {
+        let places = AdapterPlaces::new(&config, model).map_err(Error::Config)?;
+        let weights = FlatBuffers::zeros(places.layout(), &Device::Cpu)?;
+        let mut rng = ChaCha8Rng::seed_from_u64(seed);
+        for (layer, own) in places.layout().layers.iter().enumerate() {
+            for (at, a) in own.views.iter().enumerate().step_by(2) {
+                let bound = 1.0 / (a.shape[1].max(1) as f32).sqrt();
+                let values: Vec<f32> = (0..a.len()).map(|_| rng.random_range(-bound..bound)).collect();
+                weights.set_view(layer, at, &Tensor::from_vec(values, a.shape.as_slice(), &Device::Cpu)?)?;
+            }
+        }
+        Ok(Self { config, places, weights })
+    }
+
+    /// Writes `adapter_config.json` and `adapter_model.safetensors`, the weights last, with the matrices of `weights`, which a learner
+    /// may have sharded. Returns the files of weights.
+    ///
+    /// # Errors
+    /// A full disk, or a failed gather.
+    pub fn save(
+        &self,
+        weights: &dyn WeightSource,
+        dir: impl AsRef<Path>,
+        options: WriteOptions,
+    ) -> Result<Vec<WrittenFile>> {
+        write_json_atomically(dir.as_ref().join(config::FILE), &self.config.to_json())?;
+        write_buffers(weights, dir, Self::STEM, options)
     }
 
     /// Its settings.

@@ -37,9 +37,11 @@ pub(crate) struct Pair {
 }
 
 impl AdapterPlaces {
+    /// The places of an adapter with these settings.
+    ///
     /// # Errors
     /// Target modules that the model does not have.
-    pub(super) fn new(config: &LoraConfig, model: &Architecture) -> Result<Self, String> {
+    pub fn new(config: &LoraConfig, model: &Architecture) -> Result<Self, String> {
         let (layout, base) = (config.layout(model)?, Layout::new(model));
         let places = |(layer, own): (usize, &crate::params::LayerLayout)| {
             let pairs = own.views.chunks_exact(2).enumerate();

@@ -106,7 +106,7 @@ pub fn read_tensors(
 
 /// Reads the matrices of an adapter, f32, on the CPU.
 pub(crate) fn read_adapter(layout: &Layout, dir: &Path) -> Result<FlatBuffers> {
-    let files = WeightFiles::open(dir, crate::adapter::STEM)?;
+    let files = WeightFiles::open(dir, crate::adapter::Adapter::STEM)?;
     files.check(layout)?;
     let buffers = FlatBuffers::zeros(layout, &Device::Cpu)?;
     fill(&buffers, &files)?;

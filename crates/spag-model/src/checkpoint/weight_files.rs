@@ -105,7 +105,8 @@ impl WeightFiles {
                 }
             }
         }
-        let values = if matches!(stem, MODEL | "master" | crate::adapter::STEM) { Values::Finite } else { Values::Any };
+        let values =
+            if matches!(stem, MODEL | "master" | crate::adapter::Adapter::STEM) { Values::Finite } else { Values::Any };
         Ok(Self { dir: dir.to_owned(), files, values })
     }
 

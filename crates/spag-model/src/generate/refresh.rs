@@ -60,6 +60,9 @@ impl Engine {
     /// of the device: [`Generate::step`](super::Generate::step) fails until a refresh succeeds, while requests can still be
     /// submitted and aborted.
     pub fn refresh(&mut self, weights: &dyn WeightSource, version: u64) -> Result<()> {
+        if weights.adapter().is_some() {
+            return Err(Error::Generation("an engine takes whole weights; merge the adapter with them first".into()));
+        }
         let preempted = self.state.waiting.iter().filter(|sequence| !sequence.is_new()).count();
         let started = self.state.running.len() + preempted;
         if started > 0 {

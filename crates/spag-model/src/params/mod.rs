@@ -61,6 +61,35 @@ impl FlatBuffers {
         Ok(Self { layout: self.layout.clone(), layers, sharing: self.sharing.clone() })
     }
 
+    /// A copy in the host's memory, which shares nothing.
+    pub fn copied_to_host(&self) -> Result<Self> {
+        let copy = Self::zeros_of(&self.layout, self.dtype(), &Device::Cpu)?;
+        for (layer, own) in self.layout.layers.iter().enumerate() {
+            for view in 0..own.views.len() {
+                copy.set_view(layer, view, &self.view(layer, view)?.to_device(&Device::Cpu)?)?;
+            }
+        }
+        Ok(copy)
+    }
+
+    /// All layers of a source, gathered one after the other, in the host's memory.
+    ///
+    /// # Errors
+    /// Too little memory, or a failed gather.
+    pub fn gathered(source: &dyn WeightSource) -> Result<Self> {
+        let layout = source.layout();
+        let all = Self::zeros_of(layout, source.dtype(), &Device::Cpu)?;
+        for (layer, own) in layout.layers.iter().enumerate() {
+            let next = Some(layer + 1).filter(|next| *next < layout.layers.len());
+            let buffer = source.unshard(layer, next)?;
+            for view in 0..own.views.len() {
+                all.set_view(layer, view, &layout.view(&buffer, layer, view)?.to_device(&Device::Cpu)?)?;
+            }
+            source.reshard(layer);
+        }
+        Ok(all)
+    }
+
     /// Converts to another number format. If the format is the same, the memory is shared.
     pub fn to_dtype(&self, dtype: WeightDtype) -> Result<Self> {
         let layers =

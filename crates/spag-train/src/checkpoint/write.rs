@@ -41,7 +41,7 @@ impl Origin<'_> {
 
 /// This rank's part of a [`write`] on rank 0, which gathers its shards.
 pub(crate) fn follow_write(learner: &Learner) -> Result<()> {
-    gather_layers(learner.weights())?;
+    gather_layers(learner.trained())?;
     learner.state().optimizer_state().iter().try_for_each(|(_, buffers)| gather_layers(&**buffers))
 }
 
@@ -72,8 +72,10 @@ fn fill(dir: &Path, learner: &Learner, origin: &Origin<'_>) -> Result<()> {
     let inner = dir.join(TRAINER_STATE);
     fs::create_dir_all(&inner).map_err(Error::io(&inner))?;
     let options = origin.config.write_options();
-    let mut files =
-        save_checkpoint(learner.network().config(), learner.weights(), Some(origin.tokenizer), dir, options)?;
+    let mut files = match learner.adapter() {
+        Some(adapter) => adapter.save(learner.trained(), dir, options)?,
+        None => save_checkpoint(learner.network().config(), learner.trained(), Some(origin.tokenizer), dir, options)?,
+    };
     for (StateBuffer { name, dtype, .. }, buffers) in learner.state().optimizer_state() {
         let written = write_buffers(&*buffers, &inner, name, WriteOptions::new(dtype))?;
         let inside = |file: WrittenFile| WrittenFile { name: format!("{TRAINER_STATE}/{}", file.name), ..file };

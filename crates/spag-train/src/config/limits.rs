@@ -34,6 +34,13 @@ pub const WARMUP_RATIO: RangeInclusive<f64> = 0.0..=1.0;
 /// Decay of a moving average.
 pub const DECAY: Range<f64> = 0.0..1.0;
 
+/// Rank of an adapter.
+pub const LORA_R: RangeInclusive<usize> = 1..=65_536;
+/// The scale of an adapter times its rank.
+pub const LORA_ALPHA: RangeInclusive<f64> = 1e-6..=1e6;
+/// Dropout of an adapter's input: none.
+pub const LORA_DROPOUT: RangeInclusive<f64> = 0.0..=0.0;
+
 /// Parses `--max_steps`: 0 and -1 leave the number of steps to the epochs.
 pub(super) fn max_steps(text: &str) -> Result<Option<usize>, String> {
     match text {

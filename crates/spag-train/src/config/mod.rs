@@ -7,7 +7,7 @@ mod placement;
 
 use clap::{ArgAction, Args};
 use spag_io::Settings as _;
-use spag_model::{Activations, ShardSize, WeightDtype, WriteOptions};
+use spag_model::{Activations, Architecture, LoraConfig, ShardSize, WeightDtype, WriteOptions};
 
 use crate::error::{Error, Result};
 
@@ -141,10 +141,35 @@ spag_io::settings! {
         /// Parameters in bf16, in memory and in files, with f32 master weights. Products are computed in bf16 with f32 sums.
         #[arg(value_name = "BOOL", num_args = 0..=1, action = ArgAction::Set, default_value = "False", default_missing_value = "True", value_parser = spag_io::truth, help_heading = "Output")]
         pub bf16: bool;
+        /// Train a LoRA adapter of this rank instead of the weights, which stay as they are. The output folder is one of PEFT
+        /// [default: train the weights].
+        #[arg(value_name = "N", help_heading = "Adapter")]
+        #[serde(skip_serializing_if = "Option::is_none")]
+        pub lora_r: Option<usize> [limits::LORA_R];
+        /// The scale of the adapter is X / --lora_r.
+        #[arg(value_name = "X", help_heading = "Adapter")]
+        #[serde(skip_serializing_if = "is_default_alpha")]
+        pub lora_alpha: f64 [limits::LORA_ALPHA] = LORA_ALPHA;
+        /// Dropout of the adapter's input: 0, since this program has no dropout.
+        #[arg(value_name = "X", help_heading = "Adapter")]
+        #[serde(skip_serializing_if = "spag_io::is_default")]
+        pub lora_dropout: f64 [limits::LORA_DROPOUT] = 0.0;
+        /// Names of the linear layers with an adapter, separated by blanks or commas, or all-linear [default: q_proj v_proj, or
+        /// W_pack].
+        #[arg(value_name = "NAMES", help_heading = "Adapter")]
+        #[serde(skip_serializing_if = "Option::is_none")]
+        pub lora_target_modules: Option<String>;
         /// Activation checkpointing: recompute activations in the backward pass. Less memory, more time, same result.
         #[arg(value_name = "BOOL", num_args = 0..=1, action = ArgAction::Set, default_value = "False", default_missing_value = "True", value_parser = spag_io::truth, help_heading = "Steps")]
         pub gradient_checkpointing: bool;
     }
+}
+
+/// PEFT's default.
+const LORA_ALPHA: f64 = 8.0;
+
+fn is_default_alpha(alpha: &f64) -> bool {
+    *alpha == LORA_ALPHA
 }
 
 impl TrainConfig {
@@ -153,6 +178,10 @@ impl TrainConfig {
     /// # Errors
     /// [`Error::Setting`] naming the flag and the range.
     pub fn check(&self) -> Result<()> {
+        if self.lora_r.is_none() && (self.lora_target_modules.is_some() || !is_default_alpha(&self.lora_alpha)) {
+            let reason = "it is of an adapter, whose rank is not set; set lora_r, or leave this out".to_owned();
+            return Err(Error::Setting { name: "lora_alpha, lora_target_modules", reason });
+        }
         self.check_numbers().map_err(|(name, reason)| Error::Setting { name, reason })
     }
 
@@ -164,6 +193,26 @@ impl TrainConfig {
     /// How the model is written.
     pub fn write_options(&self) -> WriteOptions {
         WriteOptions::new(self.dtype()).sharded(self.max_shard_size)
+    }
+
+    /// The settings of the adapter that is trained on a model, if one is; `base` is the model's name in its file.
+    ///
+    /// # Errors
+    /// No name of a module.
+    pub fn lora(&self, model: &Architecture, base: Option<String>) -> Result<Option<LoraConfig>> {
+        let Some(rank) = self.lora_r else { return Ok(None) };
+        let modules = match &self.lora_target_modules {
+            None => LoraConfig::default_modules(model),
+            Some(names) => {
+                let names = names.split([' ', ',']).filter(|name| !name.is_empty());
+                names.map(str::to_owned).collect()
+            }
+        };
+        if modules.is_empty() {
+            let reason = "it names no module; leave it out for the default".to_owned();
+            return Err(Error::Setting { name: "lora_target_modules", reason });
+        }
+        Ok(Some(LoraConfig::new(rank, self.lora_alpha, modules, base)?))
     }
 
     pub(crate) fn activations(&self) -> Activations {

@@ -9,7 +9,8 @@ use serde_json::Value;
 use spag_dist::{JoinOptions, LaunchEnv, ProcessGroup, agree, broadcast_text, join_on};
 use spag_io::Progress;
 use spag_model::{
-    LoadOptions, Model, ModelConfig, Tokenizer, check_checkpoint, load_config, load_model_with, save_checkpoint,
+    LoadOptions, Model, ModelConfig, Tokenizer, WeightSource, check_checkpoint, load_config, load_model_with,
+    save_checkpoint,
 };
 use spag_ops::OpenDevice;
 use spag_run::Provenance;
@@ -84,7 +85,12 @@ fn train(
         Some(dir) => Some(SavedRun::open_unchecked(dir)?),
         None => None,
     };
-    let model_dir = saved.as_ref().map_or(job.model_name_or_path.as_path(), SavedRun::dir).to_owned();
+    // The checkpoints of an adapter have no model.
+    let resumed = saved.as_ref().map(SavedRun::dir);
+    let (model_dir, adapter) = match job.config.lora_r {
+        Some(_) => (job.model_name_or_path.clone(), resumed),
+        None => (resumed.unwrap_or(&job.model_name_or_path).to_owned(), None),
+    };
     check_dropout(job, &model_dir)?;
     let tokenizer = spag_model::load_tokenizer(&model_dir)?.with_bos_rule(job.add_bos_token);
     let dataset = Dataset::read(files, &tokenizer, job.config.max_length)?;
@@ -142,7 +148,7 @@ fn train(
     let eval = eval.map(with_reference).transpose()?;
 
     let run = OfflineRun::new(&dataset, &job.config, group.size())?;
-    let shard = ModelShard { dir: &model_dir, options: &options, plan, group: group.clone() };
+    let shard = ModelShard { dir: &model_dir, adapter, options: &options, plan, group: group.clone() };
     let mut learner = Learner::load(shard, &job.config, run.sampler.steps)?.with_scheduler(scheduler.clone());
     if let Some(saved) = &saved {
         saved.restore(&mut learner, &run.sampler)?;
@@ -267,15 +273,37 @@ fn with_reference(
     Ok(dataset)
 }
 
-/// Writes the finished model, on rank 0.
+/// Writes the finished model, on rank 0: into the output folder, or that of the model if the job names one. An adapter is written into
+/// the output folder, and its sum with the model into the other one.
 fn finish(job: &TrainJob, learner: &Learner, tokenizer: &Tokenizer, made_from: &Provenance) -> Result<()> {
-    if learner.group().rank() > 0 {
-        return checkpoint::gather_layers(learner.weights());
+    let is_writer = learner.group().rank() == 0;
+    let (config, options) = (learner.network().config(), job.config.write_options());
+    let create = |dir: &Path| std::fs::create_dir_all(dir).map_err(Error::io(dir));
+    if let Some(adapter) = learner.adapter() {
+        match is_writer {
+            true => {
+                create(&job.output_dir)?;
+                made_from.write_of(&job.output_dir)?;
+                adapter.save(learner.trained(), &job.output_dir, options)?;
+            }
+            false => checkpoint::gather_layers(learner.trained())?,
+        }
     }
-    let dir = job.model_dir.as_ref().unwrap_or(&job.output_dir);
-    let options = job.config.write_options();
-    std::fs::create_dir_all(dir).map_err(Error::io(dir))?;
+    let sum = match &job.model_dir {
+        Some(_) => learner.merged()?,
+        None => None,
+    };
+    let (dir, weights): (&Path, &dyn WeightSource) = match (&job.model_dir, learner.adapter(), &sum) {
+        (None, Some(_), _) => return Ok(()),
+        (Some(dir), Some(_), Some(sum)) => (dir, sum),
+        (Some(dir), ..) => (dir, learner.trained()),
+        (None, None, _) => (&job.output_dir, learner.trained()),
+    };
+    if !is_writer {
+        return if sum.is_some() { Ok(()) } else { checkpoint::gather_layers(learner.trained()) };
+    }
+    create(dir)?;
     made_from.write_of(dir)?;
-    save_checkpoint(learner.network().config(), learner.weights(), Some(tokenizer), dir, options)?;
+    save_checkpoint(config, weights, Some(tokenizer), dir, options)?;
     Ok(())
 }

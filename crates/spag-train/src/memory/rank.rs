@@ -3,7 +3,7 @@
 use std::fmt;
 
 use spag_io::format_gib;
-use spag_model::{Arithmetic, Layout, ModelConfig, WeightDtype};
+use spag_model::{AdapterPlaces, Arithmetic, Layout, ModelConfig, WeightDtype};
 
 use super::activations::StepMemory;
 use super::whole_layers::{LayerBytes, Whole, WholeLayers};
@@ -63,7 +63,14 @@ impl RankMemory {
         plan: ShardingPlan,
         world_size: usize,
     ) -> Self {
-        let partition = Partition::new(&Layout::new(&model.architecture), 0, world_size);
+        let whole = Layout::new(&model.architecture);
+        // Invalid settings are refused where a run begins.
+        let lora = config.lora(&model.architecture, None).ok().flatten();
+        let adapter = lora.and_then(|lora| AdapterPlaces::new(&lora, &model.architecture).ok());
+        // Under an adapter, every rank has all weights of the model, without gradients and optimizer state.
+        let frozen = if adapter.is_some() { (whole.len() * config.dtype().bytes()) as u64 } else { 0 };
+        let trained = adapter.map_or(whole, |adapter| adapter.layout().clone());
+        let partition = Partition::new(&trained, 0, world_size);
         let layers = 0..partition.layout().layers.len();
         let element = config.dtype().bytes() as u64;
         let padded = |layer: usize| partition.padded_len(layer) as u64;
@@ -100,7 +107,7 @@ impl RankMemory {
         let (Whole { gathered, reducing }, work) = peak.unwrap_or_default();
         let on = |here: bool, bytes: u64| if here { bytes } else { 0 };
         Self {
-            parameters: on(!parameters_on_host, parameters),
+            parameters: frozen + on(!parameters_on_host, parameters),
             gathered,
             gradients: own_of_all(ZeroStage::OptimizerState) * 4,
             reducing,

@@ -32,6 +32,12 @@ enum Weights {
     Sharded(ParamShards),
 }
 
+/// Where parameters are written when a run begins.
+enum Target<'a> {
+    Whole(&'a FlatBuffers),
+    Shards(&'a Partition, &'a [Tensor]),
+}
+
 enum Gradients {
     /// Of one process: passes add to them directly.
     Whole(FlatBuffers),
@@ -48,14 +54,59 @@ impl ShardedState {
         Self::new(Weights::Whole(parameters.clone()), parameters.layout(), config, plan, Arc::new(Single))
     }
 
-    /// The state with parameters from the checkpoint in `dir`.
+    /// The state with parameters from the files of a stem in a folder.
     pub(crate) fn load(
-        dir: &Path,
+        (dir, stem): (&Path, &str),
         layout: &Layout,
         options: &LoadOptions,
         config: &TrainConfig,
         plan: ShardingPlan,
         group: Arc<dyn ProcessGroup>,
+    ) -> Result<Self> {
+        Self::filled(layout, options, config, plan, group, |target| match target {
+            Target::Whole(whole) => Ok(read_buffers(whole, dir, stem)?),
+            Target::Shards(partition, parts) => {
+                Ok(read_tensors(layout, options.dtype, dir, stem, &mut |layer, view, values| {
+                    partition.fill(parts, layer, view, &values).map_err(super::into_model)
+                })?)
+            }
+        })
+    }
+
+    /// The state with a copy of parameters that every rank has.
+    pub(crate) fn of(
+        parameters: &FlatBuffers,
+        options: &LoadOptions,
+        config: &TrainConfig,
+        plan: ShardingPlan,
+        group: Arc<dyn ProcessGroup>,
+    ) -> Result<Self> {
+        let layout = parameters.layout();
+        let parameters = parameters.to_dtype(options.dtype)?;
+        Self::filled(layout, options, config, plan, group, |target| {
+            for (layer, own) in layout.layers.iter().enumerate() {
+                for view in 0..own.views.len() {
+                    let values = parameters.view(layer, view)?;
+                    match &target {
+                        Target::Whole(whole) => whole.set_view(layer, view, &values)?,
+                        Target::Shards(partition, parts) => {
+                            partition.fill(parts, layer, view, &values.flatten_all()?)?;
+                        }
+                    }
+                }
+            }
+            Ok(())
+        })
+    }
+
+    /// The state with parameters that `fill` writes.
+    fn filled(
+        layout: &Layout,
+        options: &LoadOptions,
+        config: &TrainConfig,
+        plan: ShardingPlan,
+        group: Arc<dyn ProcessGroup>,
+        fill: impl FnOnce(Target<'_>) -> Result<()>,
     ) -> Result<Self> {
         let partition = Partition::new(layout, group.rank(), group.size());
         let LoadOptions { device, dtype } = options;
@@ -65,9 +116,7 @@ impl ShardedState {
                 Placement::Host => &Device::Cpu,
             };
             let parts = partition.zeros(DType::from(*dtype), stored_on)?;
-            read_tensors(layout, *dtype, dir, "model", &mut |layer, view, values| {
-                partition.fill(&parts, layer, view, &values).map_err(super::into_model)
-            })?;
+            fill(Target::Shards(&partition, &parts))?;
             let shards = ParamShards::new(group.clone(), partition, parts, *dtype, device);
             Weights::Sharded(match plan.parameters {
                 Placement::Device => shards,
@@ -75,7 +124,7 @@ impl ShardedState {
             })
         } else {
             let whole = FlatBuffers::padded(layout, *dtype, device, partition.multiple())?;
-            read_buffers(&whole, dir, "model")?;
+            fill(Target::Whole(&whole))?;
             Weights::Whole(whole)
         };
         Self::new(weights, layout, config, plan, group)

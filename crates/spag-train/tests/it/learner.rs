@@ -335,7 +335,7 @@ fn steps_of_rank(
     own: &[Trajectory],
 ) -> Vec<StepRecord> {
     let plan = ShardingPlan { stage: ZeroStage::try_from(stage).unwrap(), ..ShardingPlan::default() };
-    let shard = ModelShard { dir, options: &LoadOptions::default(), plan, group };
+    let shard = ModelShard { dir, adapter: None, options: &LoadOptions::default(), plan, group };
     // Threads of its own: a rank that waits for others must not hold up theirs.
     let threads = rayon::ThreadPoolBuilder::new().num_threads(1).build().unwrap();
     threads.install(|| {

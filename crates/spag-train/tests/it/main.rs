@@ -6,6 +6,7 @@ mod encode;
 mod engine;
 mod kernels;
 mod learner;
+mod lora;
 mod memory;
 mod optimizers;
 mod parity;

@@ -178,7 +178,7 @@ impl Case {
         };
         // Threads of its own, as a process has them: a rank that waits for others must not hold up theirs.
         let threads = rayon::ThreadPoolBuilder::new().num_threads(1).build().unwrap();
-        let shard = ModelShard { dir, options: &options, plan: self.plan(), group };
+        let shard = ModelShard { dir, adapter: None, options: &options, plan: self.plan(), group };
         threads.install(|| match self.exact {
             true => self.learn_exactly(shard),
             false => drop(time_steps_of_rank(shard, None, &timing).unwrap()),

@@ -145,7 +145,7 @@ fn muon_needs_whole_matrices() {
         let learn = |rank: usize| {
             let group: Arc<dyn ProcessGroup> = Arc::new(join(rank, 2, port));
             let plan = ShardingPlan { stage: ZeroStage::try_from(stage).unwrap(), ..ShardingPlan::default() };
-            let shard = ModelShard { dir, options: &LoadOptions::default(), plan, group };
+            let shard = ModelShard { dir, adapter: None, options: &LoadOptions::default(), plan, group };
             let learner = Learner::load(shard, config, 3);
             learner.and_then(|mut learner| learner.step(std::slice::from_ref(trajectory))).map_err(|e| e.to_string())
         };

@@ -32,11 +32,12 @@ fn trajectories() -> Vec<Trajectory> {
 fn steps(dir: &Path, device: &Device, ratio: Ratio) -> Vec<StepRecord> {
     let options = LoadOptions { device: device.clone(), dtype: WeightDtype::F32 };
     let config = TrainConfig { learning_rate: 1e-2, per_device_train_batch_size: 1, ..TrainConfig::default() };
-    let shard = ModelShard { dir, options: &options, plan: ShardingPlan::default(), group: Arc::new(Single) };
+    let shard =
+        ModelShard { dir, adapter: None, options: &options, plan: ShardingPlan::default(), group: Arc::new(Single) };
     let loss = PolicyGradient { ratio, length: Length::Constant(8), kl: 0.1 };
     let mut learner = Learner::load(shard, &config, 3).unwrap().with_loss(Box::new(loss));
     let mut all = trajectories();
-    add_reference(learner.network(), learner.weights(), &mut all).unwrap();
+    add_reference(learner.network(), &*learner.weights(), &mut all).unwrap();
     (0..3).map(|_| learner.step(&all).unwrap()).collect()
 }
 

@@ -61,7 +61,7 @@ fn losses(dir: &Path, place: &Place, dtype: WeightDtype, plan: ShardingPlan, ran
             gradient_checkpointing: false,
             accumulation: 2,
         };
-        let shard = ModelShard { dir, options: &options, plan, group };
+        let shard = ModelShard { dir, adapter: None, options: &options, plan, group };
         // One thread pool per rank, so that a waiting rank does not block the others' work.
         let pool = rayon::ThreadPoolBuilder::new().num_threads(1).build().unwrap();
         let steps = || time_steps_of_rank(shard, None, &timing);

@@ -153,7 +153,7 @@ impl Part {
     /// Gives the learner's weights to the engine, if the games are the learner's.
     fn refresh(&self, player: &mut ModelPlayer, learner: &mut OnlineLearner, updates: usize) -> Result<()> {
         match self.settings.learns_from_itself() {
-            true => Ok(player.refresh(learner.learner().weights(), updates as u64)?),
+            true => Ok(player.refresh(&*learner.learner().weights(), updates as u64)?),
             false => Ok(()),
         }
     }

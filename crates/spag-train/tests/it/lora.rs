@@ -1,0 +1,187 @@
+//! Training of adapters: runs and their folders, resuming, ranks, and settings that are refused.
+
+use std::fs;
+use std::path::Path;
+use std::sync::Arc;
+
+use crate::engine::{config, job, samples};
+use crate::memory::join;
+use serde_json::json;
+use spag_dist::ProcessGroup;
+use spag_io::Silent;
+use spag_model::{Adapter, FlatBuffers, LoadOptions, ModelConfig, load_model};
+use spag_tests::{fixture, json, reserve_port};
+use spag_train::{
+    IntervalStrategy, Learner, ModelShard, RankMemory, ShardingPlan, Span, Start, TrainConfig, TrainJob, TrainMethod,
+    Trajectory, ZeroStage, run,
+};
+
+fn lora(method: TrainMethod) -> TrainConfig {
+    let modules = Some("q_proj, v_proj down_proj".to_owned());
+    TrainConfig {
+        lora_r: Some(4),
+        lora_alpha: 16.0,
+        lora_target_modules: modules,
+        learning_rate: 1e-2,
+        ..config(method)
+    }
+}
+
+fn weights(folder: &Path) -> Vec<u8> {
+    fs::read(folder.join("adapter_model.safetensors")).unwrap()
+}
+
+#[test]
+fn run_learns_an_adapter_and_resumes_with_the_same_bits() {
+    for (method, bf16, recompute) in
+        [(TrainMethod::Sft, false, false), (TrainMethod::OfflinePo, false, true), (TrainMethod::Sft, true, false)]
+    {
+        let dir = tempfile::tempdir().unwrap();
+        let config = TrainConfig {
+            bf16,
+            gradient_checkpointing: recompute,
+            save_strategy: IntervalStrategy::Steps,
+            save_steps: 3,
+            max_steps: Some(6),
+            ..lora(method)
+        };
+        let whole = job(dir.path(), config, &samples());
+        let done = run(&whole, &mut Silent).unwrap();
+        assert_eq!(done.skipped_steps, 0);
+        assert!(method != TrainMethod::Sft || done.last_loss < done.first_loss, "{done:?}");
+        let checkpoint = dir.path().join("out/checkpoint-3");
+        let resumed = TrainJob {
+            start: Start::From(checkpoint.clone()),
+            output_dir: dir.path().join("resumed"),
+            ..whole.clone()
+        };
+        assert_eq!(run(&resumed, &mut Silent).unwrap().resumed_at, 3);
+        let (out, again) = (dir.path().join("out"), dir.path().join("resumed"));
+        assert!(weights(&out) == weights(&again), "{method} bf16 {bf16}");
+        assert!(weights(&out) != weights(&checkpoint));
+        // A folder of PEFT, without the model.
+        assert!(!out.join("model.safetensors").exists() && !checkpoint.join("model.safetensors").exists());
+        let keys = json(out.join("adapter_config.json"));
+        assert_eq!((&keys["r"], &keys["lora_alpha"]), (&json!(4), &json!(16.0)));
+        assert_eq!(keys["target_modules"], json!(["q_proj", "v_proj", "down_proj"]));
+        let model = load_model(fixture("tiny-llama")).unwrap();
+        let adapter = Adapter::load(&out, &model.config().architecture).unwrap();
+        assert_eq!(adapter.len(), 3 * (2 * 2 * 4 * 64 + 4 * (172 + 64)));
+        // Another base, other settings.
+        let other = TrainJob { config: TrainConfig { lora_r: Some(8), ..resumed.config.clone() }, ..resumed.clone() };
+        assert!(run(&other, &mut Silent).unwrap_err().to_string().contains("lora_r"));
+    }
+}
+
+/// The first model of a job is the adapter's base, and its sum with the adapter is written where a job names a folder for the model.
+#[test]
+fn sum_is_written_where_the_model_goes() {
+    let dir = tempfile::tempdir().unwrap();
+    let config = TrainConfig { max_steps: Some(3), ..lora(TrainMethod::Sft) };
+    let whole = TrainJob { model_dir: Some(dir.path().join("model")), ..job(dir.path(), config, &samples()) };
+    run(&whole, &mut Silent).unwrap();
+    let (base, sum) = (load_model(fixture("tiny-llama")).unwrap(), load_model(dir.path().join("model")).unwrap());
+    let adapter = Adapter::load(dir.path().join("out"), &base.config().architecture).unwrap();
+    let apart =
+        base.parameters().named().unwrap().into_iter().zip(sum.parameters().named().unwrap()).filter(|(one, other)| {
+            let bits = |tensor: &candle_core::Tensor| tensor.flatten_all().unwrap().to_vec1::<f32>().unwrap();
+            bits(&one.1) != bits(&other.1)
+        });
+    let apart: Vec<String> = apart.map(|(_, (name, _))| name).collect();
+    assert_eq!(apart.len(), 9, "{apart:?}");
+    assert!(apart.iter().all(|name| ["q_proj", "v_proj", "down_proj"].iter().any(|module| name.contains(module))));
+    adapter.merge_into(base.parameters()).unwrap();
+    for (one, other) in base.parameters().layers().iter().zip(sum.parameters().layers()) {
+        assert_eq!(one.to_vec1::<f32>().unwrap(), other.to_vec1::<f32>().unwrap());
+    }
+}
+
+/// The matrices after three steps of two ranks, in f32.
+fn after_steps(ranks: usize, stage: u64) -> Vec<Vec<f32>> {
+    let (port, dir, config) = (reserve_port(), &fixture("tiny-llama"), &lora(TrainMethod::Sft));
+    let trajectory = |first: u32| Trajectory {
+        row: 0,
+        ids: vec![1, first, 9, 33, first + 7, 21, 7],
+        spans: vec![Span::new(3..7, 1.0)],
+    };
+    let learn = move |rank: usize| {
+        let group: Arc<dyn ProcessGroup> = match ranks {
+            1 => Arc::new(spag_dist::Single),
+            _ => Arc::new(join(rank, ranks, port)),
+        };
+        let plan = ShardingPlan { stage: ZeroStage::try_from(stage).unwrap(), ..ShardingPlan::default() };
+        let shard = ModelShard { dir, adapter: None, options: &LoadOptions::default(), plan, group };
+        let mut learner = Learner::load(shard, config, 3).unwrap();
+        let own: Vec<Trajectory> =
+            (0..4).filter(|at| at % ranks == rank).map(|at| trajectory(40 + at as u32)).collect();
+        for _ in 0..3 {
+            learner.step(&own).unwrap();
+        }
+        let sum = learner.merged().unwrap().unwrap();
+        let adapted = learner.weights();
+        let matrices = FlatBuffers::gathered(adapted.adapter().unwrap().weights).unwrap();
+        let layers = [matrices.layers(), sum.layers()].concat();
+        layers.iter().map(|layer| layer.to_vec1::<f32>().unwrap()).collect::<Vec<_>>()
+    };
+    let mut all: Vec<_> = std::thread::scope(|scope| {
+        let threads: Vec<_> = (0..ranks).map(|rank| scope.spawn(move || learn(rank))).collect();
+        threads.into_iter().map(|thread| thread.join().unwrap()).collect()
+    });
+    let first = all.remove(0);
+    assert!(all.iter().all(|other| *other == first), "ranks differ");
+    first
+}
+
+#[test]
+fn every_stage_gives_the_same_bits() {
+    let expected = after_steps(2, 0);
+    for stage in [1, 2, 3] {
+        assert!(after_steps(2, stage) == expected, "stage {stage}");
+    }
+    let alone = after_steps(1, 0);
+    let farthest =
+        alone.iter().flatten().zip(expected.iter().flatten()).map(|(a, b)| (a - b).abs()).fold(0.0, f32::max);
+    assert!(farthest < 1e-4, "{farthest}");
+}
+
+#[test]
+fn memory_is_that_of_the_model_and_of_a_small_optimizer() {
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../configs/llama2-7b/config.json");
+    let model = ModelConfig::from_file(path).unwrap();
+    let of = |lora_r| {
+        let config = TrainConfig {
+            lora_r,
+            lora_target_modules: lora_r.map(|_| "all-linear".to_owned()),
+            bf16: true,
+            gradient_checkpointing: true,
+            per_device_train_batch_size: 1,
+            max_length: 2048,
+            ..TrainConfig::default()
+        };
+        RankMemory::on_gpu(&model, &config, ShardingPlan::default(), 1)
+    };
+    let (whole, adapter) = (of(None), of(Some(16)));
+    let rows = |memory: &RankMemory| memory.rows().map(|(_, bytes)| bytes);
+    // 16 · (4 · 2 · 4096 + 3 · (4096 + 11 008)) in each of 32 blocks, by hand.
+    let parameters = 32 * 16 * (4 * 2 * 4096 + 3 * (4096 + 11_008)) as u64;
+    assert_eq!(parameters, 39_976_960);
+    assert_eq!(rows(&adapter)[0], 13_476_831_232 + 2 * parameters);
+    assert_eq!((rows(&adapter)[2], rows(&adapter)[4]), (4 * parameters, 12 * parameters));
+    assert!(whole.on_device() > 110 << 30 && adapter.on_device() < 17 << 30, "{adapter}");
+}
+
+#[test]
+fn settings_of_adapters_that_cannot_be_are_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    let modules = |names: &str| Some(names.to_owned());
+    for (change, expected) in [
+        (TrainConfig { lora_target_modules: modules("query"), ..lora(TrainMethod::Sft) }, "\"query\""),
+        (TrainConfig { lora_target_modules: modules(" , "), ..lora(TrainMethod::Sft) }, "lora_target_modules"),
+        (TrainConfig { lora_r: None, ..lora(TrainMethod::Sft) }, "lora_r"),
+        (TrainConfig { lora_r: Some(0), ..lora(TrainMethod::Sft) }, "lora_r"),
+        (TrainConfig { lora_dropout: 0.1, ..lora(TrainMethod::Sft) }, "lora_dropout"),
+    ] {
+        let said = run(&job(dir.path(), change, &samples()), &mut Silent).unwrap_err().to_string();
+        assert!(said.contains(expected), "{said}");
+    }
+}
