@@ -12,6 +12,9 @@ clipping, AdamW, the schedule) is computed here with torch and transformers alon
 DeepSpeed file is that of the package deepspeed (with --deepspeed_first_step max: up to 0.15.2). Prints one JSON
 line: the worst differences of loss, learning rate and gradient norm over all steps, and of the final weights.
 Needs torch, transformers and safetensors; exits with 1 if --tolerance is exceeded.
+
+A run with --lora_r is compared with PEFT (package peft). --adapter is the adapter at its beginning, which the same command with
+--max_steps 1 --learning_rate 0 and another --output_dir writes.
 """
 import argparse
 import json
@@ -104,6 +107,8 @@ def main():
     parser.add_argument("--model", required=True)
     parser.add_argument("--ref")
     parser.add_argument("--data", required=True)
+    parser.add_argument("--adapter", help="the folder of the first adapter of a run with --lora_r")
+    parser.add_argument("--record", help="a file for PyTorch's losses and gradient norms, as tests/fixtures have them")
     parser.add_argument("--tolerance", type=float, default=1e-4, help="relative tolerance of losses and gradient norms")
     args = parser.parse_args()
     torch.manual_seed(0)
@@ -113,14 +118,18 @@ def main():
     text = open(args.data, encoding="utf-8").read()
     rows = json.loads(text) if text.lstrip().startswith("[") else [json.loads(l) for l in text.splitlines()]
     tokenizer = Tokenizer.from_file(f"{args.model}/tokenizer.json")
-    model_config = json.load(open(f"{args.output_dir}/config.json"))
+    model_config = json.load(open(f"{args.model if args.adapter else args.output_dir}/config.json"))
     special = {"bos": model_config["bos_token_id"], "eos": model_config["eos_token_id"]}
     items = [(row, encode(tokenizer, row, config, special)) for row in rows]
     items = [item for item in items if any(l != -100 for l in item[1][1][1:])]
     load = lambda path: AutoModelForCausalLM.from_pretrained(path, dtype=torch.float32, attn_implementation="eager")
     model, reference = load(args.model).train(), load(args.ref or args.model).eval()
-    decay = [p for p in model.parameters() if p.dim() > 1]
-    norms = [p for p in model.parameters() if p.dim() == 1]
+    if args.adapter:
+        from peft import PeftModel
+
+        model = PeftModel.from_pretrained(model, args.adapter, is_trainable=True)
+    decay = [p for p in model.parameters() if p.requires_grad and p.dim() > 1]
+    norms = [p for p in model.parameters() if p.requires_grad and p.dim() == 1]
     optimizer = torch.optim.AdamW(
         [{"params": decay, "weight_decay": config["weight_decay"]}, {"params": norms, "weight_decay": 0.0}],
         lr=config["learning_rate"],
@@ -135,6 +144,7 @@ def main():
     ours = [json.loads(l) for l in open(f"{args.output_dir}/metrics.jsonl")]
     ours = {line["step"]: line for line in ours if "loss" in line}
     schedule = rates(config, args.output_dir, total)
+    recorded = {"losses": [], "grad_norms": []}
     worst = {"loss": 0.0, "grad_norm": 0.0, "learning_rate": 0.0}
     for step in range(total):
         for group in optimizer.param_groups:
@@ -148,20 +158,26 @@ def main():
         norm = float(torch.nn.utils.clip_grad_norm_(model.parameters(), config["max_grad_norm"] or math.inf))
         optimizer.step()
         optimizer.zero_grad(set_to_none=True)
+        recorded["losses"].append(value)
+        recorded["grad_norms"].append(norm)
         line = ours[step + 1]
         apart = lambda a, b: abs(a - b) / max(abs(b), 1e-3)
         worst["loss"] = max(worst["loss"], apart(line["loss"], value))
         worst["grad_norm"] = max(worst["grad_norm"], apart(line["grad_norm"], norm))
         worst["learning_rate"] = max(worst["learning_rate"], abs(line["learning_rate"] - schedule[step + 1]))
-    final = load_file(f"{args.output_dir}/model.safetensors")
+    final = load_file(f"{args.output_dir}/{'adapter_model' if args.adapter else 'model'}.safetensors")
     weights, beyond, elements = 0.0, 0, 0
     for name, tensor in model.state_dict().items():
+        name = name.replace(".default.", ".")
         if name in final:
             difference = (tensor - final[name].float()).abs()
             weights, beyond = max(weights, float(difference.max())), beyond + int((difference > 1e-5).sum())
             elements += difference.numel()
     result = {"steps": total, **worst, "weights": weights, "weights_beyond_1e-5": beyond, "weights_compared": elements}
     print(json.dumps(result))
+    if args.record:
+        with open(args.record, "w", encoding="utf-8") as file:
+            file.write(json.dumps(recorded) + "\n")
     return int(max(worst["loss"], worst["grad_norm"]) > args.tolerance or worst["learning_rate"] > 1e-12)
 
 

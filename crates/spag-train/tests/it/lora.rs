@@ -12,8 +12,8 @@ use spag_io::Silent;
 use spag_model::{Adapter, FlatBuffers, LoadOptions, ModelConfig, load_model};
 use spag_tests::{fixture, json, reserve_port};
 use spag_train::{
-    IntervalStrategy, Learner, ModelShard, RankMemory, ShardingPlan, Span, Start, TrainConfig, TrainJob, TrainMethod,
-    Trajectory, ZeroStage, run,
+    DataOrder, IntervalStrategy, Learner, ModelShard, RankMemory, SchedulerType, ShardingPlan, Span, Start,
+    TrainConfig, TrainJob, TrainMethod, Trajectory, ZeroStage, run,
 };
 
 fn lora(method: TrainMethod) -> TrainConfig {
@@ -183,5 +183,34 @@ fn settings_of_adapters_that_cannot_be_are_refused() {
     ] {
         let said = run(&job(dir.path(), change, &samples()), &mut Silent).unwrap_err().to_string();
         assert!(said.contains(expected), "{said}");
+    }
+}
+
+/// Twelve steps of OfflinePO by PEFT 0.21.2 with PyTorch from the same first adapter, by `scripts/compare-with-pytorch.py`.
+#[test]
+fn losses_and_gradients_are_those_of_peft() {
+    let dir = tempfile::tempdir().unwrap();
+    let config = TrainConfig {
+        lora_r: Some(8),
+        lora_target_modules: Some("all-linear".to_owned()),
+        learning_rate: 3e-3,
+        lr_scheduler_type: SchedulerType::Cosine,
+        warmup_ratio: 0.1,
+        weight_decay: 0.01,
+        gradient_accumulation_steps: 2,
+        data_order: DataOrder::Sequential,
+        max_steps: Some(12),
+        ..lora(TrainMethod::OfflinePo)
+    };
+    run(&job(dir.path(), config, &samples()), &mut Silent).unwrap();
+    let expected = json(fixture("peft/training.json"));
+    let metrics = fs::read_to_string(dir.path().join("out/metrics.jsonl")).unwrap();
+    let lines: Vec<serde_json::Value> = metrics.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert_eq!(lines.len(), 12);
+    for (at, line) in lines.iter().enumerate() {
+        for (key, recorded) in [("loss", "losses"), ("grad_norm", "grad_norms")] {
+            let (found, wanted) = (line[key].as_f64().unwrap(), expected[recorded][at].as_f64().unwrap());
+            assert!((found - wanted).abs() < 1e-5 * wanted.abs().max(1e-3), "step {at}, {key}: {found} {wanted}");
+        }
     }
 }
