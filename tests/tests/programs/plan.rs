@@ -376,3 +376,23 @@ fn bad_input_is_refused() {
         assert!(err.contains(names) && out.is_empty(), "{args:?}: {err}");
     }
 }
+
+/// Frozen weights have no gradients and no optimizer state, and a step has two thirds of the products.
+#[test]
+fn adapters_of_both_models_fit_cards_that_their_weights_do_not() {
+    for (model, memory, fits) in [(MODELS[0], "24", true), (MODELS[1], "24", false), (MODELS[1], "40", true)] {
+        let machine = [model, "--gpus", "1", "--gpu_memory", memory, "--zero_stage", "0"];
+        let of = |more: &[&str]| {
+            let batch = ["--per_device_train_batch_size", "1"];
+            let plan = plan(&[&machine[..], &PAPER[2..], &batch, more].concat());
+            let only = plan["plans"][0].clone();
+            (only["gpu_bytes"].as_u64().unwrap(), only["seconds"]["compute"].as_f64().unwrap())
+        };
+        let (whole, adapter) = (of(&[]), of(&["--lora_r", "16", "--lora_target_modules", "all-linear"]));
+        let room = memory.parse::<u64>().unwrap() << 30;
+        assert!(whole.0 > 3 * room && (adapter.0 < room) == fits, "{model} on {memory}: {whole:?} {adapter:?}");
+        assert!(adapter.1 < 0.85 * whole.1 && adapter.1 > 0.6 * whole.1, "{whole:?} {adapter:?}");
+    }
+    let (_, err) = run(program("spag").args(["plan", MODELS[0], "--lora_r", "8", "--lora_target_modules", "query"]), 2);
+    assert!(err.contains("\"query\""), "{err}");
+}

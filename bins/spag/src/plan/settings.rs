@@ -8,10 +8,10 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 use spag_cli::{Error, Result, flags};
-use spag_model::{ModelConfig, load_config};
+use spag_model::{AdapterPlaces, ModelConfig, load_config};
 use spag_pipeline::{MachineSettings, TrainSettings, read_toml};
 use spag_train::deepspeed::{DeepSpeed, RunFacts};
-use spag_train::{Placement, ShardingPlan, ShardingRequest, TrainConfig, ZeroStage};
+use spag_train::{Placement, ShardingPlan, ShardingRequest, TrainConfig, ZeroStage, limits};
 
 use super::PlanArgs;
 use super::hardware::Gpu;
@@ -65,6 +65,12 @@ spag_io::settings! {
         /// Recompute activations in the backward pass
         #[arg(value_name = "BOOL", num_args = 0..=1, action = ArgAction::Set, default_missing_value = "True", value_parser = flags::truth)]
         pub(super) gradient_checkpointing: Option<bool>;
+        /// Train a LoRA adapter of this rank over frozen weights
+        #[arg(value_name = "N")]
+        pub(super) lora_r: Option<usize> [limits::LORA_R];
+        /// Names of the linear layers with an adapter, or all-linear
+        #[arg(value_name = "NAMES")]
+        pub(super) lora_target_modules: Option<String>;
         /// DeepSpeed file with the ZeRO settings
         #[arg(value_name = "FILE")]
         pub(super) deepspeed: Option<PathBuf>;
@@ -174,6 +180,10 @@ impl Settings {
         let path = &settings.model;
         let is_config = path.extension().is_some_and(|extension| extension == "json");
         let model = if is_config { ModelConfig::from_file(path) } else { load_config(path) }?;
+        if let Some(lora) = settings.config.lora(&model.architecture, None)? {
+            let fits = AdapterPlaces::new(&lora, &model.architecture);
+            fits.map_err(|problem| bad_setting("lora_target_modules", "", &problem))?;
+        }
         let (optimizer, parameters) = (job.offload_optimizer, job.offload_param);
         settings.plan = match (job.zero_stage, job.deepspeed) {
             (Some(_), Some(file)) => {

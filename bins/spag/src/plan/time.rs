@@ -34,6 +34,8 @@ impl StepBound {
     ) -> Self {
         let (layout, config) = (Layout::new(model), &settings.config);
         let (p, n) = (layout.len() as f64, settings.gpus as f64);
+        // What has gradients: all weights, or an adapter's.
+        let trained = if config.lora_r.is_some() { config.trained_layout(model).len() as f64 } else { p };
         let size = |layer: Option<&spag_model::LayerLayout>| layer.map_or(0, |layer| layer.len) as f64;
         let head = size(layout.layers.last());
         let multiplied = if model.is_tied() { p } else { p - size(layout.layers.first()) };
@@ -42,22 +44,27 @@ impl StepBound {
         let micro_batches = config.gradient_accumulation_steps as f64;
         let element = config.dtype().bytes() as f64;
         let recomputed = if config.gradient_checkpointing { 2.0 * (multiplied - head + attended) } else { 0.0 };
-        // Two FLOPs per weight and token forward, four backward; causal attention reads half of all pairs.
-        let flops = t * (6.0 * (multiplied + attended) + recomputed);
+        // Two FLOPs per weight and token forward, four backward, of which a frozen weight has two; causal attention reads half of all
+        // pairs.
+        let of_weights = match config.lora_r {
+            None => 6.0 * multiplied,
+            Some(_) => 4.0 * multiplied + 6.0 * trained,
+        };
+        let flops = t * (of_weights + 6.0 * attended + recomputed);
         let compute = micro_batches * flops / (gpu.flops(config.dtype()) * assumed.flops_share);
 
         let crosses = settings.gpus > settings.gpus_per_node;
         let link = if crosses { gpu.link_bytes.min(assumed.network_bytes) } else { gpu.link_bytes };
         // Gradients are f32. Stage 3 gathers the parameters in the forward and in the backward pass.
         let sent = match plan.stage {
-            ZeroStage::Disabled => 8.0 * p,
-            ZeroStage::OptimizerState | ZeroStage::Gradients => 4.0 * p,
-            ZeroStage::Parameters => (4.0 + 2.0 * element) * p,
+            ZeroStage::Disabled => 8.0 * trained,
+            ZeroStage::OptimizerState | ZeroStage::Gradients => 4.0 * trained,
+            ZeroStage::Parameters => (4.0 + 2.0 * element) * trained,
         };
         let links = micro_batches * sent * (n - 1.0) / n / (link * assumed.link_share);
         let host_links = match plan.parameters {
             Placement::Device => 0.0,
-            Placement::Host => micro_batches * 2.0 * element * p / n / (gpu.host_link_bytes * assumed.link_share),
+            Placement::Host => micro_batches * 2.0 * element * trained / n / (gpu.host_link_bytes * assumed.link_share),
         };
         let step = compute.max(links).max(host_links);
         Self { compute, links, host_links, step, tokens_per_second: t * micro_batches * n / step }

@@ -7,7 +7,7 @@ mod placement;
 
 use clap::{ArgAction, Args};
 use spag_io::Settings as _;
-use spag_model::{Activations, Architecture, LoraConfig, ShardSize, WeightDtype, WriteOptions};
+use spag_model::{Activations, AdapterPlaces, Architecture, Layout, LoraConfig, ShardSize, WeightDtype, WriteOptions};
 
 use crate::error::{Error, Result};
 
@@ -213,6 +213,14 @@ impl TrainConfig {
             return Err(Error::Setting { name: "lora_target_modules", reason });
         }
         Ok(Some(LoraConfig::new(rank, self.lora_alpha, modules, base)?))
+    }
+
+    /// The layout of what is trained: the adapter's, or the model's. Settings of an adapter that does not fit the model, which are
+    /// refused where a run begins, count as none.
+    pub fn trained_layout(&self, model: &Architecture) -> Layout {
+        let lora = self.lora(model, None).ok().flatten();
+        let places = lora.and_then(|lora| AdapterPlaces::new(&lora, model).ok());
+        places.map_or_else(|| Layout::new(model), |places| places.layout().clone())
     }
 
     pub(crate) fn activations(&self) -> Activations {

@@ -3,7 +3,7 @@
 use std::fmt;
 
 use spag_io::format_gib;
-use spag_model::{AdapterPlaces, Arithmetic, Layout, ModelConfig, WeightDtype};
+use spag_model::{Arithmetic, Layout, ModelConfig, WeightDtype};
 
 use super::activations::StepMemory;
 use super::whole_layers::{LayerBytes, Whole, WholeLayers};
@@ -63,13 +63,10 @@ impl RankMemory {
         plan: ShardingPlan,
         world_size: usize,
     ) -> Self {
-        let whole = Layout::new(&model.architecture);
-        // Invalid settings are refused where a run begins.
-        let lora = config.lora(&model.architecture, None).ok().flatten();
-        let adapter = lora.and_then(|lora| AdapterPlaces::new(&lora, &model.architecture).ok());
         // Under an adapter, every rank has all weights of the model, without gradients and optimizer state.
-        let frozen = if adapter.is_some() { (whole.len() * config.dtype().bytes()) as u64 } else { 0 };
-        let trained = adapter.map_or(whole, |adapter| adapter.layout().clone());
+        let frozen =
+            config.lora_r.map_or(0, |_| Layout::new(&model.architecture).len() * config.dtype().bytes()) as u64;
+        let trained = config.trained_layout(&model.architecture);
         let partition = Partition::new(&trained, 0, world_size);
         let layers = 0..partition.layout().layers.len();
         let element = config.dtype().bytes() as u64;
