@@ -1,11 +1,10 @@
-//! Kernels on a CUDA device, launched through candle's stream and cuBLAS handle.
+//! Kernels on a CUDA device, launched through candle's stream.
 
 use std::collections::HashMap;
 use std::ffi::c_void;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use candle_core::cuda_backend::cudarc::cublas::{result as cublas, sys as blas};
 use candle_core::cuda_backend::cudarc::driver::{
     CudaFunction, CudaGraph, CudaStream, DevicePtr, LaunchConfig, PushKernelArg, result, sys,
 };
@@ -13,8 +12,8 @@ use candle_core::cuda_backend::{CudaStorageSlice, DeviceId};
 use candle_core::{CpuStorage, CudaDevice, DType, Device, Error, Result, Storage, Tensor, bail};
 use half::bf16;
 
-use super::gemm::{Accumulate, Gemm, Orientation};
-use super::{Arg, CapturedGraph, Kernels, Launch, PageLock};
+use super::cublas::{Addresses, Cublas};
+use super::{Arg, CapturedGraph, Gemm, Kernels, Launch, PageLock};
 use crate::cpu::{self, Stored};
 
 /// Shared memory per block available without opting in.
@@ -23,6 +22,7 @@ const PLAIN_SHARED_BYTES: usize = 48 << 10;
 /// Kernels of a CUDA device.
 pub struct CudaKernels {
     device: CudaDevice,
+    cublas: Cublas,
     /// Loaded kernels, each with its opted-in shared memory per block.
     functions: Mutex<HashMap<String, (CudaFunction, usize)>>,
     poisoned: AtomicBool,
@@ -73,22 +73,24 @@ impl CudaKernels {
     /// The kernels of a device. There is one set per device; modules are loaded on first use.
     ///
     /// # Errors
-    /// The streams for copies could not be created.
+    /// The streams for copies could not be created, or there is too little memory for the workspace of products.
     pub fn of(device: &CudaDevice) -> Result<Arc<Self>> {
         static ALL: Mutex<Vec<(DeviceId, Arc<CudaKernels>)>> = Mutex::new(Vec::new());
         let mut all = ALL.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some((_, kernels)) = all.iter().find(|(id, _)| *id == device.id()) {
             return Ok(kernels.clone());
         }
-        let context = device.cuda_stream().context().clone();
+        let main = device.cuda_stream();
+        let context = main.context();
+        context.bind_to_thread().map_err(Error::wrap)?;
         let stream = || context.new_stream().map_err(Error::wrap);
-        let (down, up) = (stream()?, stream()?);
         let kernels = Arc::new(Self {
             device: device.clone(),
+            cublas: Cublas::of(device, &main)?,
             functions: Mutex::default(),
             poisoned: AtomicBool::new(false),
-            down,
-            up,
+            down: stream()?,
+            up: stream()?,
         });
         all.push((device.id(), kernels.clone()));
         Ok(kernels)
@@ -211,52 +213,14 @@ impl Kernels for CudaKernels {
     }
 
     fn gemm(&self, gemm: &Gemm<'_>) -> Result<()> {
-        let (m, k, n) = gemm.extents()?;
+        let (m, _, n) = gemm.extents()?;
         if m == 0 || n == 0 {
             return Ok(());
         }
-        let format = |tensor: &Tensor| match tensor.dtype() {
-            DType::F32 => Ok(blas::cudaDataType_t::CUDA_R_32F),
-            DType::BF16 => Ok(blas::cudaDataType_t::CUDA_R_16BF),
-            other => bail!("{gemm}: {other:?}"),
-        };
-        let operation = |orientation: Orientation| match orientation {
-            Orientation::Normal => blas::cublasOperation_t::CUBLAS_OP_N,
-            Orientation::Transposed => blas::cublasOperation_t::CUBLAS_OP_T,
-        };
-        let int = |x: usize| i32::try_from(x).map_err(|_| Error::Msg(format!("{gemm}: {x} is too large")));
-        let columns = |tensor: &Tensor| int(tensor.dim(1)?);
-        let alpha = 1f32;
-        let beta = if gemm.accumulate == Accumulate::Yes { 1f32 } else { 0f32 };
-        let (a, b, c) = (self.address(gemm.a.tensor)?, self.address(gemm.b.tensor)?, self.address(gemm.c)?);
         self.bind()?;
-        let handle = self.device.cublas_handle();
-        // cuBLAS is column-major: a row-major matrix is its transpose, and cᵀ = bᵀ·aᵀ.
-        // SAFETY: the extents have been checked against the tensors, which are on this device.
-        let done = unsafe {
-            cublas::gemm_ex(
-                *handle.handle(),
-                operation(gemm.b.orientation),
-                operation(gemm.a.orientation),
-                int(n)?,
-                int(m)?,
-                int(k)?,
-                (&raw const alpha).cast::<c_void>(),
-                b as *const c_void,
-                format(gemm.b.tensor)?,
-                columns(gemm.b.tensor)?,
-                a as *const c_void,
-                format(gemm.a.tensor)?,
-                columns(gemm.a.tensor)?,
-                (&raw const beta).cast::<c_void>(),
-                c as *mut c_void,
-                format(gemm.c)?,
-                columns(gemm.c)?,
-                blas::cublasComputeType_t::CUBLAS_COMPUTE_32F,
-                blas::cublasGemmAlgo_t::CUBLAS_GEMM_DEFAULT,
-            )
-        };
-        done.map_err(|e| Error::Msg(format!("cuBLAS {gemm}: {e}")))
+        let address = |tensor| self.address(tensor);
+        let at = Addresses { a: address(gemm.a.tensor)?, b: address(gemm.b.tensor)?, c: address(gemm.c)? };
+        self.cublas.gemm(gemm, &at)
     }
 
     fn empty(&self, shape: &[usize], dtype: DType) -> Result<Tensor> {

@@ -5,6 +5,8 @@
 //! on a CPU in tests. Ops on CPU tensors use their CPU versions, except inside [`using`].
 
 #[cfg(feature = "cuda")]
+mod cublas;
+#[cfg(feature = "cuda")]
 mod cuda;
 mod gemm;
 mod launch;
