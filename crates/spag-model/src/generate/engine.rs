@@ -126,6 +126,12 @@ impl Engine {
         }
     }
 
+    /// Why decoding passes of a GPU run eagerly, which is slower, because a CUDA graph could not be captured since the last
+    /// refresh.
+    pub fn capture_failure(&self) -> Option<String> {
+        self.runner.capture_failure()
+    }
+
     /// The tokens of a prompt.
     fn encode(&self, prompt: Prompt, config: &GenerationConfig) -> Result<Vec<u32>, RequestError> {
         let tokens = match prompt {

@@ -12,6 +12,7 @@ use candle_core::cuda_backend::{CudaStorageSlice, DeviceId};
 use candle_core::{CpuStorage, CudaDevice, DType, Device, Error, Result, Storage, Tensor, bail};
 use half::bf16;
 
+use super::capture::{CaptureStream, capture};
 use super::cublas::{Addresses, Cublas};
 use super::{Arg, CapturedGraph, Gemm, Kernels, Launch, PageLock};
 use crate::cpu::{self, Stored};
@@ -280,15 +281,27 @@ impl Kernels for CudaKernels {
     }
 
     fn capture(&self, work: &mut dyn FnMut() -> Result<()>) -> Result<Option<Box<dyn CapturedGraph>>> {
-        let stream = self.device.cuda_stream();
+        let graph = capture(&self.device.cuda_stream(), work)?;
+        Ok(graph.map(|graph| Box::new(Graph(graph)) as Box<dyn CapturedGraph>))
+    }
+}
+
+impl CaptureStream for Arc<CudaStream> {
+    type Graph = CudaGraph;
+
+    fn begin(&self) -> Result<()> {
         // Other threads may allocate during the capture.
         let mode = sys::CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_THREAD_LOCAL;
-        stream.begin_capture(mode).map_err(Error::wrap)?;
-        let worked = work();
+        self.begin_capture(mode).map_err(Error::wrap)
+    }
+
+    fn end(&self) -> Result<Option<CudaGraph>> {
         let flags = sys::CUgraphInstantiate_flags::CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH;
-        let graph = stream.end_capture(flags).map_err(Error::wrap);
-        worked?;
-        Ok(graph?.map(|graph| Box::new(Graph(graph)) as Box<dyn CapturedGraph>))
+        self.end_capture(flags).map_err(Error::wrap)
+    }
+
+    fn take_error(&self) -> Result<()> {
+        self.context().check_err().map_err(Error::wrap)
     }
 }
 

@@ -4,6 +4,8 @@
 //! `.cu` file. There are two implementations: CUDA devices (feature `cuda`), and an emulator that runs the same sources
 //! on a CPU in tests. Ops on CPU tensors use their CPU versions, except inside [`using`].
 
+#[cfg(any(feature = "cuda", test))]
+mod capture;
 #[cfg(feature = "cuda")]
 mod cublas;
 #[cfg(feature = "cuda")]
@@ -70,7 +72,7 @@ pub trait Kernels: Send + Sync {
     /// kernels must have run before, and the memory it uses must stay allocated as long as the graph.
     ///
     /// # Errors
-    /// An error of `work`, or an operation that cannot be captured.
+    /// An error of `work`, or an operation that cannot be captured. The device works as before.
     fn capture(&self, work: &mut dyn FnMut() -> Result<()>) -> Result<Option<Box<dyn CapturedGraph>>> {
         let _ = work;
         Ok(None)
