@@ -28,7 +28,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use candle_core::{DType, Device, Result, Tensor, bail};
-use spag_ops::kernels::{Arg, CapturedGraph, Gemm, Kernels, Launch, PageLock};
+use spag_ops::kernels::{Arg, CapturedGraph, Gemm, Kernels, Launch, PageLock, Turns};
 
 use graph::{EmulatedGraph, GraphOp};
 pub use place::Place;
@@ -39,8 +39,9 @@ pub use place::Place;
 #[derive(Debug, Default)]
 pub struct Emulator {
     launches: Arc<AtomicU32>,
-    /// Operations of the graph being captured, if any.
+    /// Operations of the graph being captured, if any. As on a device, they may be those of any thread.
     capturing: Mutex<Option<Vec<GraphOp>>>,
+    turns: Turns,
 }
 
 impl Emulator {
@@ -192,5 +193,9 @@ impl Kernels for Emulator {
 
     fn synchronize(&self) -> Result<()> {
         Ok(())
+    }
+
+    fn turns(&self) -> &Turns {
+        &self.turns
     }
 }

@@ -16,6 +16,7 @@ use super::stats::GenerationStats;
 use crate::checkpoint::Checkpoint;
 use crate::error::Result;
 use crate::tokenizer::Tokenizer;
+use spag_ops::kernels;
 
 /// A generation engine with continuous batching and a paged KV cache.
 ///
@@ -200,6 +201,9 @@ impl Generate for Engine {
             return Ok(Vec::new());
         }
         self.weights.check()?;
+        // Engines on other threads may use the same device.
+        let kernels = kernels::of(self.runner.device())?;
+        let _turn = kernels.as_ref().map(|kernels| kernels.turns().wait());
         self.pass()
     }
 

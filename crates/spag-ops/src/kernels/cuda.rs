@@ -14,7 +14,7 @@ use half::bf16;
 
 use super::capture::{CaptureStream, capture};
 use super::cublas::{Addresses, Cublas};
-use super::{Arg, CapturedGraph, Gemm, Kernels, Launch, PageLock};
+use super::{Arg, CapturedGraph, Gemm, Kernels, Launch, PageLock, Turns};
 use crate::cpu::{self, Stored};
 
 /// Shared memory per block available without opting in.
@@ -24,6 +24,7 @@ const PLAIN_SHARED_BYTES: usize = 48 << 10;
 pub struct CudaKernels {
     device: CudaDevice,
     cublas: Cublas,
+    turns: Turns,
     /// Loaded kernels, each with its opted-in shared memory per block.
     functions: Mutex<HashMap<String, (CudaFunction, usize)>>,
     poisoned: AtomicBool,
@@ -88,6 +89,7 @@ impl CudaKernels {
         let kernels = Arc::new(Self {
             device: device.clone(),
             cublas: Cublas::of(device, &main)?,
+            turns: Turns::default(),
             functions: Mutex::default(),
             poisoned: AtomicBool::new(false),
             down: stream()?,
@@ -284,13 +286,17 @@ impl Kernels for CudaKernels {
         let graph = capture(&self.device.cuda_stream(), work)?;
         Ok(graph.map(|graph| Box::new(Graph(graph)) as Box<dyn CapturedGraph>))
     }
+
+    fn turns(&self) -> &Turns {
+        &self.turns
+    }
 }
 
 impl CaptureStream for Arc<CudaStream> {
     type Graph = CudaGraph;
 
     fn begin(&self) -> Result<()> {
-        // Other threads may allocate during the capture.
+        // Threads without a turn may still wait for events and copy on other streams.
         let mode = sys::CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_THREAD_LOCAL;
         self.begin_capture(mode).map_err(Error::wrap)
     }

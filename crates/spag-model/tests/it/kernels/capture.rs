@@ -1,12 +1,13 @@
-//! Captures of decoding passes that fail.
+//! Captures of decoding passes beside the work of other threads, and captures that fail.
 
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::Arc;
+use std::sync::{Arc, mpsc};
+use std::time::Duration;
 
 use candle_core::{DType, Result, Tensor, bail};
 use spag_emulator::{Emulator, Place};
 use spag_model::{Checkpoint, Engine, EngineConfig, Generate, GenerationConfig, PrefixSharing, Prompt, Request};
-use spag_ops::kernels::{self, CapturedGraph, Gemm, Kernels, Launch, PageLock};
+use spag_ops::kernels::{self, CapturedGraph, Gemm, Kernels, Launch, PageLock, Turns};
 use spag_tests::fixture;
 
 use super::copied;
@@ -56,6 +57,10 @@ impl<F: Fn() -> Result<()> + Send + Sync> Kernels for Hooked<F> {
     fn synchronize(&self) -> Result<()> {
         self.emulator.synchronize()
     }
+
+    fn turns(&self) -> &Turns {
+        self.emulator.turns()
+    }
 }
 
 fn engine() -> Engine {
@@ -78,6 +83,33 @@ fn answer(engine: &mut Engine, first: u32) -> Vec<u32> {
     let prompt = Prompt::Tokens((first..first + 9).collect());
     let request = Request { prompt, seed: 1, config: Arc::new(config) };
     engine.generate(vec![request]).unwrap().remove(0).token_ids
+}
+
+#[test]
+fn engines_on_one_device_do_not_capture_each_others_work() {
+    let alone = |first| kernels::using(Arc::new(Emulator::default()), || answer(&mut engine(), first));
+    let want = [alone(1), alone(30)];
+    let (capturing, captured) = mpsc::channel();
+    let in_capture = move || {
+        // The other engine has time for passes of its own, if it may.
+        if capturing.send(()).is_ok() {
+            std::thread::sleep(Duration::from_millis(300));
+        }
+        Ok(())
+    };
+    let device = Arc::new(Hooked { emulator: Emulator::default(), in_capture });
+    std::thread::scope(|scope| {
+        let one = scope.spawn(|| kernels::using(device.clone(), || answer(&mut engine(), 1)));
+        let other = scope.spawn(|| {
+            kernels::using(device.clone(), || {
+                let mut engine = engine();
+                captured.recv().unwrap();
+                drop(captured);
+                answer(&mut engine, 30)
+            })
+        });
+        assert_eq!([one.join().unwrap(), other.join().unwrap()], want);
+    });
 }
 
 #[test]
