@@ -36,15 +36,28 @@ pub use place::Place;
 /// Runs kernels on CPU tensors.
 ///
 /// Every launch uses another order of lanes, warps and blocks, and puts a guard page before or after the arguments.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Emulator {
     launches: Arc<AtomicU32>,
     /// Operations of the graph being captured, if any. As on a device, they may be those of any thread.
     capturing: Mutex<Option<Vec<GraphOp>>>,
     turns: Turns,
+    max_shared_bytes: usize,
+}
+
+impl Default for Emulator {
+    /// With as much shared memory as an H100.
+    fn default() -> Self {
+        Self::with_shared_bytes(227 << 10)
+    }
 }
 
 impl Emulator {
+    /// An emulator of a device that has this much shared memory per block.
+    pub fn with_shared_bytes(max_shared_bytes: usize) -> Self {
+        Self { launches: Arc::default(), capturing: Mutex::default(), turns: Turns::default(), max_shared_bytes }
+    }
+
     /// Appends an operation to the graph being captured. Returns `false` if there is none.
     fn capture_op(&self, op: impl FnOnce() -> GraphOp) -> bool {
         let mut capturing = self.capturing.lock().unwrap_or_else(PoisonError::into_inner);
@@ -143,6 +156,9 @@ fn run(launch: &Launch<'_>, schedule: u32) -> Result<()> {
 
 impl Kernels for Emulator {
     fn launch(&self, launch: &Launch<'_>) -> Result<()> {
+        if launch.shared_bytes > self.max_shared_bytes {
+            bail!("emulated {launch}: a block has at most {} bytes of shared memory", self.max_shared_bytes);
+        }
         if launch.is_empty() || self.capture_op(|| GraphOp::launch(launch)) {
             return Ok(());
         }
@@ -197,5 +213,9 @@ impl Kernels for Emulator {
 
     fn turns(&self) -> &Turns {
         &self.turns
+    }
+
+    fn max_shared_bytes(&self) -> usize {
+        self.max_shared_bytes
     }
 }

@@ -74,6 +74,14 @@ fn write_to_an_input_is_detected() {
 }
 
 #[test]
+fn more_shared_memory_than_the_device_has_is_refused() {
+    // The kernels of these tests ask for 256 bytes.
+    let error = run(&Emulator::with_shared_bytes(255), "none", 5).unwrap_err().to_string();
+    assert!(error.contains("at most 255 bytes"), "{error}");
+    run(&Emulator::with_shared_bytes(256), "none", 5).unwrap();
+}
+
+#[test]
 fn missed_barrier_is_detected() {
     assert!(error("barrier", 5).contains("a barrier is missed"));
 }

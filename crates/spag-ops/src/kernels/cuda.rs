@@ -24,6 +24,8 @@ const PLAIN_SHARED_BYTES: usize = 48 << 10;
 pub struct CudaKernels {
     device: CudaDevice,
     cublas: Cublas,
+    /// Maximum shared memory of a block, in bytes, if the kernel opts in.
+    max_shared_bytes: usize,
     turns: Turns,
     /// Loaded kernels, each with its opted-in shared memory per block.
     functions: Mutex<HashMap<String, (CudaFunction, usize)>>,
@@ -86,9 +88,12 @@ impl CudaKernels {
         let context = main.context();
         context.bind_to_thread().map_err(Error::wrap)?;
         let stream = || context.new_stream().map_err(Error::wrap);
+        let attribute = sys::CUdevice_attribute_enum::CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN;
+        let max_shared_bytes = context.attribute(attribute).map_err(Error::wrap)?;
         let kernels = Arc::new(Self {
             device: device.clone(),
             cublas: Cublas::of(device, &main)?,
+            max_shared_bytes: usize::try_from(max_shared_bytes).unwrap_or(PLAIN_SHARED_BYTES),
             turns: Turns::default(),
             functions: Mutex::default(),
             poisoned: AtomicBool::new(false),
@@ -289,6 +294,10 @@ impl Kernels for CudaKernels {
 
     fn turns(&self) -> &Turns {
         &self.turns
+    }
+
+    fn max_shared_bytes(&self) -> usize {
+        self.max_shared_bytes
     }
 }
 

@@ -84,6 +84,9 @@ pub trait Kernels: Send + Sync {
     /// The turns of threads that use this device.
     fn turns(&self) -> &Turns;
 
+    /// Maximum shared memory of a block in bytes, by which ops choose among variants of their kernels.
+    fn max_shared_bytes(&self) -> usize;
+
     /// Waits for all launched work.
     fn synchronize(&self) -> Result<()>;
 

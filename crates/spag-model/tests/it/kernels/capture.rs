@@ -61,6 +61,10 @@ impl<F: Fn() -> Result<()> + Send + Sync> Kernels for Hooked<F> {
     fn turns(&self) -> &Turns {
         self.emulator.turns()
     }
+
+    fn max_shared_bytes(&self) -> usize {
+        self.emulator.max_shared_bytes()
+    }
 }
 
 fn engine() -> Engine {
