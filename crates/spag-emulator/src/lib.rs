@@ -76,6 +76,8 @@ struct Argument {
     data: *mut c_void,
     bytes: usize,
     kind: u32,
+    /// Of the address, in bytes from a multiple of 16.
+    offset: u32,
 }
 
 unsafe extern "C" {
@@ -92,18 +94,18 @@ unsafe extern "C" {
     ) -> c_int;
 }
 
-/// An argument during a launch.
+/// An argument during a launch. Memory has its bytes and the offset of the view in its tensor.
 enum Held {
-    Read(Vec<u8>),
-    Written(Vec<u8>),
+    Read(Vec<u8>, usize),
+    Written(Vec<u8>, usize),
     Value([u8; 8]),
 }
 
 impl Held {
     fn of(arg: &Arg<'_>) -> Result<Self> {
         Ok(match arg {
-            Arg::In(tensor) => Self::Read(bytes::read(tensor)?),
-            Arg::Out(tensor) => Self::Written(bytes::read(tensor)?),
+            Arg::In(tensor) => Self::Read(bytes::read(tensor)?, bytes::offset(tensor)),
+            Arg::Out(tensor) => Self::Written(bytes::read(tensor)?, bytes::offset(tensor)),
             Arg::Null | Arg::U64(0) => Self::Value([0; 8]),
             Arg::U64(x) => Self::Value(x.to_ne_bytes()),
             Arg::U32(x) => Self::Value(u64::from(*x).to_ne_bytes()),
@@ -112,12 +114,13 @@ impl Held {
     }
 
     fn argument(&mut self) -> Argument {
-        let (data, bytes, kind) = match self {
-            Self::Value(value) => (value.as_mut_ptr(), value.len(), 0),
-            Self::Read(bytes) => (bytes.as_mut_ptr(), bytes.len(), 1),
-            Self::Written(bytes) => (bytes.as_mut_ptr(), bytes.len(), 2),
+        let (data, bytes, kind, offset) = match self {
+            Self::Value(value) => (value.as_mut_ptr(), value.len(), 0, 0),
+            Self::Read(bytes, offset) => (bytes.as_mut_ptr(), bytes.len(), 1, *offset),
+            Self::Written(bytes, offset) => (bytes.as_mut_ptr(), bytes.len(), 2, *offset),
         };
-        Argument { data: data.cast(), bytes, kind }
+        // A device aligns its allocations to 256 bytes; no kernel needs more than 16.
+        Argument { data: data.cast(), bytes, kind, offset: (offset % 16) as u32 }
     }
 }
 
@@ -147,7 +150,7 @@ fn run(launch: &Launch<'_>, schedule: u32) -> Result<()> {
         bail!("emulated {launch}: {why}");
     }
     for (arg, held) in launch.args.iter().zip(held) {
-        if let (Arg::Out(tensor), Held::Written(bytes)) = (arg, held) {
+        if let (Arg::Out(tensor), Held::Written(bytes, _)) = (arg, held) {
             bytes::write(tensor, &bytes)?;
         }
     }

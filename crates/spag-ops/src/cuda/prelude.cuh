@@ -48,12 +48,19 @@ struct alignas(16) Vector {
   T at[SIZE];
 };
 
+// For addresses that are aligned whatever tensors the op gets; others are for load_several and store_several.
 template <class T>
 __device__ __forceinline__ Vector<T> load_vector(const T* from) {
+#ifdef SPAG_EMULATOR
+  emulator::need_alignment(from, sizeof(Vector<T>));
+#endif
   return *reinterpret_cast<const Vector<T>*>(from);
 }
 template <class T>
 __device__ __forceinline__ void store_vector(T* to, const Vector<T>& values) {
+#ifdef SPAG_EMULATOR
+  emulator::need_alignment(to, sizeof(Vector<T>));
+#endif
   *reinterpret_cast<Vector<T>*>(to) = values;
 }
 
