@@ -49,15 +49,18 @@ __device__ void forward(const T* x, const T* w, const T* residual, T* y, unsigne
 // sum of dw = Σ g·x·r.
 //
 // x, dy, residual (or null), dx [n, d]; partial [blocks, d], f32. Block b handles rows b, b + blocks, …, and
-// accumulates its part of dw in shared memory [d]; each element belongs to one thread.
+// accumulates its part of dw in shared memory [d]; each element belongs to one thread. Element i of the vectors of adjacent
+// threads is adjacent there, so that they are in different banks.
 template <class T>
 __device__ void backward(const T* x, const T* w, const T* dy, const T* residual, T* dx, float* partial, unsigned n,
                          unsigned d, float eps, float offset) {
   constexpr int N = Vector<T>::SIZE;
   DYNAMIC_SHARED(float, shared);
   float *scratch = shared, *dw = shared + WARP;
+  const unsigned vectors = d / N;
+  const auto place = [=](unsigned at, unsigned i) { return d % N == 0 ? i * vectors + at / N : at; };
   for_columns<T>(d, [&](unsigned at, unsigned count) {
-    for (unsigned i = 0; i < count; ++i) dw[at + i] = 0;
+    for (unsigned i = 0; i < count; ++i) dw[place(at, i)] = 0;
   });
   for (unsigned row = blockIdx.x; row < n; row += gridDim.x) {
     const size_t first = size_t(row) * d;
@@ -77,14 +80,14 @@ __device__ void backward(const T* x, const T* w, const T* dy, const T* residual,
       for (unsigned i = 0; i < count; ++i) {
         const float value = to_float(v.at[i]), gradient = to_float(g.at[i]);
         const float around = residual != nullptr ? to_float(out.at[i]) : 0.0f;
-        dw[at + i] += gradient * value * r;
+        dw[place(at, i)] += gradient * value * r;
         out.at[i] = from_float<T>(around + r * (gradient * (to_float(weight.at[i]) + offset) - value * c));
       }
       store_several(dx + first + at, out, count);
     });
   }
   for_columns<T>(d, [&](unsigned at, unsigned count) {
-    for (unsigned i = 0; i < count; ++i) partial[size_t(blockIdx.x) * d + at + i] = dw[at + i];
+    for (unsigned i = 0; i < count; ++i) partial[size_t(blockIdx.x) * d + at + i] = dw[place(at, i)];
   });
 }
 

@@ -64,6 +64,16 @@ __device__ __forceinline__ void store_vector(T* to, const Vector<T>& values) {
   *reinterpret_cast<Vector<T>*>(to) = values;
 }
 
+// Copies 16 bytes in one access each way. A Vector<bf16> that is loaded from shared memory and stored is copied in parts.
+template <class T>
+__device__ __forceinline__ void copy_vector(T* to, const T* from) {
+#ifdef SPAG_EMULATOR
+  emulator::need_alignment(from, sizeof(uint4));
+  emulator::need_alignment(to, sizeof(uint4));
+#endif
+  *reinterpret_cast<uint4*>(to) = *reinterpret_cast<const uint4*>(from);
+}
+
 __device__ __forceinline__ float warp_sum(float x) {
 #pragma unroll
   for (int offset = WARP / 2; offset > 0; offset /= 2) x += __shfl_xor_sync(ALL_LANES, x, offset);
