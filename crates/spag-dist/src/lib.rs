@@ -40,6 +40,8 @@ mod group;
 #[cfg(feature = "cuda")]
 mod nccl;
 mod net;
+#[cfg(any(feature = "cuda", test))]
+mod pending_collectives;
 pub mod queue;
 mod tcp;
 

@@ -87,17 +87,17 @@ std::map<std::string, Entry>& kernels() {
 // Memory that ends (or begins) at a guard page.
 class Guarded {
  public:
-  Guarded(size_t bytes, bool at_end) : bytes_(bytes) {
+  // The address is `offset` bytes, fewer than 16, after a multiple of 16.
+  Guarded(size_t bytes, bool at_end, size_t offset = 0) : bytes_(bytes) {
     const size_t page = size_t(sysconf(_SC_PAGESIZE));
-    inner_ = (bytes + page - 1) / page * page;
+    inner_ = (bytes + offset + page - 1) / page * page;
     if (inner_ == 0) inner_ = page;
     total_ = inner_ + 2 * page;
     base_ = static_cast<unsigned char*>(mmap(nullptr, total_, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
     if (base_ == MAP_FAILED) fail("no memory for an argument");
     mprotect(base_ + page, inner_, PROT_READ | PROT_WRITE);
     memset(base_ + page, 0xff, inner_);
-    // Aligned to 16 bytes, as a device's allocations are.
-    data_ = at_end ? base_ + page + (inner_ - bytes) / 16 * 16 : base_ + page;
+    data_ = base_ + page + offset + (at_end ? (inner_ - bytes - offset) / 16 * 16 : 0);
   }
   ~Guarded() { munmap(base_, total_); }
   Guarded(const Guarded&) = delete;
@@ -365,6 +365,13 @@ uint32_t shuffle(uint32_t value, int source) {
   return shuffle.result;
 }
 
+void need_alignment(const void* at, size_t bytes) {
+  if (reinterpret_cast<uintptr_t>(at) % bytes == 0) return;
+  block->error = "a vector of " + std::to_string(bytes) + " bytes is not aligned";
+  // Never resumed.
+  to_scheduler(current());
+}
+
 void copy_later(void* to, const void* from, bool present) {
   Copy copy;
   copy.to = to;
@@ -393,7 +400,8 @@ void wait_for_copies(int but) {
 struct EmulatedArgument {
   void* data;
   size_t bytes;
-  uint32_t kind;  // 0 value, 1 input memory, 2 output memory
+  uint32_t kind;    // 0 value, 1 input memory, 2 output memory
+  uint32_t offset;  // of the memory's address from a multiple of 16: views may begin at any element
 };
 
 // Runs a kernel. `schedule`: bit 0 reverses the lanes, bit 1 the warps, bit 2 the blocks; bit 3 puts the guard page
@@ -414,7 +422,7 @@ extern "C" int emulator_launch(const char* name, const uint32_t* grid, const uin
         values[i] = argument.data;
         continue;
       }
-      memory.push_back(std::make_unique<Guarded>(argument.bytes, (schedule & 8) == 0));
+      memory.push_back(std::make_unique<Guarded>(argument.bytes, (schedule & 8) == 0, argument.offset));
       memcpy(memory.back()->data(), argument.data, argument.bytes);
       pointers[i] = argument.data == nullptr ? nullptr : memory.back()->data();
       values[i] = &pointers[i];
@@ -422,7 +430,6 @@ extern "C" int emulator_launch(const char* name, const uint32_t* grid, const uin
     const size_t threads = size_t(size[0]) * size[1] * size[2];
     if (threads == 0 || threads > 1024 || threads % LANES || size[1] != 1 || size[2] != 1)
       fail("a block of " + std::to_string(threads) + " threads");
-    if (shared_bytes > (227u << 10)) fail(std::to_string(shared_bytes) + " bytes of shared memory");
     Block running;
     running.size = {size[0], size[1], size[2]};
     running.grid = {grid[0], grid[1], grid[2]};

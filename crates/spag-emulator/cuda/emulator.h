@@ -3,7 +3,8 @@
 // Every CUDA thread of a block is a fiber that runs until it reaches a warp operation or a barrier. A warp operation
 // takes effect when all 32 lanes have reached the same one, a barrier when all threads of the block have. The emulator
 // detects errors that a GPU does not report: lanes at different operations, missed barriers, lanes that end while
-// others wait, reads of unwritten shared memory (it holds NaNs), and accesses outside an argument (a guard page).
+// others wait, reads of unwritten shared memory (it holds NaNs), vectors that are not aligned, and accesses outside an
+// argument (a guard page).
 // Asynchronous copies take effect as late as possible: when the thread waits for their group.
 #pragma once
 
@@ -107,6 +108,8 @@ struct Mma { float* c; const uint32_t* a; uint32_t b[2]; };
 struct Matrix { uint32_t* r; const void* row; };
 
 uint32_t shuffle(uint32_t value, int source);
+// Stops the launch if an address is not a multiple of `bytes`, which a GPU reports as an error of the context.
+void need_alignment(const void* at, size_t bytes);
 void copy_later(void* to, const void* from, bool present);
 void commit_copies();
 void wait_for_copies(int but);

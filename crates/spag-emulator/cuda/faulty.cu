@@ -49,3 +49,7 @@ EXPORT(faulty_race, (const float* in, float* out, unsigned n), {
   shared[threadIdx.x] = in[threadIdx.x];
   if (threadIdx.x < n) out[threadIdx.x] = shared[(threadIdx.x + 32) % 64];
 })
+
+// A vector is read from wherever the input begins.
+EXPORT(faulty_vector, (const float* in, float* out, unsigned n),
+       if (threadIdx.x < n) out[threadIdx.x] = load_vector(in).at[0])

@@ -43,6 +43,11 @@ fn span(layout: &Layout) -> Result<std::ops::Range<usize>> {
     }
 }
 
+/// Where a tensor's bytes begin in its memory.
+pub(crate) fn offset(tensor: &Tensor) -> usize {
+    tensor.layout().start_offset() * tensor.dtype().size_in_bytes()
+}
+
 /// A copy of a tensor's bytes.
 pub(crate) fn read(tensor: &Tensor) -> Result<Vec<u8>> {
     let (storage, layout) = tensor.storage_and_layout();

@@ -28,7 +28,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use candle_core::{DType, Device, Result, Tensor, bail};
-use spag_ops::kernels::{Arg, CapturedGraph, Gemm, Kernels, Launch, PageLock};
+use spag_ops::kernels::{Arg, CapturedGraph, Gemm, Kernels, Launch, PageLock, Turns};
 
 use graph::{EmulatedGraph, GraphOp};
 pub use place::Place;
@@ -36,14 +36,28 @@ pub use place::Place;
 /// Runs kernels on CPU tensors.
 ///
 /// Every launch uses another order of lanes, warps and blocks, and puts a guard page before or after the arguments.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Emulator {
     launches: Arc<AtomicU32>,
-    /// Operations of the graph being captured, if any.
+    /// Operations of the graph being captured, if any. As on a device, they may be those of any thread.
     capturing: Mutex<Option<Vec<GraphOp>>>,
+    turns: Turns,
+    max_shared_bytes: usize,
+}
+
+impl Default for Emulator {
+    /// With as much shared memory as an H100.
+    fn default() -> Self {
+        Self::with_shared_bytes(227 << 10)
+    }
 }
 
 impl Emulator {
+    /// An emulator of a device that has this much shared memory per block.
+    pub fn with_shared_bytes(max_shared_bytes: usize) -> Self {
+        Self { launches: Arc::default(), capturing: Mutex::default(), turns: Turns::default(), max_shared_bytes }
+    }
+
     /// Appends an operation to the graph being captured. Returns `false` if there is none.
     fn capture_op(&self, op: impl FnOnce() -> GraphOp) -> bool {
         let mut capturing = self.capturing.lock().unwrap_or_else(PoisonError::into_inner);
@@ -62,6 +76,8 @@ struct Argument {
     data: *mut c_void,
     bytes: usize,
     kind: u32,
+    /// Of the address, in bytes from a multiple of 16.
+    offset: u32,
 }
 
 unsafe extern "C" {
@@ -78,18 +94,18 @@ unsafe extern "C" {
     ) -> c_int;
 }
 
-/// An argument during a launch.
+/// An argument during a launch. Memory has its bytes and the offset of the view in its tensor.
 enum Held {
-    Read(Vec<u8>),
-    Written(Vec<u8>),
+    Read(Vec<u8>, usize),
+    Written(Vec<u8>, usize),
     Value([u8; 8]),
 }
 
 impl Held {
     fn of(arg: &Arg<'_>) -> Result<Self> {
         Ok(match arg {
-            Arg::In(tensor) => Self::Read(bytes::read(tensor)?),
-            Arg::Out(tensor) => Self::Written(bytes::read(tensor)?),
+            Arg::In(tensor) => Self::Read(bytes::read(tensor)?, bytes::offset(tensor)),
+            Arg::Out(tensor) => Self::Written(bytes::read(tensor)?, bytes::offset(tensor)),
             Arg::Null | Arg::U64(0) => Self::Value([0; 8]),
             Arg::U64(x) => Self::Value(x.to_ne_bytes()),
             Arg::U32(x) => Self::Value(u64::from(*x).to_ne_bytes()),
@@ -98,12 +114,13 @@ impl Held {
     }
 
     fn argument(&mut self) -> Argument {
-        let (data, bytes, kind) = match self {
-            Self::Value(value) => (value.as_mut_ptr(), value.len(), 0),
-            Self::Read(bytes) => (bytes.as_mut_ptr(), bytes.len(), 1),
-            Self::Written(bytes) => (bytes.as_mut_ptr(), bytes.len(), 2),
+        let (data, bytes, kind, offset) = match self {
+            Self::Value(value) => (value.as_mut_ptr(), value.len(), 0, 0),
+            Self::Read(bytes, offset) => (bytes.as_mut_ptr(), bytes.len(), 1, *offset),
+            Self::Written(bytes, offset) => (bytes.as_mut_ptr(), bytes.len(), 2, *offset),
         };
-        Argument { data: data.cast(), bytes, kind }
+        // A device aligns its allocations to 256 bytes; no kernel needs more than 16.
+        Argument { data: data.cast(), bytes, kind, offset: (offset % 16) as u32 }
     }
 }
 
@@ -133,7 +150,7 @@ fn run(launch: &Launch<'_>, schedule: u32) -> Result<()> {
         bail!("emulated {launch}: {why}");
     }
     for (arg, held) in launch.args.iter().zip(held) {
-        if let (Arg::Out(tensor), Held::Written(bytes)) = (arg, held) {
+        if let (Arg::Out(tensor), Held::Written(bytes, _)) = (arg, held) {
             bytes::write(tensor, &bytes)?;
         }
     }
@@ -142,6 +159,9 @@ fn run(launch: &Launch<'_>, schedule: u32) -> Result<()> {
 
 impl Kernels for Emulator {
     fn launch(&self, launch: &Launch<'_>) -> Result<()> {
+        if launch.shared_bytes > self.max_shared_bytes {
+            bail!("emulated {launch}: a block has at most {} bytes of shared memory", self.max_shared_bytes);
+        }
         if launch.is_empty() || self.capture_op(|| GraphOp::launch(launch)) {
             return Ok(());
         }
@@ -192,5 +212,13 @@ impl Kernels for Emulator {
 
     fn synchronize(&self) -> Result<()> {
         Ok(())
+    }
+
+    fn turns(&self) -> &Turns {
+        &self.turns
+    }
+
+    fn max_shared_bytes(&self) -> usize {
+        self.max_shared_bytes
     }
 }

@@ -30,6 +30,11 @@ impl Place {
         Self { device, kernels: None }
     }
 
+    /// The emulator of a device that has this much shared memory per block.
+    pub fn with_shared_bytes(bytes: usize) -> Self {
+        Self { device: Device::Cpu, kernels: Some(Arc::new(Emulator::with_shared_bytes(bytes))) }
+    }
+
     /// The CPU, with its own versions of the ops.
     pub fn cpu() -> Self {
         Self { device: Device::Cpu, kernels: None }

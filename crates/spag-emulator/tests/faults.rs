@@ -11,7 +11,12 @@ const CHILD: &str = "SPAG_EMULATOR_CHILD";
 
 /// The output of a kernel for the input 1..=n, with 64 threads.
 fn run(emulator: &Emulator, kernel: &str, n: usize) -> Result<Vec<f32>> {
-    let input = Tensor::arange(1f32, (n + 1) as f32, &Device::Cpu)?;
+    run_from(emulator, kernel, &Tensor::arange(1f32, (n + 1) as f32, &Device::Cpu)?)
+}
+
+/// The output of a kernel for an input, with 64 threads.
+fn run_from(emulator: &Emulator, kernel: &str, input: &Tensor) -> Result<Vec<f32>> {
+    let n = input.elem_count();
     let output = emulator.empty(&[n], DType::F32)?;
     emulator.launch(&Launch {
         module: Module { name: "faulty", ptx: "" },
@@ -19,7 +24,7 @@ fn run(emulator: &Emulator, kernel: &str, n: usize) -> Result<Vec<f32>> {
         grid: [1, 1, 1],
         block: 64,
         shared_bytes: 256,
-        args: &[Arg::In(&input), Arg::Out(&output), Arg::U32(n as u32)],
+        args: &[Arg::In(input), Arg::Out(&output), Arg::U32(n as u32)],
     })?;
     output.to_vec1()
 }
@@ -71,6 +76,23 @@ fn write_outside_an_argument_is_detected() {
 #[test]
 fn write_to_an_input_is_detected() {
     assert!(error("input", 5).contains("writes to argument 0, which it may only read"));
+}
+
+#[test]
+fn unaligned_vector_is_detected_where_a_view_is_not_aligned() {
+    let all = Tensor::arange(0f32, 16f32, &Device::Cpu).unwrap();
+    let run = |first| run_from(&Emulator::default(), "vector", &all.narrow(0, first, 8).unwrap());
+    assert_eq!(run(4).unwrap(), [4.0; 8]);
+    let error = run(3).unwrap_err().to_string();
+    assert!(error.contains("a vector of 16 bytes is not aligned"), "{error}");
+}
+
+#[test]
+fn more_shared_memory_than_the_device_has_is_refused() {
+    // The kernels of these tests ask for 256 bytes.
+    let error = run(&Emulator::with_shared_bytes(255), "none", 5).unwrap_err().to_string();
+    assert!(error.contains("at most 255 bytes"), "{error}");
+    run(&Emulator::with_shared_bytes(256), "none", 5).unwrap();
 }
 
 #[test]

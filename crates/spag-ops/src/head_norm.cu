@@ -45,16 +45,17 @@ __device__ void forward(const T* x, const T* w, T* y, unsigned n, unsigned heads
 // dw = Σ g·x·r.
 //
 // x, dy, dx [count, dim]; partial [blocks, dim], f32. Warps take every (blocks·warps)-th head and accumulate their part
-// of dw in shared memory [warps, dim]; each element belongs to one lane. At the end they are added in order.
+// of dw in shared memory; each element belongs to one lane. At the end they are added in order. A warp's part is
+// [N, vectors of a head], so that element i of the vectors of adjacent lanes is in different banks.
 template <class T>
 __device__ void backward(const T* x, const T* w, const T* dy, T* dx, float* partial, unsigned long long count,
                          unsigned dim, float eps, float offset) {
   constexpr int N = Vector<T>::SIZE;
   DYNAMIC_SHARED(float, shared);
-  const unsigned warp = threadIdx.x / WARP, warps = blockDim.x / WARP;
-  float* dw = shared + warp * dim;
+  const unsigned warp = threadIdx.x / WARP, warps = blockDim.x / WARP, vectors = (dim + N - 1) / N;
+  const auto place = [=](unsigned part, unsigned at, unsigned i) { return (part * N + i) * vectors + at / N; };
   for_columns<T>(dim, [&](unsigned at, unsigned here) {
-    for (unsigned i = 0; i < here; ++i) dw[at + i] = 0;
+    for (unsigned i = 0; i < here; ++i) shared[place(warp, at, i)] = 0;
   });
   for (size_t head = size_t(blockIdx.x) * warps + warp; head < count; head += size_t(gridDim.x) * warps) {
     const size_t start = head * dim;
@@ -74,7 +75,7 @@ __device__ void backward(const T* x, const T* w, const T* dy, T* dx, float* part
 #pragma unroll
       for (int i = 0; i < N; ++i) {
         const float value = to_float(v.at[i]), gradient = to_float(g.at[i]);
-        if (unsigned(i) < here) dw[at + i] += gradient * value * r;
+        if (unsigned(i) < here) shared[place(warp, at, i)] += gradient * value * r;
         out.at[i] = from_float<T>(r * (gradient * (to_float(weight.at[i]) + offset) - value * c));
       }
       store_several(dx + start + at, out, here);
@@ -83,7 +84,7 @@ __device__ void backward(const T* x, const T* w, const T* dy, T* dx, float* part
   __syncthreads();
   for (unsigned column = threadIdx.x; column < dim; column += blockDim.x) {
     float sum = 0;
-    for (unsigned part = 0; part < warps; ++part) sum += shared[part * dim + column];
+    for (unsigned part = 0; part < warps; ++part) sum += shared[place(part, column, column % N)];
     partial[size_t(blockIdx.x) * dim + column] = sum;
   }
 }

@@ -10,7 +10,7 @@ use rayon::prelude::*;
 
 use super::rms_norm::{self, PARTS, RmsNorm, inverse_rms, scaled, sum_parts};
 use super::{cpu, simd};
-use crate::kernels::{self, Arg, Kernels, Launch, Module, THREADS, blocks, module, suffix};
+use crate::kernels::{self, Arg, Kernels, Launch, Module, THREADS, blocks, module, suffix, vector_len};
 
 /// Rows per task.
 const ROWS: usize = 32;
@@ -163,7 +163,8 @@ fn launch_backward(
     kernels.launch(&Launch {
         kernel: format!("head_norm_backward_{suffix}"),
         grid: [parts as u32, 1, 1],
-        shared_bytes: warps * dim * size_of::<f32>(),
+        // Whole vectors of each head.
+        shared_bytes: warps * dim.next_multiple_of(vector_len(x.dtype())) * size_of::<f32>(),
         args: &[
             Arg::In(x),
             Arg::In(w),

@@ -1,8 +1,8 @@
 // RMSNorm, forward and backward. A block handles one row at a time; a thread handles the same columns of every row.
-#include "cuda/prelude.cuh"
+#include "cuda/elements.cuh"
 
-// Calls f(column, count) for the thread's columns: 16 bytes at a time if rows are 16-byte aligned, else single
-// elements.
+// Calls f(column, count) for the thread's columns: 16 bytes at a time if rows are multiples of them, else single elements.
+// Weights are views of a layer, and may begin anywhere in it.
 template <class T, class F>
 __device__ __forceinline__ void for_columns(unsigned d, F f) {
   constexpr unsigned SIZE = Vector<T>::SIZE;
@@ -13,28 +13,12 @@ __device__ __forceinline__ void for_columns(unsigned d, F f) {
   }
 }
 
-// `count` elements, SIZE or one.
-template <class T>
-__device__ __forceinline__ Vector<T> load_some(const T* from, unsigned count) {
-  if (count > 1) return load_vector(from);
-  Vector<T> some;
-  some.at[0] = *from;
-  return some;
-}
-template <class T>
-__device__ __forceinline__ void store_some(T* to, const Vector<T>& some, unsigned count) {
-  if (count > 1) {
-    store_vector(to, some);
-  } else {
-    *to = some.at[0];
-  }
-}
-
 template <class T>
 __device__ __forceinline__ float inverse_rms(const T* x, unsigned d, float eps, float* scratch) {
+  constexpr int N = Vector<T>::SIZE;
   float sum = 0;
   for_columns<T>(d, [&](unsigned at, unsigned count) {
-    const Vector<T> v = load_some(x + at, count);
+    const auto v = load_several<N>(x + at, count);
     for (unsigned i = 0; i < count; ++i) sum += to_float(v.at[i]) * to_float(v.at[i]);
   });
   return rsqrtf(block_sum(sum, scratch) / float(d) + eps);
@@ -43,20 +27,21 @@ __device__ __forceinline__ float inverse_rms(const T* x, unsigned d, float eps, 
 // y = residual + x / √(mean(x²) + ε) · (w + offset). x, residual (or null), y [n, d], w [d]; one block per row.
 template <class T>
 __device__ void forward(const T* x, const T* w, const T* residual, T* y, unsigned d, float eps, float offset) {
+  constexpr int N = Vector<T>::SIZE;
   DYNAMIC_SHARED(float, scratch);
   x += size_t(blockIdx.x) * d;
   y += size_t(blockIdx.x) * d;
   if (residual != nullptr) residual += size_t(blockIdx.x) * d;
   const float r = inverse_rms(x, d, eps, scratch);
   for_columns<T>(d, [&](unsigned at, unsigned count) {
-    const Vector<T> v = load_some(x + at, count), weight = load_some(w + at, count);
-    Vector<T> out;
-    if (residual != nullptr) out = load_some(residual + at, count);
+    const auto v = load_several<N>(x + at, count), weight = load_several<N>(w + at, count);
+    Several<T, N> out;
+    if (residual != nullptr) out = load_several<N>(residual + at, count);
     for (unsigned i = 0; i < count; ++i) {
       const float normed = to_float(v.at[i]) * r * (to_float(weight.at[i]) + offset);
       out.at[i] = from_float<T>(residual != nullptr ? to_float(out.at[i]) + normed : normed);
     }
-    store_some(y + at, out, count);
+    store_several(y + at, out, count);
   });
 }
 
@@ -64,41 +49,45 @@ __device__ void forward(const T* x, const T* w, const T* residual, T* y, unsigne
 // sum of dw = Σ g·x·r.
 //
 // x, dy, residual (or null), dx [n, d]; partial [blocks, d], f32. Block b handles rows b, b + blocks, …, and
-// accumulates its part of dw in shared memory [d]; each element belongs to one thread.
+// accumulates its part of dw in shared memory [d]; each element belongs to one thread. Element i of the vectors of adjacent
+// threads is adjacent there, so that they are in different banks.
 template <class T>
 __device__ void backward(const T* x, const T* w, const T* dy, const T* residual, T* dx, float* partial, unsigned n,
                          unsigned d, float eps, float offset) {
+  constexpr int N = Vector<T>::SIZE;
   DYNAMIC_SHARED(float, shared);
   float *scratch = shared, *dw = shared + WARP;
+  const unsigned vectors = d / N;
+  const auto place = [=](unsigned at, unsigned i) { return d % N == 0 ? i * vectors + at / N : at; };
   for_columns<T>(d, [&](unsigned at, unsigned count) {
-    for (unsigned i = 0; i < count; ++i) dw[at + i] = 0;
+    for (unsigned i = 0; i < count; ++i) dw[place(at, i)] = 0;
   });
   for (unsigned row = blockIdx.x; row < n; row += gridDim.x) {
     const size_t first = size_t(row) * d;
     const float r = inverse_rms(x + first, d, eps, scratch);
     float dot = 0;
     for_columns<T>(d, [&](unsigned at, unsigned count) {
-      const Vector<T> v = load_some(x + first + at, count), g = load_some(dy + first + at, count);
-      const Vector<T> weight = load_some(w + at, count);
+      const auto v = load_several<N>(x + first + at, count), g = load_several<N>(dy + first + at, count);
+      const auto weight = load_several<N>(w + at, count);
       for (unsigned i = 0; i < count; ++i) dot += to_float(g.at[i]) * (to_float(weight.at[i]) + offset) * to_float(v.at[i]);
     });
     const float c = block_sum(dot, scratch) * r * r / float(d);
     for_columns<T>(d, [&](unsigned at, unsigned count) {
-      const Vector<T> v = load_some(x + first + at, count), g = load_some(dy + first + at, count);
-      const Vector<T> weight = load_some(w + at, count);
-      Vector<T> out;
-      if (residual != nullptr) out = load_some(residual + first + at, count);
+      const auto v = load_several<N>(x + first + at, count), g = load_several<N>(dy + first + at, count);
+      const auto weight = load_several<N>(w + at, count);
+      Several<T, N> out;
+      if (residual != nullptr) out = load_several<N>(residual + first + at, count);
       for (unsigned i = 0; i < count; ++i) {
         const float value = to_float(v.at[i]), gradient = to_float(g.at[i]);
         const float around = residual != nullptr ? to_float(out.at[i]) : 0.0f;
-        dw[at + i] += gradient * value * r;
+        dw[place(at, i)] += gradient * value * r;
         out.at[i] = from_float<T>(around + r * (gradient * (to_float(weight.at[i]) + offset) - value * c));
       }
-      store_some(dx + first + at, out, count);
+      store_several(dx + first + at, out, count);
     });
   }
   for_columns<T>(d, [&](unsigned at, unsigned count) {
-    for (unsigned i = 0; i < count; ++i) partial[size_t(blockIdx.x) * d + at + i] = dw[at + i];
+    for (unsigned i = 0; i < count; ++i) partial[size_t(blockIdx.x) * d + at + i] = dw[place(at, i)];
   });
 }
 

@@ -117,6 +117,9 @@ fn measure(args: &GenerateArgs, mut engine: Engine, batch: usize) -> Result<Spee
             decode.push(times.later as f64 / (times.last - times.first).as_secs_f64().max(1e-9));
         }
     }
+    if let Some(reason) = engine.capture_failure() {
+        exit::note(format_args!("decoding without CUDA graphs: {reason}"));
+    }
     // There is a round at least.
     let median = |speeds| median(speeds).unwrap_or(f64::NAN);
     Ok(Speed { prefill: median(prefill), decode: median(decode) })

@@ -10,7 +10,7 @@ use cudarc::driver::{CudaEvent, CudaStream};
 
 use super::communicator::{Communicator, ID_LEN, Operation, bind, driver, new_id, sum_type, version};
 use super::memory::address;
-use super::watchdog::{PendingCollectives, run_watchdog};
+use super::watchdog::{Watched, run_watchdog};
 use crate::net::thread;
 use crate::tcp::{GroupState, RingPosition, thread_ended};
 use crate::{Collective, Error, JoinOptions, LaunchEnv, Pending, ProcessGroup, Result, TcpGroup, Traffic};
@@ -28,7 +28,7 @@ pub struct NcclGroup {
     compute: Arc<CudaStream>,
     stream: Arc<CudaStream>,
     communicator: Option<Arc<Communicator>>,
-    pending: Arc<PendingCollectives>,
+    watched: Arc<Watched>,
     /// `None` during drop.
     jobs: Mutex<Option<Sender<Job>>>,
     threads: Vec<JoinHandle<()>>,
@@ -86,7 +86,7 @@ impl NcclGroup {
             compute,
             stream,
             communicator: None,
-            pending: Arc::new(PendingCollectives::default()),
+            watched: Arc::default(),
             jobs: Mutex::new(None),
             threads: Vec::new(),
         };
@@ -105,7 +105,7 @@ impl NcclGroup {
         let runner = CollectiveRunner {
             position: state.position,
             state: Arc::clone(state),
-            pending: Arc::clone(&self.pending),
+            watched: Arc::clone(&self.watched),
             stream: Arc::clone(&self.stream),
             compute: Arc::clone(&self.compute),
         };
@@ -120,8 +120,9 @@ impl NcclGroup {
             }
         })?);
         let communicator = wait(&joined, state)??;
-        let (pending, state, watched) = (Arc::clone(&self.pending), Arc::clone(state), Arc::clone(&communicator));
-        let watchdog = move || run_watchdog(&watched, &state, &pending, timeout);
+        let (watched, state, stream) = (Arc::clone(&self.watched), Arc::clone(state), Arc::clone(&self.stream));
+        let aborted = Arc::clone(&communicator);
+        let watchdog = move || run_watchdog(&aborted, &stream, &state, &watched, timeout);
         self.threads.push(thread("nccl-watchdog", watchdog)?);
         self.communicator = Some(communicator);
         self.jobs = Mutex::new(Some(sender));
@@ -176,7 +177,7 @@ fn wait<T>(answer: &Receiver<T>, state: &GroupState) -> Result<T> {
 struct CollectiveRunner {
     position: RingPosition,
     state: Arc<GroupState>,
-    pending: Arc<PendingCollectives>,
+    watched: Arc<Watched>,
     stream: Arc<CudaStream>,
     compute: Arc<CudaStream>,
 }
@@ -205,7 +206,7 @@ impl CollectiveRunner {
         let operation = Operation { collective: &collective, address, position: self.position, stream: &self.stream };
         communicator.enqueue(&operation)?;
         let done = Arc::new(self.stream.record_event(None).map_err(driver("an event"))?);
-        self.pending.push(collective.name(), Arc::clone(&done));
+        self.watched.pending.push(collective.name(), Arc::clone(&done));
         Ok(Enqueued { compute: Arc::clone(&self.compute), done, _buffer: buffer })
     }
 }
@@ -251,7 +252,7 @@ impl Drop for NcclGroup {
         while has_failed && Instant::now() < deadline && self.threads.iter().any(|thread| !thread.is_finished()) {
             std::thread::sleep(POLL_INTERVAL);
         }
-        self.pending.stop();
+        self.watched.stop();
         // A thread inside a call of NCCL is abandoned: the process is about to end.
         self.threads.drain(..).filter(|thread| !has_failed || thread.is_finished()).for_each(|thread| {
             let _ = thread.join();

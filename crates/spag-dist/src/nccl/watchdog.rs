@@ -1,81 +1,73 @@
-//! The thread that aborts the communicator when the group fails, and fails the group when a collective times out.
+//! The thread that aborts the communicator when the group fails, and fails the group when a collective fails or times out.
 
-use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use cudarc::driver::CudaEvent;
+use cudarc::driver::{CudaEvent, CudaStream};
 
-use super::communicator::Communicator;
-use crate::Error;
+use super::communicator::{Communicator, bind, driver};
+use crate::pending_collectives::{Completion, PendingCollectives};
 use crate::tcp::GroupState;
+use crate::{Error, Result};
 
 /// How often pending collectives are checked.
 const POLL_INTERVAL: Duration = Duration::from_millis(200);
 
-#[derive(Debug)]
-struct PendingCollective {
-    since: Instant,
-    name: &'static str,
-    done: Arc<CudaEvent>,
+impl Completion for CudaEvent {
+    fn is_complete(&self) -> Result<bool> {
+        // Not `CudaEvent::is_complete`, for which a failure is work that has not completed.
+        self.try_is_complete().map_err(driver("a pending collective"))
+    }
 }
 
-/// The collectives that have been enqueued and have not completed, oldest first.
+/// What the watchdog shares with the other threads of the group.
 #[derive(Debug, Default)]
-pub(crate) struct PendingCollectives {
-    list: Mutex<VecDeque<PendingCollective>>,
+pub(crate) struct Watched {
+    pub(crate) pending: PendingCollectives<CudaEvent>,
     stop: AtomicBool,
 }
 
-impl PendingCollectives {
-    fn list(&self) -> MutexGuard<'_, VecDeque<PendingCollective>> {
-        self.list.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    pub(crate) fn push(&self, name: &'static str, done: Arc<CudaEvent>) {
-        self.list().push_back(PendingCollective { since: Instant::now(), name, done });
-    }
-
-    /// Start and name of the oldest pending collective; removes completed ones.
-    fn oldest(&self) -> Option<(Instant, &'static str)> {
-        let mut list = self.list();
-        while list.front().is_some_and(|first| first.done.is_complete()) {
-            list.pop_front();
-        }
-        list.front().map(|first| (first.since, first.name))
-    }
-
+impl Watched {
     /// Ends [`run_watchdog`].
     pub(crate) fn stop(&self) {
         self.stop.store(true, Ordering::Release);
+    }
+
+    fn is_stopped(&self) -> bool {
+        self.stop.load(Ordering::Acquire)
     }
 }
 
 pub(crate) fn run_watchdog(
     communicator: &Communicator,
+    stream: &CudaStream,
     state: &GroupState,
-    pending: &PendingCollectives,
+    watched: &Watched,
     timeout: Duration,
 ) {
     let rank = state.position.rank;
-    while !pending.stop.load(Ordering::Acquire) {
+    // Events are of a context, which a new thread does not have: without it every question is an error. If this fails, the
+    // thread goes on, to abort the communicator.
+    if let Err(error) = bind(stream) {
+        state.fail_all(Error::aborted(rank, error.to_string()));
+    }
+    while !watched.is_stopped() {
         if state.wait_for_failure(POLL_INTERVAL).is_some() {
             // Another thread may be inside a call, which ends when other ranks abort.
-            while !communicator.abort() && !pending.stop.load(Ordering::Acquire) {
+            while !communicator.abort() && !watched.is_stopped() {
                 std::thread::sleep(POLL_INTERVAL);
             }
             return;
         }
-        if let Err(error) = communicator.check() {
-            state.fail_all(Error::aborted(rank, error.to_string()));
-        }
-        if let Some((since, name)) = pending.oldest()
-            && since.elapsed() > timeout
-        {
-            let seconds = timeout.as_secs();
-            let reason = format!("{name} on its GPU did not complete within {seconds} s, although all ranks are alive");
-            state.fail_all(Error::lost(rank, reason));
+        match communicator.check().and_then(|()| watched.pending.oldest()) {
+            Err(error) => state.fail_all(Error::aborted(rank, error.to_string())),
+            Ok(Some((since, name))) if since.elapsed() > timeout => {
+                let seconds = timeout.as_secs();
+                let reason =
+                    format!("{name} on its GPU did not complete within {seconds} s, although all ranks are alive");
+                state.fail_all(Error::lost(rank, reason));
+            }
+            Ok(_) => {}
         }
     }
 }

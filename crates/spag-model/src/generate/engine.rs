@@ -16,6 +16,7 @@ use super::stats::GenerationStats;
 use crate::checkpoint::Checkpoint;
 use crate::error::Result;
 use crate::tokenizer::Tokenizer;
+use spag_ops::kernels;
 
 /// A generation engine with continuous batching and a paged KV cache.
 ///
@@ -126,6 +127,12 @@ impl Engine {
         }
     }
 
+    /// Why decoding passes of a GPU run eagerly, which is slower, because a CUDA graph could not be captured since the last
+    /// refresh.
+    pub fn capture_failure(&self) -> Option<String> {
+        self.runner.capture_failure()
+    }
+
     /// The tokens of a prompt.
     fn encode(&self, prompt: Prompt, config: &GenerationConfig) -> Result<Vec<u32>, RequestError> {
         let tokens = match prompt {
@@ -194,6 +201,9 @@ impl Generate for Engine {
             return Ok(Vec::new());
         }
         self.weights.check()?;
+        // Engines on other threads may use the same device.
+        let kernels = kernels::of(self.runner.device())?;
+        let _turn = kernels.as_ref().map(|kernels| kernels.turns().wait());
         self.pass()
     }
 

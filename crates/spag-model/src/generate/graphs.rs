@@ -28,12 +28,19 @@ type GraphKey = (usize, usize, usize);
 
 /// Captured decoding passes by key.
 #[derive(Default)]
-pub(super) struct GraphCache(Mutex<HashMap<GraphKey, Entry>>);
+pub(super) struct GraphCache(Mutex<Graphs>);
+
+#[derive(Default)]
+struct Graphs {
+    entries: HashMap<GraphKey, Entry>,
+    /// Why the first capture failed.
+    failure: Option<String>,
+}
 
 enum Entry {
     /// One pass has run; its logits had this shape and number format.
     Warm(Shape, DType),
-    /// The device cannot capture; passes run eagerly.
+    /// The device cannot capture, or a capture failed; passes run eagerly.
     Eager,
     Captured(Box<Captured>),
 }
@@ -59,7 +66,7 @@ impl GraphCache {
         let (Some(kernels), Some(key)) = (kernels::of(inputs.x.device())?, inputs.plan.graph_key()) else {
             return run(&inputs);
         };
-        let mut entries = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let Graphs { entries, failure } = &mut *self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if entries.len() > MAX_GRAPHS {
             entries.clear();
         }
@@ -78,12 +85,20 @@ impl GraphCache {
                     Ok((logits, Duration::ZERO))
                 }
                 // Eager execution is slower but correct. A device failure is reported by this call.
-                Ok(None) | Err(_) => {
+                uncaptured => {
+                    if let (Err(error), None) = (uncaptured, &failure) {
+                        *failure = Some(error.to_string());
+                    }
                     entries.insert(key, Entry::Eager);
                     run(&inputs)
                 }
             },
         }
+    }
+
+    /// Why the first capture that failed did.
+    pub(super) fn failure(&self) -> Option<String> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).failure.clone()
     }
 }
 

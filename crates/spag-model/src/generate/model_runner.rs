@@ -255,6 +255,11 @@ impl ModelRunner {
         &self.device
     }
 
+    /// Why decoding passes run eagerly although the device captures graphs.
+    pub(super) fn capture_failure(&self) -> Option<String> {
+        self.graphs.failure()
+    }
+
     /// The number of tokens that have an embedding and a logit.
     pub(super) fn vocabulary(&self) -> usize {
         self.head.outputs()

@@ -3,6 +3,7 @@
 use super::engine::Engine;
 use crate::error::{Error, Result};
 use crate::params::WeightSource;
+use spag_ops::kernels;
 
 /// Which weights an engine has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -72,6 +73,8 @@ impl Engine {
             )));
         }
         self.runner.check_layout(weights)?;
+        let kernels = kernels::of(self.runner.device())?;
+        let _turn = kernels.as_ref().map(|kernels| kernels.turns().wait());
         self.weights = WeightState::Mixed(version);
         self.state.cache.clear();
         self.runner.refresh(weights)?;

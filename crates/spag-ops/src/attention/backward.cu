@@ -20,6 +20,9 @@
 // It computes transposed scores k·qᵀ: a warp's results are the A fragments of its next product, without a round trip
 // through shared memory. 16 rows per warp, because dk and dv take 128 registers; 72 KiB are read from shared memory
 // (576 clocks) for 4·2·16·64·128 FLOPs (512). 129 KiB of shared memory for dim 128, one block per multiprocessor.
+// Compute capabilities 8.6, 8.9 and 12.0 have 99 KiB. There, tiles have 32 queries, which takes 97 KiB and 11 % more reads
+// from shared memory. Queries are added in the same order, so the variants have the same bits; half as many keys would leave
+// a multiprocessor with 4 warps.
 //
 // Queries: a block owns 128 queries, 4 warps of 32, and iterates over tiles of 32 keys: dq takes 128 registers, scores
 // and dP 32 each. 40 KiB are read from shared memory (320 clocks) for 3·2·32·32·128 FLOPs (384); 16 rows per warp would
@@ -32,9 +35,8 @@
 namespace {
 using namespace attention;
 
-// Rows owned by a block; for keys, the number of queries per step.
-constexpr int OWN = 128, OTHERS = 64, WARPS = 8, THREADS = WARPS * WARP;
-constexpr int N = OTHERS / 8;
+// Rows owned by a block.
+constexpr int OWN = 128, WARPS = 8, THREADS = WARPS * WARP;
 static_assert(OWN == WARPS * 16, "16 rows a warp");
 constexpr int QUERY_WARPS = 4;
 
@@ -63,11 +65,12 @@ __device__ void row_products(const T* out, const T* dout, float* delta, unsigned
 }
 
 // dk and dv. k, v, dk, dv [rows of keys, kv_heads·DIM], q, dout [N, heads·DIM], lse, delta [N, heads]. Items are tiles of keys;
-// the grid is [item, key/value head].
-template <int DIM, class Mask>
+// the grid is [item, key/value head]. A step has OTHERS queries.
+template <int DIM, int OTHERS, class Mask>
 __device__ __forceinline__ void keys_by_tiles(const bf16* q, const bf16* k, const bf16* v, const bf16* dout,
                                               const float* lse, const float* delta, const unsigned* work, bf16* dk,
                                               bf16* dv, unsigned heads, unsigned kv_heads, float scale, Mask mask) {
+  constexpr int N = OTHERS / 8;
   DYNAMIC_SHARED(bf16, shared);
   bf16 *keys = shared, *values = keys + OWN * DIM, *others = values + OWN * DIM;
   float* numbers = reinterpret_cast<float*>(others + 4 * OTHERS * DIM);
@@ -91,7 +94,7 @@ __device__ __forceinline__ void keys_by_tiles(const bf16* q, const bf16* k, cons
     copy_tile<DIM, OTHERS, THREADS>(to + OTHERS * DIM, dout + at, q_stride, length - query);
     copy_async_commit();
   };
-  // Initial sums of the step's two products, −lse/scale and −delta: one number for each of the first 128 threads. A
+  // Initial sums of the step's two products, −lse/scale and −delta: one number for each of the first 2·OTHERS threads. A
   // query out of range has an infinite log-sum-exp, so its probabilities are zero.
   const auto load_number = [&](unsigned head, unsigned query) {
     query += threadIdx.x % OTHERS;
@@ -385,25 +388,31 @@ __device__ void queries_by_rows(const T* q, const T* k, const T* v, const T* dou
 #define INPUTS(T)                                                                                                        \
   const T *q, const T *k, const T *v, const T *dout, const float *lse, const float *delta, const unsigned *work
 
-#define EXPORT_TILES(DIM, blocks)                                                                                        \
-  EXPORT_BOUNDS(attention_backward_keys_##DIM##_bf16, THREADS, blocks,                                                   \
+// `name` has the size of a step, if it is not that of every device.
+#define EXPORT_KEYS(DIM, OTHERS, name)                                                                                   \
+  EXPORT_BOUNDS(attention_backward_keys##name##_##DIM##_bf16, THREADS, 1,                                                \
                 (INPUTS(bf16), bf16* dk, bf16* dv, unsigned heads, unsigned kv_heads, float scale),                       \
-                keys_by_tiles<DIM>(q, k, v, dout, lse, delta, work, dk, dv, heads, kv_heads, scale, Causal{}))            \
+                (keys_by_tiles<DIM, OTHERS>(q, k, v, dout, lse, delta, work, dk, dv, heads, kv_heads, scale, Causal{})))  \
+  EXPORT_BOUNDS(attention_backward_keys##name##_masked_##DIM##_bf16, THREADS, 1,                                         \
+                (INPUTS(bf16), bf16* dk, bf16* dv, unsigned heads, unsigned kv_heads, float scale, const float* slopes,   \
+                 unsigned window),                                                                                        \
+                (keys_by_tiles<DIM, OTHERS>(q, k, v, dout, lse, delta, work, dk, dv, heads, kv_heads, scale,              \
+                                            Special{slopes, window})))
+EXPORT_KEYS(64, 64, )
+EXPORT_KEYS(128, 64, )
+EXPORT_KEYS(128, 32, _32)
+
+#define EXPORT_QUERIES(DIM)                                                                                              \
   EXPORT_BOUNDS(attention_backward_queries_##DIM##_bf16, QUERY_WARPS * WARP, 2,                                          \
                 (INPUTS(bf16), bf16* dq, unsigned heads, unsigned kv_heads, float scale),                                 \
                 queries_by_tiles<DIM>(q, k, v, dout, lse, delta, work, dq, heads, kv_heads, scale, Causal{}))             \
-  EXPORT_BOUNDS(attention_backward_keys_masked_##DIM##_bf16, THREADS, blocks,                                            \
-                (INPUTS(bf16), bf16* dk, bf16* dv, unsigned heads, unsigned kv_heads, float scale, const float* slopes,   \
-                 unsigned window),                                                                                        \
-                keys_by_tiles<DIM>(q, k, v, dout, lse, delta, work, dk, dv, heads, kv_heads, scale,                       \
-                                   Special{slopes, window}))                                                              \
   EXPORT_BOUNDS(attention_backward_queries_masked_##DIM##_bf16, QUERY_WARPS * WARP, 2,                                   \
                 (INPUTS(bf16), bf16* dq, unsigned heads, unsigned kv_heads, float scale, const float* slopes,             \
                  unsigned window),                                                                                        \
                 queries_by_tiles<DIM>(q, k, v, dout, lse, delta, work, dq, heads, kv_heads, scale,                        \
                                       Special{slopes, window}))
-EXPORT_TILES(64, 1)
-EXPORT_TILES(128, 1)
+EXPORT_QUERIES(64)
+EXPORT_QUERIES(128)
 
 #define EXPORT_ROWS(T, suffix)                                                                                           \
   EXPORT_BOUNDS(attention_backward_keys_##suffix, ROWS* WARP, 2,                                                         \

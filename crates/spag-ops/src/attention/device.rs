@@ -83,6 +83,20 @@ fn tile_bytes(dim: usize, rows: usize) -> usize {
     rows * dim * DType::BF16.size_in_bytes()
 }
 
+/// Shared memory of the tile kernel for keys with steps of `queries`: the block's own 128 rows of keys and values, two
+/// buffers of both operands of a step, and the initial sums of their products.
+fn keys_bytes(dim: usize, queries: usize) -> usize {
+    tile_bytes(dim, 2 * TILE + 2 * 2 * queries) + 2 * 2 * queries * size_of::<f32>()
+}
+
+/// The tile kernel for keys on a device whose blocks have `max_shared_bytes`, and its shared memory.
+fn keys_kernel(dim: usize, max_shared_bytes: usize) -> (&'static str, usize) {
+    match keys_bytes(dim, 64) {
+        bytes if dim == 128 && bytes > max_shared_bytes => ("backward_keys_32", keys_bytes(dim, 32)),
+        bytes => ("backward_keys", bytes),
+    }
+}
+
 fn same_format(tensors: &[&Tensor]) -> Result<DType> {
     let dtype = tensors[0].dtype();
     if tensors.iter().any(|t| t.dtype() != dtype) {
@@ -192,16 +206,18 @@ pub(super) fn backward(
     let gradients = |x: &Tensor| kernels.empty(x.dims(), dtype);
     let (dq, dk, dv) = (gradients(q)?, gradients(k)?, gradients(v)?);
     let inputs = [Arg::In(q), Arg::In(k), Arg::In(v), Arg::In(dout), Arg::In(lse), Arg::In(&delta)];
-    // Tiles in shared memory: the block's own 128 rows of both operands, and two buffers of 64 or one of 32 rows of the
-    // others. Floats: the initial sums of both products, for two buffers of 64 queries or for the block's own.
+    let (keys, keys_bytes) = match path {
+        Path::Tiles => keys_kernel(heads.dim, kernels.max_shared_bytes()),
+        Path::Rows => ("backward_keys", 0),
+    };
     let passes = [
         Pass {
-            what: "backward_keys",
+            what: keys,
             list: &work.keys,
             to: &[&dk, &dv],
             heads: heads.kv,
             block: 256,
-            tile_bytes: tile_bytes(heads.dim, 2 * 128 + 2 * 2 * 64) + 2 * 2 * 64 * size_of::<f32>(),
+            tile_bytes: keys_bytes,
             weights: 2,
         },
         Pass {
@@ -210,7 +226,8 @@ pub(super) fn backward(
             to: &[&dq],
             heads: heads.query,
             block: 128,
-            tile_bytes: tile_bytes(heads.dim, 2 * 128 + 2 * 32) + 2 * 128 * size_of::<f32>(),
+            // The block's own rows of both operands with the initial sums of their products, and 32 keys and values.
+            tile_bytes: tile_bytes(heads.dim, 2 * TILE + 2 * 32) + 2 * TILE * size_of::<f32>(),
             weights: 1,
         },
     ];
@@ -264,4 +281,28 @@ fn delta(kernels: &dyn Kernels, out: &Tensor, dout: &Tensor, heads: Heads) -> Re
         ..Launch::of(BACKWARD)
     })?;
     Ok(delta)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Shared memory per block by compute capability (CUDA C++ Programming Guide, technical specifications).
+    #[test]
+    fn every_supported_device_has_a_kernel_for_keys() {
+        for (capability, kib, of_128) in [
+            ("8.0", 163, "backward_keys"),
+            ("8.6", 99, "backward_keys_32"),
+            ("8.9", 99, "backward_keys_32"),
+            ("9.0", 227, "backward_keys"),
+            ("10.0", 227, "backward_keys"),
+            ("12.0", 99, "backward_keys_32"),
+        ] {
+            for (dim, name) in [(64, "backward_keys"), (128, of_128)] {
+                let (kernel, bytes) = keys_kernel(dim, kib << 10);
+                assert_eq!(kernel, name, "{capability}");
+                assert!(bytes <= kib << 10, "{capability}: {bytes}");
+            }
+        }
+    }
 }

@@ -162,7 +162,7 @@ __device__ __forceinline__ void store_rows(bf16* tile, int row, const float (&c)
 #pragma unroll
   for (int i = 0; i < 16 * M * CHUNKS / WARP; ++i) {
     const int at = i * WARP + lane, r = at / CHUNKS, chunk = at % CHUNKS;
-    if (r < present) store_vector(to + r * stride + 8 * chunk, load_vector(tile + place<DIM>(row + r, chunk)));
+    if (r < present) copy_vector(to + r * stride + 8 * chunk, tile + place<DIM>(row + r, chunk));
   }
 }
 

@@ -48,13 +48,30 @@ struct alignas(16) Vector {
   T at[SIZE];
 };
 
+// For addresses that are aligned whatever tensors the op gets; others are for load_several and store_several.
 template <class T>
 __device__ __forceinline__ Vector<T> load_vector(const T* from) {
+#ifdef SPAG_EMULATOR
+  emulator::need_alignment(from, sizeof(Vector<T>));
+#endif
   return *reinterpret_cast<const Vector<T>*>(from);
 }
 template <class T>
 __device__ __forceinline__ void store_vector(T* to, const Vector<T>& values) {
+#ifdef SPAG_EMULATOR
+  emulator::need_alignment(to, sizeof(Vector<T>));
+#endif
   *reinterpret_cast<Vector<T>*>(to) = values;
+}
+
+// Copies 16 bytes in one access each way. A Vector<bf16> that is loaded from shared memory and stored is copied in parts.
+template <class T>
+__device__ __forceinline__ void copy_vector(T* to, const T* from) {
+#ifdef SPAG_EMULATOR
+  emulator::need_alignment(from, sizeof(uint4));
+  emulator::need_alignment(to, sizeof(uint4));
+#endif
+  *reinterpret_cast<uint4*>(to) = *reinterpret_cast<const uint4*>(from);
 }
 
 __device__ __forceinline__ float warp_sum(float x) {

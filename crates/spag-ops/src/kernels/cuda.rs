@@ -1,11 +1,10 @@
-//! Kernels on a CUDA device, launched through candle's stream and cuBLAS handle.
+//! Kernels on a CUDA device, launched through candle's stream.
 
 use std::collections::HashMap;
 use std::ffi::c_void;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use candle_core::cuda_backend::cudarc::cublas::{result as cublas, sys as blas};
 use candle_core::cuda_backend::cudarc::driver::{
     CudaFunction, CudaGraph, CudaStream, DevicePtr, LaunchConfig, PushKernelArg, result, sys,
 };
@@ -13,8 +12,9 @@ use candle_core::cuda_backend::{CudaStorageSlice, DeviceId};
 use candle_core::{CpuStorage, CudaDevice, DType, Device, Error, Result, Storage, Tensor, bail};
 use half::bf16;
 
-use super::gemm::{Accumulate, Gemm, Orientation};
-use super::{Arg, CapturedGraph, Kernels, Launch, PageLock};
+use super::capture::{CaptureStream, capture};
+use super::cublas::{Addresses, Cublas};
+use super::{Arg, CapturedGraph, Gemm, Kernels, Launch, PageLock, Turns};
 use crate::cpu::{self, Stored};
 
 /// Shared memory per block available without opting in.
@@ -23,6 +23,10 @@ const PLAIN_SHARED_BYTES: usize = 48 << 10;
 /// Kernels of a CUDA device.
 pub struct CudaKernels {
     device: CudaDevice,
+    cublas: Cublas,
+    /// Maximum shared memory of a block, in bytes, if the kernel opts in.
+    max_shared_bytes: usize,
+    turns: Turns,
     /// Loaded kernels, each with its opted-in shared memory per block.
     functions: Mutex<HashMap<String, (CudaFunction, usize)>>,
     poisoned: AtomicBool,
@@ -73,22 +77,28 @@ impl CudaKernels {
     /// The kernels of a device. There is one set per device; modules are loaded on first use.
     ///
     /// # Errors
-    /// The streams for copies could not be created.
+    /// The streams for copies could not be created, or there is too little memory for the workspace of products.
     pub fn of(device: &CudaDevice) -> Result<Arc<Self>> {
         static ALL: Mutex<Vec<(DeviceId, Arc<CudaKernels>)>> = Mutex::new(Vec::new());
         let mut all = ALL.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some((_, kernels)) = all.iter().find(|(id, _)| *id == device.id()) {
             return Ok(kernels.clone());
         }
-        let context = device.cuda_stream().context().clone();
+        let main = device.cuda_stream();
+        let context = main.context();
+        context.bind_to_thread().map_err(Error::wrap)?;
         let stream = || context.new_stream().map_err(Error::wrap);
-        let (down, up) = (stream()?, stream()?);
+        let attribute = sys::CUdevice_attribute_enum::CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN;
+        let max_shared_bytes = context.attribute(attribute).map_err(Error::wrap)?;
         let kernels = Arc::new(Self {
             device: device.clone(),
+            cublas: Cublas::of(device, &main)?,
+            max_shared_bytes: usize::try_from(max_shared_bytes).unwrap_or(PLAIN_SHARED_BYTES),
+            turns: Turns::default(),
             functions: Mutex::default(),
             poisoned: AtomicBool::new(false),
-            down,
-            up,
+            down: stream()?,
+            up: stream()?,
         });
         all.push((device.id(), kernels.clone()));
         Ok(kernels)
@@ -211,52 +221,14 @@ impl Kernels for CudaKernels {
     }
 
     fn gemm(&self, gemm: &Gemm<'_>) -> Result<()> {
-        let (m, k, n) = gemm.extents()?;
+        let (m, _, n) = gemm.extents()?;
         if m == 0 || n == 0 {
             return Ok(());
         }
-        let format = |tensor: &Tensor| match tensor.dtype() {
-            DType::F32 => Ok(blas::cudaDataType_t::CUDA_R_32F),
-            DType::BF16 => Ok(blas::cudaDataType_t::CUDA_R_16BF),
-            other => bail!("{gemm}: {other:?}"),
-        };
-        let operation = |orientation: Orientation| match orientation {
-            Orientation::Normal => blas::cublasOperation_t::CUBLAS_OP_N,
-            Orientation::Transposed => blas::cublasOperation_t::CUBLAS_OP_T,
-        };
-        let int = |x: usize| i32::try_from(x).map_err(|_| Error::Msg(format!("{gemm}: {x} is too large")));
-        let columns = |tensor: &Tensor| int(tensor.dim(1)?);
-        let alpha = 1f32;
-        let beta = if gemm.accumulate == Accumulate::Yes { 1f32 } else { 0f32 };
-        let (a, b, c) = (self.address(gemm.a.tensor)?, self.address(gemm.b.tensor)?, self.address(gemm.c)?);
         self.bind()?;
-        let handle = self.device.cublas_handle();
-        // cuBLAS is column-major: a row-major matrix is its transpose, and cᵀ = bᵀ·aᵀ.
-        // SAFETY: the extents have been checked against the tensors, which are on this device.
-        let done = unsafe {
-            cublas::gemm_ex(
-                *handle.handle(),
-                operation(gemm.b.orientation),
-                operation(gemm.a.orientation),
-                int(n)?,
-                int(m)?,
-                int(k)?,
-                (&raw const alpha).cast::<c_void>(),
-                b as *const c_void,
-                format(gemm.b.tensor)?,
-                columns(gemm.b.tensor)?,
-                a as *const c_void,
-                format(gemm.a.tensor)?,
-                columns(gemm.a.tensor)?,
-                (&raw const beta).cast::<c_void>(),
-                c as *mut c_void,
-                format(gemm.c)?,
-                columns(gemm.c)?,
-                blas::cublasComputeType_t::CUBLAS_COMPUTE_32F,
-                blas::cublasGemmAlgo_t::CUBLAS_GEMM_DEFAULT,
-            )
-        };
-        done.map_err(|e| Error::Msg(format!("cuBLAS {gemm}: {e}")))
+        let address = |tensor| self.address(tensor);
+        let at = Addresses { a: address(gemm.a.tensor)?, b: address(gemm.b.tensor)?, c: address(gemm.c)? };
+        self.cublas.gemm(gemm, &at)
     }
 
     fn empty(&self, shape: &[usize], dtype: DType) -> Result<Tensor> {
@@ -316,15 +288,35 @@ impl Kernels for CudaKernels {
     }
 
     fn capture(&self, work: &mut dyn FnMut() -> Result<()>) -> Result<Option<Box<dyn CapturedGraph>>> {
-        let stream = self.device.cuda_stream();
-        // Other threads may allocate during the capture.
+        let graph = capture(&self.device.cuda_stream(), work)?;
+        Ok(graph.map(|graph| Box::new(Graph(graph)) as Box<dyn CapturedGraph>))
+    }
+
+    fn turns(&self) -> &Turns {
+        &self.turns
+    }
+
+    fn max_shared_bytes(&self) -> usize {
+        self.max_shared_bytes
+    }
+}
+
+impl CaptureStream for Arc<CudaStream> {
+    type Graph = CudaGraph;
+
+    fn begin(&self) -> Result<()> {
+        // Threads without a turn may still wait for events and copy on other streams.
         let mode = sys::CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_THREAD_LOCAL;
-        stream.begin_capture(mode).map_err(Error::wrap)?;
-        let worked = work();
+        self.begin_capture(mode).map_err(Error::wrap)
+    }
+
+    fn end(&self) -> Result<Option<CudaGraph>> {
         let flags = sys::CUgraphInstantiate_flags::CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH;
-        let graph = stream.end_capture(flags).map_err(Error::wrap);
-        worked?;
-        Ok(graph?.map(|graph| Box::new(Graph(graph)) as Box<dyn CapturedGraph>))
+        self.end_capture(flags).map_err(Error::wrap)
+    }
+
+    fn take_error(&self) -> Result<()> {
+        self.context().check_err().map_err(Error::wrap)
     }
 }
 

@@ -4,10 +4,15 @@
 //! `.cu` file. There are two implementations: CUDA devices (feature `cuda`), and an emulator that runs the same sources
 //! on a CPU in tests. Ops on CPU tensors use their CPU versions, except inside [`using`].
 
+#[cfg(any(feature = "cuda", test))]
+mod capture;
+#[cfg(feature = "cuda")]
+mod cublas;
 #[cfg(feature = "cuda")]
 mod cuda;
 mod gemm;
 mod launch;
+mod turns;
 
 use std::cell::RefCell;
 use std::sync::Arc;
@@ -19,6 +24,7 @@ pub use cuda::CudaKernels;
 pub use gemm::{Accumulate, Gemm, Operand, Orientation};
 pub use launch::{Arg, Launch, Module};
 pub(crate) use launch::{THREADS, blocks, module, suffix, vector_len};
+pub use turns::{Turn, Turns};
 
 /// Whether this build has the feature `cuda`.
 pub const HAVE_CUDA: bool = cfg!(feature = "cuda");
@@ -65,14 +71,21 @@ pub trait Kernels: Send + Sync {
 
     /// Captures the launches of `work` in a graph without running them. Returns `None`, without calling `work`, if the
     /// device does not support it. `work` may only launch kernels, matrix products and copies on the device; its
-    /// kernels must have run before, and the memory it uses must stay allocated as long as the graph.
+    /// kernels must have run before, and the memory it uses must stay allocated as long as the graph. If other threads use
+    /// the device, the caller has its [turn](Turns).
     ///
     /// # Errors
-    /// An error of `work`, or an operation that cannot be captured.
+    /// An error of `work`, or an operation that cannot be captured. The device works as before.
     fn capture(&self, work: &mut dyn FnMut() -> Result<()>) -> Result<Option<Box<dyn CapturedGraph>>> {
         let _ = work;
         Ok(None)
     }
+
+    /// The turns of threads that use this device.
+    fn turns(&self) -> &Turns;
+
+    /// Maximum shared memory of a block in bytes, by which ops choose among variants of their kernels.
+    fn max_shared_bytes(&self) -> usize;
 
     /// Waits for all launched work.
     fn synchronize(&self) -> Result<()>;

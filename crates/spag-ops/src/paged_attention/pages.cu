@@ -20,7 +20,7 @@ __device__ void append(const T* qkv, T* keys, T* values, const unsigned* table, 
   if (size == 1) {
     *to = *from;
   } else {
-    store_vector(to, load_vector(from));
+    copy_vector(to, from);
   }
 }
 
@@ -37,7 +37,7 @@ __device__ void copy(T* keys, T* values, unsigned from, unsigned to, unsigned co
   if (size == 1) {
     *target = *source;
   } else {
-    store_vector(target, load_vector(source));
+    copy_vector(target, source);
   }
 }
 

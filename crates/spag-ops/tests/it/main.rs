@@ -6,4 +6,5 @@ mod gradients;
 mod kernels;
 mod masked_attention;
 mod norm_gradients;
+mod ptx;
 mod tree_attention;

@@ -51,6 +51,7 @@ fn tokens_equal_those_of_the_cpu() {
     let run = |checkpoint: &Checkpoint| -> (Vec<Completion>, u64) {
         let mut engine = Engine::new(checkpoint, setting).unwrap();
         let completions = engine.generate(requests.clone()).unwrap();
+        assert_eq!(engine.capture_failure(), None);
         (completions, engine.stats().cached_tokens)
     };
     let (want, _) = run(&checkpoint);

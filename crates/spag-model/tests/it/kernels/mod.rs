@@ -1,6 +1,7 @@
 //! Whole models on kernels, against PyTorch's numbers, the reference implementation and the CPU: in the emulator, or on the GPU
 //! of a build with the feature `cuda`, which runs more of the same cases.
 
+mod capture;
 mod engine;
 mod families;
 mod greedy;

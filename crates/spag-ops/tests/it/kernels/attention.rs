@@ -189,6 +189,36 @@ fn check_repeats(place: &Place, random: &mut Random) {
     }
 }
 
+/// The kernels for devices with less shared memory give the same bits as the others. In the emulator, also in a build for GPUs.
+#[test]
+fn little_shared_memory_gives_the_same_bits() {
+    let places = [99, 227].map(|kib| Place::with_shared_bytes(kib << 10));
+    let mut random = Random::new(5);
+    let heads = Heads { query: 2, kv: 1, dim: 128 };
+    for (special, bounds, parents) in [
+        (NONE, bounds(&LENGTHS), None),
+        (Special { window: Some(70), alibi: true }, bounds(&[1, 130, 0, 65]), None),
+        (NONE, bounds(&[70, 1, 65, 140]), Some([None, Some(0), Some(1), Some(0)])),
+    ] {
+        let (mask, n) = (special.mask(heads), *bounds.last().unwrap() as usize);
+        let mut tensor = |heads: usize| places[0].put(&random.tensor(&[n, heads * 128]).unwrap(), DType::BF16).unwrap();
+        let ([q, dout], [k, v]) = ([(); 2].map(|()| tensor(heads.query)), [(); 2].map(|()| tensor(heads.kv)));
+        let pass = || {
+            let sequences = match parents {
+                Some(parents) => Sequences::tree(&bounds, &parents, &Device::Cpu)?,
+                None => Sequences::new(&bounds, &Device::Cpu)?,
+            };
+            let (out, lse) = attention::forward(&q, &k, &v, &sequences, heads, &mask)?;
+            let (dq, dk, dv) = attention::backward(&q, &k, &v, &out, &lse, &dout, &sequences, heads, &mask)?;
+            Ok::<_, candle_core::Error>([out, dq, dk, dv])
+        };
+        let [less, more] = places.each_ref().map(|place| place.run(pass).unwrap());
+        for ((less, more), what) in less.iter().zip(&more).zip(["out", "dq", "dk", "dv"]) {
+            close(less, more, 0.0, &format!("{what} of {bounds:?}, {special:?}"));
+        }
+    }
+}
+
 /// The output and the gradients of q, k and v in f64, by definition.
 fn reference([q, k, v, dout]: [&Tensor; 4], bounds: &[u32], heads: Heads, special: Special) -> [Tensor; 4] {
     let slopes = special.slopes(heads);

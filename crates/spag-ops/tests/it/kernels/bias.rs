@@ -2,7 +2,7 @@ use candle_core::DType;
 use spag_emulator::Place;
 use spag_ops::bias;
 
-use super::random::{Random, close, tolerance};
+use super::random::{PUTS, Random, close, tolerance};
 
 #[test]
 fn kernels_match_the_cpu() {
@@ -11,14 +11,14 @@ fn kernels_match_the_cpu() {
     for (n, o) in [(1, 8), (3, 33), (5, 256), (600, 64), (7, 4096), (2, 5001)] {
         let (y, dy) = (random.tensor(&[n, o]).unwrap(), random.tensor(&[n, o]).unwrap());
         let (b, db) = (random.tensor(&[o]).unwrap(), random.tensor(&[o]).unwrap());
-        for dtype in [DType::F32, DType::BF16] {
-            let here = |t| place.put(t, dtype).unwrap();
+        for (put, dtype) in PUTS.into_iter().flat_map(|put| [DType::F32, DType::BF16].map(|dtype| (put, dtype))) {
+            let here = |t| put(place, t, dtype).unwrap();
             let (hy, want) = (here(&y), y.copy().unwrap());
             place.run(|| bias::add(&hy, &here(&b))).unwrap();
             bias::add(&want, &b).unwrap();
             close(&hy, &want, tolerance(dtype), "y");
             // Accumulated in f32 for every number format.
-            let (hdb, want) = (place.put(&db, DType::F32).unwrap(), db.copy().unwrap());
+            let (hdb, want) = (put(place, &db, DType::F32).unwrap(), db.copy().unwrap());
             place.run(|| bias::backward(&here(&dy), &hdb)).unwrap();
             bias::backward(&dy, &want).unwrap();
             close(&hdb, &want, 1e-5, "db");

@@ -2,7 +2,7 @@ use candle_core::DType;
 use spag_emulator::Place;
 use spag_ops::head_norm;
 
-use super::random::{Random, close, tolerance};
+use super::random::{PUTS, Random, close, tolerance};
 
 const EPS: f32 = 1e-6;
 
@@ -16,8 +16,8 @@ fn kernels_match_the_cpu() {
         // A joint tensor with two more heads before and one after, and an odd number of columns at its end.
         let width = (heads + 3) * dim + 1;
         let (joint, columns) = (random.tensor(&[n, width]).unwrap(), 2 * dim..(heads + 2) * dim);
-        for dtype in [DType::F32, DType::BF16] {
-            let here = |t| place.put(t, dtype).unwrap();
+        for (put, dtype) in PUTS.into_iter().flat_map(|put| [DType::F32, DType::BF16].map(|dtype| (put, dtype))) {
+            let here = |t| put(place, t, dtype).unwrap();
             let (hx, hw, hjoint) = (here(&x), here(&w), here(&joint));
             let y = place.run(|| head_norm::forward(&hx, &hw, EPS)).unwrap();
             assert_eq!(y.dtype(), dtype);
@@ -31,7 +31,7 @@ fn kernels_match_the_cpu() {
             let inside = hjoint.narrow(1, columns.start, columns.len()).unwrap().contiguous().unwrap();
             close(&inside, &alone, 0.0, "the bits of both forward functions");
             // Accumulated in f32 for every number format.
-            let (hdw, want_dw) = (place.put(&dw, DType::F32).unwrap(), dw.copy().unwrap());
+            let (hdw, want_dw) = (put(place, &dw, DType::F32).unwrap(), dw.copy().unwrap());
             let dx = place.run(|| head_norm::backward(&hx, &hw, EPS, &here(&dy), &hdw)).unwrap();
             let want = head_norm::backward(&x, &w, EPS, &dy, &want_dw).unwrap();
             close(&dx, &want, tolerance(dtype), "dx");

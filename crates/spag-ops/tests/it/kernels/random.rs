@@ -3,6 +3,7 @@
 use candle_core::{DType, Device, Result, Tensor};
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
+use spag_emulator::Place;
 
 /// Random numbers of a check; the same on every place.
 pub(crate) struct Random(ChaCha8Rng);
@@ -24,6 +25,17 @@ impl Random {
     pub(crate) fn below(&mut self, end: usize) -> usize {
         self.0.random_range(0..end)
     }
+}
+
+/// Copies a CPU tensor to a place in another number format.
+type Put = fn(&Place, &Tensor, DType) -> Result<Tensor>;
+
+/// Alone, or as a view that begins at the second element of its memory, as parts of a layer may after one of an odd size.
+pub(crate) const PUTS: [Put; 2] = [Place::put, unaligned];
+
+fn unaligned(place: &Place, tensor: &Tensor, dtype: DType) -> Result<Tensor> {
+    let flat = tensor.flatten_all()?.pad_with_zeros(0, 1, 0)?;
+    place.put(&flat, dtype)?.narrow(0, 1, tensor.elem_count())?.reshape(tensor.dims())
 }
 
 /// Tolerance relative to the largest expected element: f32 sums in another order, or rounding to bf16 (2⁻⁹ per element,

@@ -2,7 +2,7 @@ use candle_core::DType;
 use spag_emulator::Place;
 use spag_ops::rms_norm::{self, RmsNorm};
 
-use super::random::{Random, close, tolerance};
+use super::random::{PUTS, Random, close, tolerance};
 
 const EPS: f32 = 1e-5;
 
@@ -16,8 +16,9 @@ fn kernels_match_the_cpu() {
         let dw = random.tensor(&[d]).unwrap();
         // Weights that are factors, and those that are less by one.
         let norms = [0.0, 1.0].map(|offset| RmsNorm { eps: EPS, offset });
-        for (dtype, norm) in [DType::F32, DType::BF16].into_iter().flat_map(|dtype| norms.map(|norm| (dtype, norm))) {
-            let here = |t| place.put(t, dtype).unwrap();
+        let formats = || PUTS.into_iter().flat_map(|put| [DType::F32, DType::BF16].map(|dtype| (put, dtype)));
+        for ((put, dtype), norm) in formats().flat_map(|format| norms.map(|norm| (format, norm))) {
+            let here = |t| put(place, t, dtype).unwrap();
             let (hx, hw, hdy, hresidual) = (here(&x), here(&w), here(&dy), here(&residual));
             let y = place.run(|| rms_norm::forward(&hx, &hw, norm)).unwrap();
             assert_eq!(y.dtype(), dtype);
@@ -26,7 +27,7 @@ fn kernels_match_the_cpu() {
             close(&sum, &rms_norm::forward_add(&residual, &x, &w, norm).unwrap(), tolerance(dtype), "the sum");
             for around in [None, Some((&hresidual, &residual))] {
                 // Accumulated in f32 for every number format.
-                let (hdw, want_dw) = (place.put(&dw, DType::F32).unwrap(), dw.copy().unwrap());
+                let (hdw, want_dw) = (put(place, &dw, DType::F32).unwrap(), dw.copy().unwrap());
                 let dx = place.run(|| rms_norm::backward(&hx, &hw, norm, &hdy, around.map(|a| a.0), &hdw)).unwrap();
                 let want = rms_norm::backward(&x, &w, norm, &dy, around.map(|a| a.1), &want_dw).unwrap();
                 close(&dx, &want, tolerance(dtype), "dx");

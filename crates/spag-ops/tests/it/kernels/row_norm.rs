@@ -2,7 +2,7 @@ use candle_core::{DType, Device, Tensor};
 use spag_emulator::Place;
 use spag_ops::row_norm;
 
-use super::random::{Random, close, tolerance};
+use super::random::{PUTS, Random, close, tolerance};
 
 #[test]
 fn kernels_match_the_cpu() {
@@ -11,13 +11,13 @@ fn kernels_match_the_cpu() {
     for (v, d) in [(1, 8), (3, 33), (70, 64), (9, 4096), (2, 5001)] {
         let (w, dn) = (random.tensor(&[v, d]).unwrap(), random.tensor(&[v, d]).unwrap());
         let dw = random.tensor(&[v, d]).unwrap();
-        for dtype in [DType::F32, DType::BF16] {
-            let here = place.put(&w, dtype).unwrap();
+        for (put, dtype) in PUTS.into_iter().flat_map(|put| [DType::F32, DType::BF16].map(|dtype| (put, dtype))) {
+            let here = put(place, &w, dtype).unwrap();
             let normed = place.run(|| row_norm::forward(&here)).unwrap();
             assert_eq!(normed.dtype(), dtype);
             close(&normed, &row_norm::forward(&w).unwrap(), tolerance(dtype), "normed");
-            let (hdw, want) = (place.put(&dw, DType::F32).unwrap(), dw.copy().unwrap());
-            let hdn = place.put(&dn, DType::F32).unwrap();
+            let (hdw, want) = (put(place, &dw, DType::F32).unwrap(), dw.copy().unwrap());
+            let hdn = put(place, &dn, DType::F32).unwrap();
             place.run(|| row_norm::backward(&here, &hdn, &hdw)).unwrap();
             row_norm::backward(&w, &dn, &want).unwrap();
             close(&hdw, &want, 1e-5, "dw");
