@@ -50,7 +50,9 @@ impl Batch {
         let (packed, rows) = packing.pack(&trajectories);
         let tokens = trajectories.iter().map(|trajectory| trajectory.ids.len()).sum();
         let mut batch = Self { packed, tokens, ..Self::default() };
-        for (trajectory, rows) in trajectories.into_iter().zip(rows) {
+        let spans = || trajectories.iter().flat_map(|trajectory| &trajectory.spans);
+        let is_drawn = spans().any(|span| span.distributions.is_some());
+        for (trajectory, rows) in trajectories.iter().zip(rows) {
             for span in &trajectory.spans {
                 let predicted = span.predicted_tokens();
                 let in_sequence = predicted.clone().zip(trajectory.ids[predicted].iter().copied());
@@ -61,8 +63,11 @@ impl Batch {
                 }
                 batch.sampling_log_probs.extend(of_targets(span, span.sampling_log_probs.as_deref()));
                 batch.ref_log_probs.extend(of_targets(span, span.ref_token_log_probs.as_deref()));
-                let distributions = of_targets(span, span.distributions.as_deref()).into_iter();
-                batch.targets.distributions.extend(distributions.map(|one| one.unwrap_or_else(Distribution::of_model)));
+                if is_drawn {
+                    let distributions = of_targets(span, span.distributions.as_deref()).into_iter();
+                    let known = distributions.map(|one| one.unwrap_or_else(Distribution::of_model));
+                    batch.targets.distributions.extend(known);
+                }
                 batch.samples.push(BatchSample {
                     row: trajectory.row,
                     weight: span.weight,
@@ -73,9 +78,6 @@ impl Batch {
                     predicted: span.predicted(),
                 });
             }
-        }
-        if batch.targets.distributions.iter().all(Distribution::is_of_model) {
-            batch.targets.distributions.clear();
         }
         batch
     }

@@ -84,6 +84,8 @@ struct Case {
     stage: u8,
     /// The learner's attention is exact.
     exact: bool,
+    /// An adapter of this rank in all linear layers is trained; its learner's attention is exact.
+    lora_r: Option<usize>,
 }
 
 impl Case {
@@ -102,6 +104,8 @@ impl Case {
             max_length: SEQ,
             bf16: self.bf16,
             gradient_checkpointing: self.recompute,
+            lora_r: self.lora_r,
+            lora_target_modules: self.lora_r.map(|_| "all-linear".to_owned()),
             ..TrainConfig::default()
         };
         let plan = if self.exact { RankMemory::on_cpu_exact } else { RankMemory::on_cpu };
@@ -146,6 +150,8 @@ impl Case {
             per_device_train_batch_size: self.batch,
             bf16: self.bf16,
             gradient_checkpointing: self.recompute,
+            lora_r: self.lora_r,
+            lora_target_modules: self.lora_r.map(|_| "all-linear".to_owned()),
             ..TrainConfig::default()
         };
         let mut learner = Learner::load(shard, &config, STEPS).unwrap().with_exact_attention();
@@ -223,7 +229,16 @@ fn assert_as_planned(cases: &[Case], tolerance: f64) {
 
 #[test]
 fn one_process_takes_what_is_planned() {
-    let case = |shape, bf16, recompute, batch| Case { shape, bf16, recompute, batch, ranks: 1, stage: 0, exact: false };
+    let case = |shape, bf16, recompute, batch| Case {
+        shape,
+        bf16,
+        recompute,
+        batch,
+        ranks: 1,
+        stage: 0,
+        exact: false,
+        lora_r: None,
+    };
     let grouped = Shape { kv_heads: 2, ..BLOCKS };
     let wide = Shape { vocabulary: 12_000, ..BLOCKS };
     let cases = [
@@ -245,7 +260,7 @@ fn models_of_other_families_take_what_is_planned() {
     let mut cases = Vec::new();
     for (shape, batch) in [(qwen3, 8), (baichuan, 12)] {
         for (bf16, recompute) in [(false, false), (false, true), (true, true)] {
-            cases.push(Case { shape, bf16, recompute, batch, ranks: 1, stage: 0, exact: false });
+            cases.push(Case { shape, bf16, recompute, batch, ranks: 1, stage: 0, exact: false, lora_r: None });
         }
     }
     assert_as_planned(&cases, 0.1);
@@ -256,7 +271,8 @@ fn models_of_other_families_take_what_is_planned() {
 fn exact_attention_takes_what_is_planned() {
     let grouped = Shape { kv_heads: 2, ..BLOCKS };
     let wide = Shape { vocabulary: 12_000, ..BLOCKS };
-    let case = |shape, exact| Case { shape, bf16: true, recompute: true, batch: 10, ranks: 1, stage: 0, exact };
+    let case =
+        |shape, exact| Case { shape, bf16: true, recompute: true, batch: 10, ranks: 1, stage: 0, exact, lora_r: None };
     let cases = [BLOCKS, grouped, wide].map(|shape| case(shape, true));
     assert_as_planned(&cases, 0.1);
     // Slower paths of the processor have no arithmetic of bf16, and widen always.
@@ -277,12 +293,43 @@ fn exact_attention_takes_what_is_planned() {
     assert_eq!(plans[0], plans[1]);
 }
 
+/// The weights of the model are there once, without gradients and optimizer state.
+#[test]
+fn adapters_take_what_is_planned() {
+    let case = |shape, bf16, recompute, batch, lora_r| Case {
+        shape,
+        bf16,
+        recompute,
+        batch,
+        ranks: 1,
+        stage: 0,
+        exact: true,
+        lora_r,
+    };
+    let mut cases = Vec::new();
+    for (shape, batch) in [(BLOCKS, 4), (Shape { kv_heads: 2, ..BLOCKS }, 8)] {
+        for (bf16, recompute) in [(false, false), (false, true), (true, true)] {
+            cases.push(case(shape, bf16, recompute, batch, Some(8)));
+        }
+    }
+    assert_as_planned(&cases, 0.1);
+    // What the head takes is planned with the same error for both.
+    let wide = |lora_r| case(Shape { vocabulary: 12_000, ..BLOCKS }, false, true, 12, lora_r);
+    let dir = tempfile::tempdir().unwrap();
+    save_model(&Model::init(&wide(None).shape.config(), 1).unwrap(), dir.path(), WriteOptions::new(WeightDtype::F32))
+        .unwrap();
+    let taken = wide(None).taken(dir.path()) - wide(Some(8)).taken(dir.path());
+    let planned = wide(None).planned() - wide(Some(8)).planned();
+    let ratio = planned as f64 / taken as f64;
+    assert!((ratio - 1.0).abs() < 0.1, "{planned} bytes less planned, {taken} less taken");
+}
+
 /// Every stage, with and without recomputation.
 fn stages(shape: Shape, ranks: usize, bf16: bool) {
     let mut cases = Vec::new();
     for stage in 0..=3 {
         for recompute in [false, true] {
-            cases.push(Case { shape, bf16, recompute, batch: 2, ranks, stage, exact: false });
+            cases.push(Case { shape, bf16, recompute, batch: 2, ranks, stage, exact: false, lora_r: None });
         }
     }
     assert_as_planned(&cases, 0.05);
