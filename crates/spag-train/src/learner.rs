@@ -126,18 +126,17 @@ impl Learner {
     pub fn load(shard: ModelShard<'_>, config: &TrainConfig, steps: usize) -> Result<Self> {
         let ModelShard { dir, adapter, options, plan, group } = shard;
         let network = Network::new(&load_config(dir)?)?;
-        let Some(new) = new_adapter(config, &network, Some(dir))? else {
-            let state = ShardedState::load((dir, "model"), network.layout(), options, config, plan, group)?;
+        let adapter = match adapter {
+            Some(saved) => Some(Adapter::load(saved, &network.config().architecture)?),
+            None => new_adapter(config, &network, Some(dir))?,
+        };
+        let Some(adapter) = adapter else {
+            let state = ShardedState::load(dir, network.layout(), options, config, plan, group)?;
             return Self::with_state((network, None), state, config, Schedule::new(config, steps));
         };
         let base = load_model_with(dir, options)?.parameters().clone();
-        let layout = new.places().layout();
-        let state = match adapter {
-            Some(saved) => ShardedState::load((saved, Adapter::STEM), layout, options, config, plan, group)?,
-            None => ShardedState::of(new.weights(), options, config, plan, group)?,
-        };
-        let base = AdaptedBase { base, adapter: new };
-        Self::with_state((network, Some(base)), state, config, Schedule::new(config, steps))
+        let state = ShardedState::of(adapter.weights(), options, config, plan, group)?;
+        Self::with_state((network, Some(AdaptedBase { base, adapter })), state, config, Schedule::new(config, steps))
     }
 
     fn with_state(

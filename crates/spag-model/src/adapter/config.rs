@@ -6,7 +6,7 @@ use serde_json::{Map, Value, json};
 use spag_io::{quote, read_whole};
 
 use super::matrix_names;
-use super::modules::{Pattern, Targets};
+use super::modules::{Pattern, Targets, ends_with};
 use crate::config::{Architecture, Projections};
 use crate::error::{Error, Result};
 use crate::params::Layout;
@@ -16,8 +16,6 @@ const ALL_LINEAR: &str = "all-linear";
 pub(super) const FILE: &str = "adapter_config.json";
 /// Largest `adapter_config.json`, in bytes.
 const MAX_BYTES: u64 = 1 << 20;
-/// Largest rank.
-const MAX_RANK: usize = 1 << 16;
 
 /// The settings of a LoRA adapter, with PEFT's names and meaning. Made by [`LoraConfig::load`].
 #[derive(Clone, Debug, PartialEq)]
@@ -62,6 +60,9 @@ const WITHOUT_EFFECT: [&str; 12] = [
 const INITIALISATIONS: [&str; 3] = ["gaussian", "eva", "orthogonal"];
 
 impl LoraConfig {
+    /// The largest rank.
+    pub const MAX_RANK: usize = 1 << 16;
+
     /// The settings of a new adapter of rank `rank`, whose scale is `alpha` / r, for modules with these names.
     ///
     /// # Errors
@@ -204,7 +205,7 @@ impl LoraConfig {
             .filter_map(|view| module_of(&view.name).filter(|_| is_linear(&view.shape)))
             .collect();
         if let Targets::Named(names) = &self.targets {
-            let unmatched = |name: &&String| !linear.iter().any(|module| super::modules::ends_with(module, name));
+            let unmatched = |name: &&String| !linear.iter().any(|module| ends_with(module, name));
             if let Some(name) = names.iter().find(unmatched) {
                 let mut known: Vec<&str> = linear.iter().filter_map(|module| module.rsplit('.').next()).collect();
                 known.sort_unstable();
@@ -240,8 +241,11 @@ fn shown(value: Option<&Value>) -> String {
 
 fn rank_of(value: &Value) -> Result<usize, String> {
     let rank = value.as_u64().and_then(|rank| usize::try_from(rank).ok());
-    rank.filter(|rank| (1..=MAX_RANK).contains(rank))
-        .ok_or(format!("expected a whole number from 1 to {MAX_RANK}, not {}", shown(Some(value))))
+    rank.filter(|rank| (1..=LoraConfig::MAX_RANK).contains(rank)).ok_or(format!(
+        "expected a whole number from 1 to {}, not {}",
+        LoraConfig::MAX_RANK,
+        shown(Some(value))
+    ))
 }
 
 fn rank(value: Option<&Value>) -> Result<usize, String> {

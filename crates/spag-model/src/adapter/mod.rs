@@ -33,7 +33,7 @@ pub struct Adapter {
 
 impl Adapter {
     /// The stem of the file of weights in a folder of PEFT.
-    pub const STEM: &str = "adapter_model";
+    pub(crate) const STEM: &str = "adapter_model";
 
     /// The same adapter with other matrices of the same places, which may be in another number format.
     ///

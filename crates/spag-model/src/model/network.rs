@@ -277,10 +277,9 @@ impl Network {
         let Forward { batch, shape, targets, mut blocks, rows_md, normed_md, log_probs } = forward;
         let drows = {
             let end = self.head(weights, Some(self.last() - 1))?;
-            let head_grad = match (weights.adapter().is_some(), self.config.architecture.is_tied()) {
-                (true, _) => None,
-                (false, true) => self.gradient(gradients, 0, Part::Embedding)?,
-                (false, false) => self.gradient(gradients, self.last(), Part::Head)?,
+            let head_grad = match self.config.architecture.is_tied() {
+                true => self.gradient(gradients, 0, Part::Embedding)?,
+                false => self.gradient(gradients, self.last(), Part::Head)?,
             };
             let of_head = |dhead: Option<&Tensor>| {
                 Ok(log_prob::backward(log_probs, &normed_md, &end.matrix, &targets, upstream, dhead)?)
@@ -289,11 +288,7 @@ impl Network {
                 Some(head_grad) => end.backward(head_grad, |dhead| of_head(Some(dhead)))?,
                 None => of_head(None)?,
             };
-            let norm_grad = match weights.adapter() {
-                Some(_) => None,
-                None => self.gradient(gradients, self.last(), Part::FinalNorm)?,
-            };
-            let norm_grad = match norm_grad {
+            let norm_grad = match self.gradient(gradients, self.last(), Part::FinalNorm)? {
                 Some(gradient) => gradient,
                 // A by-product of the gradient of the norm's input.
                 None => Tensor::zeros(end.norm.shape(), DType::F32, end.norm.device())?,
@@ -330,14 +325,15 @@ impl Network {
             gradients.complete(index + 1)?;
         }
         let dx = EmbeddingScale::of(&self.config.architecture).apply(dx, weights.dtype().into())?;
-        if let (None, Some(gradient)) = (weights.adapter().map(|_| ()), self.gradient(gradients, 0, Part::Embedding)?) {
+        if let Some(gradient) = self.gradient(gradients, 0, Part::Embedding)? {
             embedding::backward(&batch.ids, &dx, &gradient)?;
         }
         recycle(dx)?;
         gradients.complete(0)
     }
 
-    /// Where the gradient of a part of the first or the last layer is added; `None` if it is frozen.
+    /// Where the gradient of a part of the first or the last layer is added; `None` if it is frozen. The layout of an adapter's
+    /// gradients has none of these parts.
     fn gradient(&self, gradients: &dyn GradientSink, layer: usize, part: Part) -> Result<Option<Tensor>> {
         match gradients.layout().update(layer, part) {
             Some(Update::Trained) => required(&self.layout, &gradients.buffer(layer)?, layer, part).map(Some),

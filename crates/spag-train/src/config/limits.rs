@@ -5,6 +5,7 @@
 use std::ops::{Range, RangeInclusive};
 
 use spag_io::parser;
+use spag_model::LoraConfig;
 
 /// Samples of a micro-batch.
 pub const BATCH: RangeInclusive<usize> = 1..=65_536;
@@ -35,7 +36,7 @@ pub const WARMUP_RATIO: RangeInclusive<f64> = 0.0..=1.0;
 pub const DECAY: Range<f64> = 0.0..1.0;
 
 /// Rank of an adapter.
-pub const LORA_R: RangeInclusive<usize> = 1..=65_536;
+pub const LORA_R: RangeInclusive<usize> = 1..=LoraConfig::MAX_RANK;
 /// The scale of an adapter times its rank.
 pub const LORA_ALPHA: RangeInclusive<f64> = 1e-6..=1e6;
 /// Dropout of an adapter's input: none.

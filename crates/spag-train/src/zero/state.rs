@@ -54,9 +54,9 @@ impl ShardedState {
         Self::new(Weights::Whole(parameters.clone()), parameters.layout(), config, plan, Arc::new(Single))
     }
 
-    /// The state with parameters from the files of a stem in a folder.
+    /// The state with parameters from the checkpoint in `dir`.
     pub(crate) fn load(
-        (dir, stem): (&Path, &str),
+        dir: &Path,
         layout: &Layout,
         options: &LoadOptions,
         config: &TrainConfig,
@@ -64,9 +64,9 @@ impl ShardedState {
         group: Arc<dyn ProcessGroup>,
     ) -> Result<Self> {
         Self::filled(layout, options, config, plan, group, |target| match target {
-            Target::Whole(whole) => Ok(read_buffers(whole, dir, stem)?),
+            Target::Whole(whole) => Ok(read_buffers(whole, dir, "model")?),
             Target::Shards(partition, parts) => {
-                Ok(read_tensors(layout, options.dtype, dir, stem, &mut |layer, view, values| {
+                Ok(read_tensors(layout, options.dtype, dir, "model", &mut |layer, view, values| {
                     partition.fill(parts, layer, view, &values).map_err(super::into_model)
                 })?)
             }

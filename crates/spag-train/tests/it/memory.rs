@@ -123,6 +123,14 @@ impl Case {
         data + if self.ranks > 1 { RING } else { 0 } + if in_f32 { BLOCKS_OF_THREAD } else { 0 }
     }
 
+    /// A folder with the model.
+    fn saved_model(self) -> tempfile::TempDir {
+        let dir = tempfile::tempdir().unwrap();
+        let model = Model::init(&self.shape.config(), 1).unwrap();
+        save_model(&model, dir.path(), WriteOptions::new(self.dtype())).unwrap();
+        dir
+    }
+
     /// What all ranks together hold at most.
     fn taken(self, dir: &Path) -> u64 {
         let case = serde_json::to_string(&(self, dir)).unwrap();
@@ -208,13 +216,19 @@ fn one_case() {
     println!("\n{MARK}{}", HELD.max_allocated() - before);
 }
 
+/// Tries two cases with the same model: the first takes more than the second, by what is planned.
+fn assert_difference_as_planned(more: Case, less: Case) {
+    let dir = more.saved_model();
+    let (taken, planned) = (more.taken(dir.path()) - less.taken(dir.path()), more.planned() - less.planned());
+    let ratio = planned as f64 / taken as f64;
+    assert!((ratio - 1.0).abs() < 0.1, "{more:?} and {less:?}: {planned} bytes planned, {taken} taken");
+}
+
 /// Tries cases, whose plans may differ from what is taken by so much of it.
 fn assert_as_planned(cases: &[Case], tolerance: f64) {
     let mut wrong = Vec::new();
     for case in cases {
-        let dir = tempfile::tempdir().unwrap();
-        save_model(&Model::init(&case.shape.config(), 1).unwrap(), dir.path(), WriteOptions::new(case.dtype()))
-            .unwrap();
+        let dir = case.saved_model();
         let (taken, planned) = (case.taken(dir.path()), case.planned());
         assert!(case.beside() * case.ranks as u64 * 20 < planned, "{case:?}: what is beside the plan is not small");
         let ratio = planned as f64 / taken as f64;
@@ -278,14 +292,7 @@ fn exact_attention_takes_what_is_planned() {
     // Slower paths of the processor have no arithmetic of bf16, and widen always.
     if CpuPath::selected().unwrap() >= CpuPath::Avx512Bf16 {
         for exact in cases {
-            let dir = tempfile::tempdir().unwrap();
-            save_model(&Model::init(&exact.shape.config(), 1).unwrap(), dir.path(), WriteOptions::new(exact.dtype()))
-                .unwrap();
-            let fastest = case(exact.shape, false);
-            let (taken, planned) =
-                (exact.taken(dir.path()) - fastest.taken(dir.path()), exact.planned() - fastest.planned());
-            let ratio = planned as f64 / taken as f64;
-            assert!((ratio - 1.0).abs() < 0.1, "{exact:?}: {planned} bytes planned, {taken} taken");
+            assert_difference_as_planned(exact, case(exact.shape, false));
         }
     }
     // In f32 nothing is widened.
@@ -315,13 +322,7 @@ fn adapters_take_what_is_planned() {
     assert_as_planned(&cases, 0.1);
     // What the head takes is planned with the same error for both.
     let wide = |lora_r| case(Shape { vocabulary: 12_000, ..BLOCKS }, false, true, 12, lora_r);
-    let dir = tempfile::tempdir().unwrap();
-    save_model(&Model::init(&wide(None).shape.config(), 1).unwrap(), dir.path(), WriteOptions::new(WeightDtype::F32))
-        .unwrap();
-    let taken = wide(None).taken(dir.path()) - wide(Some(8)).taken(dir.path());
-    let planned = wide(None).planned() - wide(Some(8)).planned();
-    let ratio = planned as f64 / taken as f64;
-    assert!((ratio - 1.0).abs() < 0.1, "{planned} bytes less planned, {taken} less taken");
+    assert_difference_as_planned(wide(None), wide(Some(8)));
 }
 
 /// Every stage, with and without recomputation.

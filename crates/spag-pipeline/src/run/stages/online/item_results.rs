@@ -97,7 +97,7 @@ mod tests {
         }
         assert_eq!(results.draw(0, &words, 9, 3), results.draw(0, &words, 9, 3));
         assert_ne!(results.draw(0, &words, 9, 3), results.draw(0, &words, 9, 4));
-        // Another game of the run knows nothing of these.
+        // The results are those of one of the run's games; another one has none yet.
         assert_eq!(results.draw(1, &words, 4, 3).len(), 4);
     }
 
