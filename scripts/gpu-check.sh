@@ -2,13 +2,16 @@
 # Checks every kernel and whole models on a GPU, and measures the kernels. The GPU's machine needs this repository, a driver and
 # the CUDA 13 libraries, for which PyTorch's wheels suffice, but no Rust.
 #
-#   scripts/gpu-check.sh build [DIR]
-#       Builds the tests and the benchmark with the feature `cuda` (docs/CUDA.md) and packs them into DIR, by default
-#       target/gpu-check.
-#   scripts/gpu-check.sh run [--limit SECONDS] [--blocking] FILE…
-#       Runs packed files. Every test has a process of its own, so that a CUDA error or a hang costs one test, and prints a line
-#       of JSON: check, result (ok, failed or timed out), seconds. --limit is the time of a test, 300 by default. --blocking
-#       waits for every kernel (CUDA_LAUNCH_BLOCKING=1), so that an error names the right one. Fails if a test does.
+#   scripts/gpu-check.sh build [FILE]
+#       Builds the tests, the benchmark and the programs with the feature `cuda` (docs/CUDA.md) and packs them into FILE, by
+#       default target/gpu-check.tar.xz.
+#   scripts/gpu-check.sh run [--limit SECONDS] [--jobs N] [--blocking] [--logs DIR] FILE [TEST…]
+#       Runs the packed tests, or those whose names contain a TEST, and then the benchmark. Every test has a process of its own, so
+#       that a CUDA error or a hang costs one test, and prints a line of JSON: check, result (ok, failed or timed out), seconds.
+#       --limit is the time of a test, 300 by default; --jobs the number at once, 4 by default. --blocking waits for every kernel
+#       (CUDA_LAUNCH_BLOCKING=1), so that an error names the right one. --logs keeps what the tests print. Fails if a test does.
+#   scripts/gpu-check.sh unpack FILE DIR
+#       Unpacks the programs into DIR and prints the LD_LIBRARY_PATH that they need here.
 set -euo pipefail
 export LC_ALL=C
 cd "$(dirname "$0")/.."
@@ -30,16 +33,20 @@ for line in sys.stdin:
 }
 
 build() {
-  local folder=${1:-target/gpu-check} packages=(spag-ops spag-model spag-train spag-benches) name file
-  mkdir -p "$folder" && rm -f "$folder"/*.gz
-  cargo test --release --locked --features cuda --no-run --message-format json-render-diagnostics \
-    "${packages[@]/#/-p}" --test it --bench gpu | executables |
-    while read -r name file; do
-      strip -o "$folder/$name" "$file" && gzip -9 -f "$folder/$name"
-    done
-  local bytes; bytes=$(cat "$folder"/*.gz | wc -c)
-  ((bytes <= MOST)) || fail "$folder has $bytes bytes, more than $MOST"
-  printf 'On a machine with a GPU:\n\n  scripts/gpu-check.sh run %s\n' "$(printf '%s ' "$folder"/*.gz)"
+  local file=${1:-target/gpu-check.tar.xz} packages=(spag-ops spag-model spag-train spag-benches) folder
+  folder=$(mktemp -d)
+  # shellcheck disable=SC2064 # The folder of now.
+  trap "rm -rf '$folder'" EXIT
+  {
+    cargo build --release --locked --features cuda --workspace --bins --message-format json-render-diagnostics
+    cargo test --release --locked --features cuda --no-run --message-format json-render-diagnostics \
+      "${packages[@]/#/-p}" --test it --bench gpu
+  } | executables | while read -r name program; do strip -o "$folder/$name" "$program"; done
+  # The programs have most of their code in common, which a dictionary larger than one of them finds.
+  tar -C "$folder" --sort=name -c . | xz -T1 --lzma2=preset=9,dict=512MiB >"$file"
+  local bytes; bytes=$(wc -c <"$file")
+  ((bytes <= MOST)) || fail "$file has $bytes bytes, more than $MOST"
+  printf '%s: %s bytes. On a machine with a GPU:\n\n  scripts/gpu-check.sh run %s\n' "$file" "$bytes" "$file"
 }
 
 # Folders of the driver's and CUDA's libraries, and of those in PyTorch's wheels, behind the folders that are set.
@@ -54,50 +61,61 @@ PY
 
 # Runs one test of an executable and prints its line.
 check() {
-  local name=$1 program=$2 test=$3 limit=$4 log=$2.log began=${EPOCHREALTIME/./} result=ok
+  local logs=$1 limit=$2 program=$3 test=$4 began=${EPOCHREALTIME/./} result=ok log name
+  name=$(basename "$program") log=$logs/$(basename "$program")-${test//:/-}.log
   timeout --kill-after 10 "$limit" "$program" --exact "$test" --test-threads 1 --nocapture >"$log" 2>&1 </dev/null ||
     case $? in 124 | 137) result='timed out' ;; *) result=failed ;; esac
   local ms=$(((${EPOCHREALTIME/./} - began) / 1000))
   printf '{"check": "%s %s", "result": "%s", "seconds": %d.%03d}\n' "$name" "$test" "$result" $((ms / 1000)) $((ms % 1000))
-  [[ $result == ok ]] || { tail -n 40 "$log" >&2; return 1; }
+  [[ $result == ok ]] || { { printf -- '--- %s %s\n' "$name" "$test"; tail -n 30 "$log"; } >&2; return 1; }
+}
+
+# Unpacks a file into a folder and sets where the loader finds the libraries.
+unpack() {
+  local file=$1 folder=$2 missing
+  mkdir -p "$folder"
+  "${PYTHON:-python3}" -c 'import sys, tarfile; tarfile.open(sys.argv[1], "r:xz").extractall(sys.argv[2], filter="data")' \
+    "$file" "$folder"
+  LD_LIBRARY_PATH=$(library_path)
+  export LD_LIBRARY_PATH
+  missing=$(ldd "$folder"/* | awk '/not found/ { print $1 }' | sort -u | paste -sd' ')
+  [[ -z $missing ]] ||
+    fail "libraries are missing: $missing (CUDA 13: pip install torch, or NVIDIA's packages; then LD_LIBRARY_PATH)"
 }
 
 run() {
-  local limit=300 folder file name program missing test tests failed=0
+  local limit=300 jobs=4 logs='' folder program failed=0
   while [[ $# -gt 0 && $1 == --* ]]; do
     case $1 in
       --limit) limit=${2:?--limit needs a number of seconds}; shift 2 ;;
+      --jobs) jobs=${2:?--jobs needs a number}; shift 2 ;;
+      --logs) logs=${2:?--logs needs a folder}; shift 2 ;;
       --blocking) export CUDA_LAUNCH_BLOCKING=1; shift ;;
       *) fail "unknown flag $1" ;;
     esac
   done
-  [[ $# -gt 0 ]] || fail "which files? scripts/gpu-check.sh build writes them"
+  [[ $# -gt 0 ]] || fail "which file? scripts/gpu-check.sh build writes it"
   nvidia-smi -L >/dev/null 2>&1 || fail "no NVIDIA GPU: nvidia-smi finds no driver or no device"
-  LD_LIBRARY_PATH=$(library_path)
-  export LD_LIBRARY_PATH SPAG_ROOT=$PWD
+  export SPAG_ROOT=$PWD
   folder=$(mktemp -d)
   # shellcheck disable=SC2064 # The folder of now.
   trap "rm -rf '$folder'" EXIT
-  for file in "$@"; do
-    name=$(basename "$file" .gz) program=$folder/$name
-    gzip -dc "$file" >"$program" && chmod +x "$program"
-    missing=$(ldd "$program" | awk '/not found/ { print $1 }' | sort -u | paste -sd' ')
-    [[ -z $missing ]] ||
-      fail "$name: libraries are missing: $missing (CUDA 13: pip install torch, or NVIDIA's packages; then LD_LIBRARY_PATH)"
-    if [[ $name == gpu ]]; then
-      "$program" --bench || failed=1
-      continue
-    fi
-    tests=$("$program" kernels:: --list --format terse | sed -n 's/: test$//p')
-    [[ -n $tests ]] || fail "$name has no tests of kernels"
-    for test in $tests; do
-      check "$name" "$program" "$test" "$limit" || failed=1
-    done
-  done
+  unpack "$1" "$folder/bin"
+  shift
+  logs=${logs:-$folder/logs}
+  mkdir -p "$logs"
+  for program in "$folder"/bin/spag-{ops,model,train}; do
+    "$program" kernels:: --list --format terse | sed -n "s|: test$||p" | grep -F "$(printf '%s\n' "${@:-::}")" |
+      sed "s|^|$program |"
+  done >"$folder/tests" || true
+  [[ -s $folder/tests ]] || fail "no test of a kernel has this name"
+  xargs -P "$jobs" -L 1 "$PWD/scripts/gpu-check.sh" check "$logs" "$limit" <"$folder/tests" || failed=1
+  [[ $# -gt 0 ]] || "$folder/bin/gpu" --bench || failed=1
   return $failed
 }
 
 case ${1:-} in
-  build | run) "$@" ;;
-  *) fail "expected build or run; the head of $0 describes both" ;;
+  build | run | check) "$@" ;;
+  unpack) "$@" && printf 'export LD_LIBRARY_PATH=%s\n' "$LD_LIBRARY_PATH" ;;
+  *) fail "expected build, run or unpack; the head of $0 describes them" ;;
 esac

@@ -24,7 +24,7 @@ pub(crate) fn measure(device: &Device) -> Result<Ceilings> {
     let Some(kernels) = kernels::of(device)? else { candle_core::bail!("there are no kernels for {device:?}") };
     let source = Tensor::zeros(COPY_BYTES / 4, DType::F32, device)?;
     let target = kernels.empty(&[COPY_BYTES / 4], DType::F32)?;
-    let copy = seconds(device, || target.slice_set(&source, 0, 0))?;
+    let copy = seconds(device, || kernels.copy(&source, &target))?;
     drop((source, target));
     // Random numbers: constants would draw less power and run faster than real products.
     let random = || Tensor::randn(0f32, 1f32, (SIDE, SIDE), device)?.to_dtype(DType::BF16);

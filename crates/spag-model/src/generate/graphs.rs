@@ -1,6 +1,7 @@
 //! CUDA graphs of decoding passes: a few hundred launches become one.
 //!
-//! Decoding passes with the same key differ only in three tensors: embedded tokens, positions and page tables. The
+//! Decoding passes with the same key differ only in three tensors: embedded tokens, positions and page tables. Their rows
+//! are padded to one of few counts, so that a pass with one request less has the same key. The
 //! first pass of a key runs eagerly, which loads its kernels. The second is captured, with its own input and output
 //! buffers. Later passes copy their inputs into these buffers and replay the graph.
 
@@ -54,6 +55,18 @@ struct Captured {
 
 /// Maximum number of graphs. When it is exceeded, all are dropped and captured again.
 const MAX_GRAPHS: usize = 512;
+
+/// The row count that `rows` are padded to: itself up to 4, then multiples of 8 up to 64, of 16 up to 256 and of 32. Weights
+/// are read once for all rows, so that a few more cost little.
+pub(super) fn padded_rows(rows: usize) -> usize {
+    let step = match rows {
+        0..=4 => 1,
+        5..=64 => 8,
+        65..=256 => 16,
+        _ => 32,
+    };
+    rows.next_multiple_of(step)
+}
 
 impl GraphCache {
     /// Returns the logits of every row and the time of attention (zero if replayed). `run` computes both from its

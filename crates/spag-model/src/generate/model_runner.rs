@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use candle_core::{DType, Device, Tensor};
 
-use super::graphs::{GraphCache, Inputs};
+use super::graphs::{self, GraphCache, Inputs};
 use super::head::Head;
 use super::kv::KvCache;
 use super::packed_block::{LayerParts, PackedBlock, unshared};
@@ -278,22 +278,30 @@ impl ModelRunner {
     }
 
     fn pass(&self, ids: &[u32], spans: &[Span<'_>], rows: &LogitRows<'_>, cache: &KvCache) -> Result<ForwardOutput> {
+        let last = rows.last;
+        // All rows need logits, as in decoding, where passes repeat and can be captured.
+        let repeats = last.len() == ids.len();
+        let padded = match kernels::of(&self.device)? {
+            Some(_) if repeats => graphs::padded_rows(ids.len()),
+            _ => ids.len(),
+        };
+        let mut ids = ids.to_vec();
+        ids.resize(padded, 0);
         let embedded = match &self.embedding {
-            Embedding::Table { rows, .. } => embedding::forward(ids, rows)?,
-            Embedding::Head => self.head.rows(ids)?,
+            Embedding::Table { rows, .. } => embedding::forward(&ids, rows)?,
+            Embedding::Head => self.head.rows(&ids)?,
         };
         let inputs = Inputs {
             x: self.embedding_scale.apply(embedded, self.dtype)?,
-            positions: self.positions(spans)?,
-            plan: cache.plan(spans)?,
+            positions: self.positions(spans, padded)?,
+            plan: cache.plan(spans, padded)?,
         };
-        let last = rows.last;
-        if last.len() == ids.len() {
-            // All rows need logits, as in decoding, where passes repeat and can be captured.
+        if repeats {
             let (logits, attention) = self.graphs.pass(inputs, |inputs| {
                 let (x, attention) = self.layers(inputs, cache)?;
                 Ok((self.logits(x)?, attention))
             })?;
+            let logits = if padded > last.len() { logits.narrow(0, 0, last.len())? } else { logits };
             return Ok(ForwardOutput { scored: Vec::new(), logits: Some(logits), attention });
         }
         let (x, attention) = self.layers(&inputs, cache)?;
@@ -329,10 +337,11 @@ impl ModelRunner {
         Ok(all)
     }
 
-    /// The position of each row, for rotations.
-    fn positions(&self, spans: &[Span<'_>]) -> Result<Option<Positions>> {
-        let positions: Vec<u32> =
+    /// The position of each of `padded` rows, for rotations.
+    fn positions(&self, spans: &[Span<'_>], padded: usize) -> Result<Option<Positions>> {
+        let mut positions: Vec<u32> =
             spans.iter().flat_map(|span| (span.position..).take(span.rows.len()).map(|at| at as u32)).collect();
+        positions.resize(padded, 0);
         Ok(self.shape.positions(&positions, self.device())?)
     }
 

@@ -6,8 +6,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use candle_core::cuda_backend::cudarc::driver::{
-    CudaFunction, CudaGraph, CudaStream, DevicePtr, LaunchConfig, PushKernelArg, result, sys,
+    CudaFunction, CudaGraph, CudaModule, CudaStream, DevicePtr, LaunchConfig, PushKernelArg, result, sys,
 };
+use candle_core::cuda_backend::cudarc::nvrtc::Ptx;
 use candle_core::cuda_backend::{CudaStorageSlice, DeviceId};
 use candle_core::{CpuStorage, CudaDevice, DType, Device, Error, Result, Storage, Tensor, bail};
 use half::bf16;
@@ -27,12 +28,19 @@ pub struct CudaKernels {
     /// Maximum shared memory of a block, in bytes, if the kernel opts in.
     max_shared_bytes: usize,
     turns: Turns,
-    /// Loaded kernels, each with its opted-in shared memory per block.
-    functions: Mutex<HashMap<String, (CudaFunction, usize)>>,
+    loaded: Mutex<Loaded>,
     poisoned: AtomicBool,
     /// Streams for downloads and uploads: each direction of the bus has its own.
     down: Arc<CudaStream>,
     up: Arc<CudaStream>,
+}
+
+/// What has been loaded onto the device.
+#[derive(Default)]
+struct Loaded {
+    modules: HashMap<&'static str, Arc<CudaModule>>,
+    /// Kernels by name, each with its opted-in shared memory per block.
+    functions: HashMap<String, (CudaFunction, usize)>,
 }
 
 /// Page-locked memory. Unregistered on drop, before its tensor is freed.
@@ -95,7 +103,7 @@ impl CudaKernels {
             cublas: Cublas::of(device, &main)?,
             max_shared_bytes: usize::try_from(max_shared_bytes).unwrap_or(PLAIN_SHARED_BYTES),
             turns: Turns::default(),
-            functions: Mutex::default(),
+            loaded: Mutex::default(),
             poisoned: AtomicBool::new(false),
             down: stream()?,
             up: stream()?,
@@ -111,11 +119,19 @@ impl CudaKernels {
 
     /// Loads a kernel once and raises its shared memory limit if needed.
     fn function(&self, launch: &Launch<'_>) -> Result<CudaFunction> {
-        let mut functions = self.functions.lock().unwrap_or_else(PoisonError::into_inner);
+        let Loaded { modules, functions } = &mut *self.loaded.lock().unwrap_or_else(PoisonError::into_inner);
         if !functions.contains_key(&launch.kernel) {
             let Launch { module, kernel, .. } = launch;
-            let loaded = self.device.get_or_load_custom_func(kernel, module.name, module.ptx)?.into_cuda_function();
-            functions.insert(kernel.clone(), (loaded, PLAIN_SHARED_BYTES));
+            let module = match modules.get(module.name) {
+                Some(loaded) => loaded,
+                None => {
+                    let image = Ptx::from_binary(module.image.to_vec());
+                    let loaded = self.up.context().load_module(image).map_err(Error::wrap)?;
+                    modules.entry(module.name).or_insert(loaded)
+                }
+            };
+            let function = module.load_function(kernel).map_err(Error::wrap)?;
+            functions.insert(kernel.clone(), (function, PLAIN_SHARED_BYTES));
         }
         let Some((function, allowed)) = functions.get_mut(&launch.kernel) else {
             bail!("the kernel has not been loaded")

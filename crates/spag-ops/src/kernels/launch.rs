@@ -9,8 +9,8 @@ use candle_core::{DType, Result, Tensor, bail};
 pub struct Module {
     /// Stem of the file's path.
     pub name: &'static str,
-    /// Its PTX; empty without the feature `cuda`.
-    pub ptx: &'static str,
+    /// Machine code and PTX in nvcc's format; empty without the feature `cuda`.
+    pub image: &'static [u8],
 }
 
 /// The [`Module`] of a `.cu` file by its stem.
@@ -19,9 +19,9 @@ macro_rules! module {
         $crate::kernels::Module {
             name: $name,
             #[cfg(feature = "cuda")]
-            ptx: include_str!(concat!(env!("OUT_DIR"), "/", $name, ".ptx")),
+            image: include_bytes!(concat!(env!("OUT_DIR"), "/", $name, ".fatbin")),
             #[cfg(not(feature = "cuda"))]
-            ptx: "",
+            image: &[],
         }
     };
 }

@@ -30,6 +30,16 @@ impl<'a> Plan<'a> {
     /// # Errors
     /// Spans that skip rows or exceed the pages, pages of another shape, or no memory for the tables.
     pub fn new(spans: &[Span<'a>], pages: &Tensor, shape: PageShape) -> Result<Self> {
+        Self::padded(spans, 0, pages, shape)
+    }
+
+    /// As [`Plan::new`], for a batch of at least `padded` rows. Rows beyond those of the spans are padding: their keys and
+    /// values are not stored, and their outputs are undefined. Decoding passes whose row counts are rounded up share
+    /// captured graphs.
+    ///
+    /// # Errors
+    /// As [`Plan::new`]; padding on a CPU.
+    pub fn padded(spans: &[Span<'a>], padded: usize, pages: &Tensor, shape: PageShape) -> Result<Self> {
         shape.check()?;
         let (count, elements) = pages.dims2()?;
         if elements != shape.elements() {
@@ -49,14 +59,16 @@ impl<'a> Plan<'a> {
                 bail!("paged attention: page {page} of {count}");
             }
         }
+        let padding = padded.saturating_sub(rows);
         let planned_on = match kernels::of(pages.device())? {
-            Some(kernels) => PlannedOn::Device(Tables::new(&*kernels, spans, pages, shape)?),
+            Some(kernels) => PlannedOn::Device(Tables::new(&*kernels, spans, padding, pages, shape)?),
+            None if padding > 0 => bail!("paged attention: a CPU pads no rows"),
             None => PlannedOn::Cpu { pieces: pieces(spans, shape.tokens), groups: groups(spans, shape.tokens) },
         };
-        Ok(Self { rows, pages: count, shape, planned_on })
+        Ok(Self { rows: rows + padding, pages: count, shape, planned_on })
     }
 
-    /// Key under which captured decoding passes can be replayed: rows, splits and table length. `None` on a CPU, or if
+    /// Key under which captured decoding passes can be replayed: rows with padding, splits and table length. `None` on a CPU, or if
     /// a span has several rows.
     pub fn graph_key(&self) -> Option<(usize, usize, usize)> {
         match &self.planned_on {

@@ -41,7 +41,7 @@ pub(super) struct Tables {
     /// u32; `tables.cuh` describes the layout.
     pub(super) tensor: Tensor,
     pub(super) route: KernelVariant,
-    /// Rows of single-token spans; all rows with [`KernelVariant::Rows`].
+    /// Rows of single-token spans, with padding; all rows with [`KernelVariant::Rows`].
     pub(super) decoding: usize,
     /// Prefill tiles, of spans with several rows.
     pub(super) tiles: usize,
@@ -62,7 +62,14 @@ struct Lists {
 }
 
 impl Tables {
-    pub(super) fn new(kernels: &dyn Kernels, spans: &[Span<'_>], pages: &Tensor, shape: PageShape) -> Result<Self> {
+    /// `padding` counts rows behind the spans. The lists do not have them, so that blocks for them do nothing.
+    pub(super) fn new(
+        kernels: &dyn Kernels,
+        spans: &[Span<'_>],
+        padding: usize,
+        pages: &Tensor,
+        shape: PageShape,
+    ) -> Result<Self> {
         let heads = shape.heads;
         let addresses = pages.dim(0)? * heads.kv * shape.tokens * heads.dim.div_ceil(8);
         if heads.dim > LARGEST_HEAD || u32::try_from(addresses).is_err() {
@@ -77,7 +84,7 @@ impl Tables {
         for span in spans.iter().filter(|span| !span.rows.is_empty()) {
             lists.add(span, shape.tokens, rows_of_tile);
         }
-        let (decoding, tiles) = (lists.decoding.len() / 4, lists.tiles.len());
+        let (decoding, tiles) = (lists.decoding.len() / 4 + padding, lists.tiles.len());
         let splits = BLOCKS.div_ceil((decoding * heads.kv).max(1)).clamp(1, MAX_SPLITS);
         let partial = if splits > 1 && decoding > 0 {
             Some((

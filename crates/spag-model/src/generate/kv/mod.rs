@@ -71,10 +71,10 @@ impl KvCache {
         self.pending.clear();
     }
 
-    /// The attention plan of a forward pass, shared by all layers.
-    pub(crate) fn plan<'a>(&self, spans: &[Span<'a>]) -> Result<Plan<'a>> {
+    /// The attention plan of a forward pass of at least `padded` rows, shared by all layers.
+    pub(crate) fn plan<'a>(&self, spans: &[Span<'a>], padded: usize) -> Result<Plan<'a>> {
         let Some(pages) = self.keys.first() else { return Err(Error::Config("a model needs a layer".into())) };
-        Ok(Plan::new(spans, pages, self.shape)?)
+        Ok(Plan::padded(spans, padded, pages, self.shape)?)
     }
 
     /// Number of pages for `tokens` tokens.

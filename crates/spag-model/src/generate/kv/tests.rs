@@ -86,7 +86,7 @@ impl Harness {
             row += range.len();
         }
         let qkv = cpu::tensor(values, (rows, 6)).unwrap();
-        let plan = self.cache.plan(&spans).unwrap();
+        let plan = self.cache.plan(&spans, 0).unwrap();
         append(&qkv, &self.cache.keys[0], &self.cache.values[0], &plan).unwrap();
         self.cache.mark_computed();
     }
