@@ -74,6 +74,7 @@ struct Thread {
 namespace {
 
 struct Entry {
+  std::string parameters;
   void (*call)(void*, void**);
   void* function;
 };
@@ -343,7 +344,9 @@ void watch_faults() {
 
 }  // namespace
 
-Kernel::Kernel(const char* name, void (*call)(void*, void**), void* function) { kernels()[name] = {call, function}; }
+Kernel::Kernel(const char* name, std::string parameters, void (*call)(void*, void**), void* function) {
+  kernels()[name] = {std::move(parameters), call, function};
+}
 
 Thread& current() { return *block->running; }
 const Index3& thread_index() { return block->running->index; }
@@ -402,7 +405,29 @@ struct EmulatedArgument {
   size_t bytes;
   uint32_t kind;    // 0 value, 1 input memory, 2 output memory
   uint32_t offset;  // of the memory's address from a multiple of 16: views may begin at any element
+  uint32_t letter;  // of its type; see emulator.h
 };
+
+namespace {
+
+// Whether an argument of this letter may be passed for a parameter: a null pointer for any, and memory that is written for
+// a pointer that is only read through. What an input's pointer may write is found when it does.
+bool fits(char argument, char parameter) {
+  const auto lower = [](char letter) { return letter >= 'A' && letter <= 'Z' ? char(letter + ('a' - 'A')) : letter; };
+  const bool pointer = lower(parameter) >= 'a' && lower(parameter) <= 'z';
+  return argument == '0' ? pointer : lower(argument) == lower(parameter);
+}
+
+// A device reads as many bytes of an argument as its parameter has, whatever was passed.
+void check_arguments(const std::string& parameters, const EmulatedArgument* arguments, size_t count) {
+  std::string passed;
+  for (size_t i = 0; i < count; ++i) passed += char(arguments[i].letter);
+  bool all = passed.size() == parameters.size();
+  for (size_t i = 0; all && i < count; ++i) all = fits(passed[i], parameters[i]);
+  if (!all) emulator::fail("it is passed (" + passed + ") for the parameters (" + parameters + "); see emulator.h");
+}
+
+}  // namespace
 
 // Runs a kernel. `schedule`: bit 0 reverses the lanes, bit 1 the warps, bit 2 the blocks; bit 3 puts the guard page
 // before the arguments instead of after. Returns 0, or 1 with a message in `error`.
@@ -414,6 +439,7 @@ extern "C" int emulator_launch(const char* name, const uint32_t* grid, const uin
     watch_faults();
     const auto found = kernels().find(name);
     if (found == kernels().end()) fail(std::string("there is no kernel ") + name);
+    check_arguments(found->second.parameters, arguments, count);
     std::vector<std::unique_ptr<Guarded>> memory;
     std::vector<void*> pointers(count), values(count);
     for (size_t i = 0; i < count; ++i) {

@@ -12,6 +12,7 @@
 #include <cmath>
 #include <cstdint>
 #include <cstring>
+#include <string>
 #include <type_traits>
 #include <utility>
 #include <vector>
@@ -118,9 +119,25 @@ inline uint32_t pack(float low, float high) {
   return uint32_t(__float2bfloat16_rn(low).bits) | uint32_t(__float2bfloat16_rn(high).bits) << 16;
 }
 
-// Registers a kernel under its exported name.
+// A letter for a parameter's type, as `kind` in lib.rs gives it for an argument: what a pointer points to, in upper case if
+// it may be written, or a number. The letter of other types fits no argument.
+template <class T>
+struct Letter { static constexpr char value = '!'; };
+template <class T>
+struct Letter<const T*> { static constexpr char value = Letter<T*>::value + ('a' - 'A'); };
+template <> struct Letter<float*> { static constexpr char value = 'F'; };
+template <> struct Letter<bf16*> { static constexpr char value = 'H'; };
+template <> struct Letter<unsigned*> { static constexpr char value = 'U'; };
+template <> struct Letter<double*> { static constexpr char value = 'D'; };
+template <> struct Letter<long long*> { static constexpr char value = 'I'; };
+template <> struct Letter<unsigned char*> { static constexpr char value = 'B'; };
+template <> struct Letter<unsigned> { static constexpr char value = '4'; };
+template <> struct Letter<unsigned long long> { static constexpr char value = '8'; };
+template <> struct Letter<float> { static constexpr char value = '.'; };
+
+// Registers a kernel under its exported name. `parameters` has a letter for each.
 struct Kernel {
-  Kernel(const char* name, void (*call)(void*, void**), void* function);
+  Kernel(const char* name, std::string parameters, void (*call)(void*, void**), void* function);
 };
 template <class... A, size_t... I>
 void call_with(void (*function)(A...), void** arguments, std::index_sequence<I...>) {
@@ -129,7 +146,7 @@ void call_with(void (*function)(A...), void** arguments, std::index_sequence<I..
 template <class... A>
 Kernel export_kernel(const char* name, void (*function)(A...)) {
   return Kernel(
-      name,
+      name, std::string{Letter<A>::value...},
       [](void* f, void** arguments) {
         call_with(reinterpret_cast<void (*)(A...)>(f), arguments, std::index_sequence_for<A...>{});
       },

@@ -1,6 +1,7 @@
 //! Emulates CUDA kernels on a CPU: compiles their sources as C++ and runs them thread by thread.
 //!
-//! It checks what a kernel computes, its memory accesses, and that all threads meet its barriers and warp operations.
+//! It checks what a kernel computes, that its arguments have the types of its parameters, its memory accesses, and that all
+//! threads meet its barriers and warp operations.
 //! It shows neither speed nor races between threads that run at the same time. See `cuda/emulator.h`.
 //!
 //! ```
@@ -78,6 +79,29 @@ struct Argument {
     kind: u32,
     /// Of the address, in bytes from a multiple of 16.
     offset: u32,
+    /// Of the type; see `cuda/emulator.h`.
+    letter: u32,
+}
+
+/// The letter of an argument's type, which must be that of the kernel's parameter.
+fn letter(arg: &Arg<'_>) -> char {
+    let of = |tensor: &Tensor| match tensor.dtype() {
+        DType::F32 => 'f',
+        DType::BF16 => 'h',
+        DType::U32 => 'u',
+        DType::F64 => 'd',
+        DType::I64 => 'i',
+        DType::U8 => 'b',
+        _ => '?',
+    };
+    match arg {
+        Arg::In(tensor) => of(tensor),
+        Arg::Out(tensor) => of(tensor).to_ascii_uppercase(),
+        Arg::Null => '0',
+        Arg::U32(_) => '4',
+        Arg::U64(_) => '8',
+        Arg::F32(_) => '.',
+    }
 }
 
 unsafe extern "C" {
@@ -113,21 +137,21 @@ impl Held {
         })
     }
 
-    fn argument(&mut self) -> Argument {
+    fn argument(&mut self, arg: &Arg<'_>) -> Argument {
         let (data, bytes, kind, offset) = match self {
             Self::Value(value) => (value.as_mut_ptr(), value.len(), 0, 0),
             Self::Read(bytes, offset) => (bytes.as_mut_ptr(), bytes.len(), 1, *offset),
             Self::Written(bytes, offset) => (bytes.as_mut_ptr(), bytes.len(), 2, *offset),
         };
         // A device aligns its allocations to 256 bytes; no kernel needs more than 16.
-        Argument { data: data.cast(), bytes, kind, offset: (offset % 16) as u32 }
+        Argument { data: data.cast(), bytes, kind, offset: (offset % 16) as u32, letter: letter(arg) as u32 }
     }
 }
 
 /// Runs a kernel; `schedule` selects the order of its threads.
 fn run(launch: &Launch<'_>, schedule: u32) -> Result<()> {
     let mut held = launch.args.iter().map(Held::of).collect::<Result<Vec<_>>>()?;
-    let arguments: Vec<Argument> = held.iter_mut().map(Held::argument).collect();
+    let arguments: Vec<Argument> = held.iter_mut().zip(launch.args).map(|(held, arg)| held.argument(arg)).collect();
     let name = CString::new(launch.kernel.as_str()).map_err(candle_core::Error::wrap)?;
     let (block, mut error) = ([launch.block, 1, 1], vec![0u8; 512]);
     // SAFETY: every argument points to memory of `held` with its length, used only by this call; the kernel works on

@@ -19,7 +19,7 @@ fn run_from(emulator: &Emulator, kernel: &str, input: &Tensor) -> Result<Vec<f32
     let n = input.elem_count();
     let output = emulator.empty(&[n], DType::F32)?;
     emulator.launch(&Launch {
-        module: Module { name: "faulty", ptx: "" },
+        module: Module { name: "faulty", image: &[] },
         kernel: format!("faulty_{kernel}"),
         grid: [1, 1, 1],
         block: 64,
@@ -43,6 +43,25 @@ fn correct_kernel_passes_in_every_order() {
         assert_eq!(run(&emulator, "none", 5).unwrap(), [1.0, 2.0, 3.0, 4.0, 5.0]);
     }
     assert!(error("unknown", 5).contains("there is no kernel faulty_unknown"));
+}
+
+#[test]
+fn arguments_of_other_types_are_refused() {
+    let emulator = Emulator::default();
+    let zeros = |dtype| Tensor::zeros(5, dtype, &Device::Cpu).unwrap();
+    let (input, output, words) = (zeros(DType::F32), zeros(DType::F32), zeros(DType::U32));
+    let refused = |args: &[Arg<'_>], passed: &str| {
+        let module = Module { name: "faulty", image: &[] };
+        let (kernel, grid) = ("faulty_none".to_owned(), [1, 1, 1]);
+        let launch = Launch { module, kernel, grid, block: 64, shared_bytes: 0, args };
+        let said = emulator.launch(&launch).unwrap_err().to_string();
+        assert!(said.contains(&format!("passed ({passed}) for the parameters (fF4)")), "{said}");
+    };
+    refused(&[Arg::In(&words), Arg::Out(&output), Arg::U32(5)], "uF4");
+    refused(&[Arg::In(&input), Arg::Out(&output), Arg::U64(5)], "fF8");
+    refused(&[Arg::In(&input), Arg::Out(&output), Arg::F32(5.0)], "fF.");
+    refused(&[Arg::In(&input), Arg::Out(&output), Arg::Null], "fF0");
+    refused(&[Arg::In(&input), Arg::Out(&output)], "fF");
 }
 
 #[test]

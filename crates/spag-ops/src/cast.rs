@@ -22,6 +22,8 @@ const CHUNK: usize = 16384;
 pub fn widened(tensor: &Tensor) -> Result<Tensor> {
     match tensor.dtype() {
         DType::F32 => Ok(tensor.clone()),
+        // A device runs no kernel of zero blocks.
+        _ if tensor.elem_count() == 0 => Tensor::zeros(tensor.dims(), DType::F32, tensor.device()),
         _ if !tensor.device().is_cpu() => tensor.to_dtype(DType::F32),
         _ => {
             let mut wide = vec![0f32; tensor.elem_count()];

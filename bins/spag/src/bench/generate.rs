@@ -9,9 +9,7 @@ use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use serde_json::json;
 use spag_io::gib;
-use spag_model::{
-    Engine, EngineConfig, EngineSettings, EosRule, Event, Generate, GenerationConfig, MemoryBudget, Request, Streamed,
-};
+use spag_model::{Engine, EngineConfig, EngineSettings, EosRule, Event, Generate, GenerationConfig, Request, Streamed};
 use spag_ops::CpuPath;
 use spag_selfplay::limits;
 use spag_train::{median, peak_memory_of};
@@ -69,8 +67,8 @@ fn case(args: &GenerateArgs, batch: usize) -> Result<()> {
         let problem = format!("with --new_tokens {} it is longer than the {positions} positions", args.new_tokens);
         return Err(Error::BadValue { flag: format!("--prompt {}", args.prompt), problem });
     }
-    let settings = EngineSettings { max_running: Some(batch), prefix_sharing: false, ..EngineSettings::default() };
-    let engine = settings.config(&model, length, MemoryBudget::for_model(&checkpoint.model)?);
+    let settings = EngineSettings { max_running: Some(batch), ..EngineSettings::default() };
+    let engine = settings.for_model(&checkpoint.model, length, 1)?;
     let pages = batch.saturating_mul(length.div_ceil(engine.page_size));
     if engine.pages < pages {
         let problem = format!("{pages} pages of the KV cache are needed, and {} fit into the memory", engine.pages);
@@ -107,11 +105,13 @@ fn measure(args: &GenerateArgs, mut engine: Engine, batch: usize) -> Result<Spee
         let mut prompts = || -> Vec<Vec<u32>> {
             (0..batch).map(|_| (0..args.prompt).map(|_| rng.random_range(0..vocab_size)).collect()).collect()
         };
-        // Prompts alone, so that no pass has tokens of both kinds.
+        // Prompts alone, so that no pass has tokens of both kinds; then again, from the cache, so that all begin to decode in
+        // one pass and all passes have the whole batch.
+        let prompts = prompts();
         let began = Instant::now();
-        let times = generate(&mut engine, prompts(), 1)?;
+        let times = generate(&mut engine, prompts.clone(), 1)?;
         let filled = (times.first - began).as_secs_f64();
-        let times = generate(&mut engine, prompts(), args.new_tokens)?;
+        let times = generate(&mut engine, prompts, args.new_tokens)?;
         if timed > 0 {
             prefill.push((batch * args.prompt) as f64 / filled);
             decode.push(times.later as f64 / (times.last - times.first).as_secs_f64().max(1e-9));

@@ -102,10 +102,19 @@ __device__ void combine(const float* stats, const float* sums, const unsigned* t
   float largest = -INFINITY;
   for (unsigned split = lane; split < used; split += WARP) largest = fmaxf(largest, stats[(first + split) * 2]);
   largest = warp_max(largest);
-  float total = 0, accumulated[MOST] = {};
+  // A lane has the weights of two splits, of which there are at most 64.
+  float weights[2], total = 0, accumulated[MOST] = {};
+#pragma unroll
+  for (unsigned i = 0; i < 2; ++i) {
+    const unsigned split = lane + i * WARP;
+    weights[i] = split < used ? exp2f(stats[(first + split) * 2] - largest) : 0.0f;
+    if (split < used) total += weights[i] * stats[(first + split) * 2 + 1];
+  }
+  total = warp_sum(total);
+  // Loads of several splits are in flight: a row has few blocks to hide their latency behind.
+#pragma unroll 4
   for (unsigned split = 0; split < used; ++split) {
-    const float weight = exp2f(stats[(first + split) * 2] - largest);
-    total += weight * stats[(first + split) * 2 + 1];
+    const float weight = __shfl_sync(ALL_LANES, split < WARP ? weights[0] : weights[1], split % WARP);
 #pragma unroll
     for (unsigned i = 0; i < MOST; ++i)
       if (lane + i * WARP < dim) accumulated[i] += weight * sums[(first + split) * dim + lane + i * WARP];

@@ -28,10 +28,27 @@ fn trajectories() -> Vec<Trajectory> {
     (0..2).map(trajectory).collect()
 }
 
+/// What differs between the cases.
+#[derive(Clone, Copy, Debug)]
+struct Case {
+    ratio: Ratio,
+    dtype: WeightDtype,
+    /// Rank of an adapter of all layers.
+    lora_r: Option<usize>,
+}
+
 /// Three steps on a device.
-fn steps(dir: &Path, device: &Device, ratio: Ratio) -> Vec<StepRecord> {
-    let options = LoadOptions { device: device.clone(), dtype: WeightDtype::F32 };
-    let config = TrainConfig { learning_rate: 1e-2, per_device_train_batch_size: 1, ..TrainConfig::default() };
+fn steps(dir: &Path, device: &Device, case: Case) -> Vec<StepRecord> {
+    let Case { ratio, dtype, lora_r } = case;
+    let options = LoadOptions { device: device.clone(), dtype };
+    let config = TrainConfig {
+        learning_rate: 1e-2,
+        per_device_train_batch_size: 1,
+        lora_r,
+        lora_target_modules: lora_r.map(|_| "all-linear".to_owned()),
+        bf16: dtype == WeightDtype::Bf16,
+        ..TrainConfig::default()
+    };
     let shard =
         ModelShard { dir, adapter: None, options: &options, plan: ShardingPlan::default(), group: Arc::new(Single) };
     let loss = PolicyGradient { ratio, length: Length::Constant(8), kl: 0.1 };
@@ -46,9 +63,13 @@ fn policy_gradients_match_those_of_a_cpu() {
     let place = Place::of_this_build();
     let dir = tempfile::tempdir().unwrap();
     save(dir.path(), &json!({"num_key_value_heads": 2}));
-    for ratio in [Ratio::Clip { low: 0.2, high: 0.2 }, Ratio::Masked { cap: 2.0 }] {
-        let want = steps(dir.path(), &Device::Cpu, ratio);
-        let got = place.run(|| steps(dir.path(), place.device(), ratio));
+    let (clip, masked) = (Ratio::Clip { low: 0.2, high: 0.2 }, Ratio::Masked { cap: 2.0 });
+    let (f32s, bf16s) = (WeightDtype::F32, WeightDtype::Bf16);
+    let cases = [(clip, f32s, None, 1e-4), (masked, f32s, None, 1e-4), (masked, f32s, Some(4), 1e-4)];
+    for (ratio, dtype, lora_r, tolerance) in cases.into_iter().chain([(masked, bf16s, Some(4), 0.1)]) {
+        let case = Case { ratio, dtype, lora_r };
+        let want = steps(dir.path(), &Device::Cpu, case);
+        let got = place.run(|| steps(dir.path(), place.device(), case));
         for (got, want) in got.iter().zip(&want) {
             assert_eq!((got.log_prob_gap.tokens, got.skipped), (2 * (4 + 1 + 6), false));
             for (got, want) in [
@@ -58,7 +79,7 @@ fn policy_gradients_match_those_of_a_cpu() {
                 (got.metrics.get("importance_ratio_mean").unwrap(), want.metrics.get("importance_ratio_mean").unwrap()),
                 (got.metrics.get("clipped_fraction").unwrap(), want.metrics.get("clipped_fraction").unwrap()),
             ] {
-                assert!((got - want).abs() <= 1e-4 * want.abs().max(1e-2), "{ratio:?}: {got} against {want}");
+                assert!((got - want).abs() <= tolerance * want.abs().max(1e-2), "{case:?}: {got} against {want}");
             }
         }
     }
