@@ -293,6 +293,10 @@ impl Kernels for CudaKernels {
 
     fn page_lock(&self, tensor: &Tensor) -> Result<PageLock> {
         let (at, bytes) = host_memory(tensor)?;
+        if bytes == 0 {
+            // The driver refuses it.
+            return Ok(PageLock::none());
+        }
         self.bind()?;
         // SAFETY: the tensor keeps the memory alive, and the guard unregisters it.
         unsafe { sys::cuMemHostRegister_v2(at as *mut c_void, bytes, 0) }.result().map_err(Error::wrap)?;

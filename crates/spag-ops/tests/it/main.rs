@@ -4,7 +4,7 @@ mod attention_bf16;
 mod differences;
 mod gradients;
 mod kernels;
+mod machine_code;
 mod masked_attention;
 mod norm_gradients;
-mod ptx;
 mod tree_attention;

@@ -100,6 +100,10 @@ impl GradShards {
         let mut buffers = self.buffers();
         let Some(at) = buffers.open.iter().position(|(open, _)| *open == layer) else { return Ok(()) };
         let (_, buffer) = buffers.open.remove(at);
+        if buffer.elem_count() == 0 {
+            // An adapter has no parameters in the first and the last layer, and devices run no kernel of zero blocks.
+            return Ok(());
+        }
         let pending = self.group.start(Collective::ReduceScatter(buffer.clone()))?;
         buffers.reducing.push_back((layer, buffer, pending));
         while buffers.reducing.len() > REDUCING_LAYERS {
