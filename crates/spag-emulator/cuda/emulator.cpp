@@ -419,15 +419,31 @@ bool fits(char argument, char parameter) {
 }
 
 // A device reads as many bytes of an argument as its parameter has, whatever was passed.
-void check_arguments(const std::string& parameters, const EmulatedArgument* arguments, size_t count) {
-  std::string passed;
-  for (size_t i = 0; i < count; ++i) passed += char(arguments[i].letter);
+void check_arguments(const std::string& parameters, const std::string& passed) {
   bool all = passed.size() == parameters.size();
-  for (size_t i = 0; all && i < count; ++i) all = fits(passed[i], parameters[i]);
+  for (size_t i = 0; all && i < passed.size(); ++i) all = fits(passed[i], parameters[i]);
   if (!all) emulator::fail("it is passed (" + passed + ") for the parameters (" + parameters + "); see emulator.h");
 }
 
+const emulator::Entry& kernel_of(const char* name) {
+  const auto found = emulator::kernels().find(name);
+  if (found == emulator::kernels().end()) emulator::fail(std::string("there is no kernel ") + name);
+  return found->second;
+}
+
 }  // namespace
+
+// Checks that there is a kernel and that arguments of these letters fit its parameters, and runs nothing. Returns 0, or 1 with a
+// message in `error`.
+extern "C" int emulator_check(const char* name, const char* letters, char* error, size_t error_bytes) {
+  try {
+    check_arguments(kernel_of(name).parameters, letters);
+    return 0;
+  } catch (const std::exception& e) {
+    snprintf(error, error_bytes, "%s", e.what());
+    return 1;
+  }
+}
 
 // Runs a kernel. `schedule`: bit 0 reverses the lanes, bit 1 the warps, bit 2 the blocks; bit 3 puts the guard page
 // before the arguments instead of after. Returns 0, or 1 with a message in `error`.
@@ -437,9 +453,10 @@ extern "C" int emulator_launch(const char* name, const uint32_t* grid, const uin
   using namespace emulator;
   try {
     watch_faults();
-    const auto found = kernels().find(name);
-    if (found == kernels().end()) fail(std::string("there is no kernel ") + name);
-    check_arguments(found->second.parameters, arguments, count);
+    const Entry& kernel = kernel_of(name);
+    std::string letters;
+    for (size_t i = 0; i < count; ++i) letters += char(arguments[i].letter);
+    check_arguments(kernel.parameters, letters);
     std::vector<std::unique_ptr<Guarded>> memory;
     std::vector<void*> pointers(count), values(count);
     for (size_t i = 0; i < count; ++i) {
@@ -459,7 +476,7 @@ extern "C" int emulator_launch(const char* name, const uint32_t* grid, const uin
     Block running;
     running.size = {size[0], size[1], size[2]};
     running.grid = {grid[0], grid[1], grid[2]};
-    running.entry = &found->second;
+    running.entry = &kernel;
     running.arguments = values.data();
     running.shared_bytes = shared_bytes;
     running.threads.resize(threads);

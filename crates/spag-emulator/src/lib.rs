@@ -20,6 +20,7 @@
 //! ```
 
 mod bytes;
+mod dry;
 mod gemm;
 mod graph;
 mod place;
@@ -31,6 +32,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use candle_core::{DType, Device, Result, Tensor, bail};
 use spag_ops::kernels::{Arg, CapturedGraph, Gemm, Kernels, Launch, PageLock, Turns};
 
+pub use dry::Dry;
 use graph::{EmulatedGraph, GraphOp};
 pub use place::Place;
 

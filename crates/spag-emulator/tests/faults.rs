@@ -3,7 +3,7 @@
 use std::process::Command;
 
 use candle_core::{DType, Device, Result, Tensor};
-use spag_emulator::Emulator;
+use spag_emulator::{Dry, Emulator};
 use spag_ops::kernels::{Arg, Kernels, Launch, Module};
 
 /// Set in the child process of a test that runs itself and expects the child to be stopped.
@@ -62,6 +62,23 @@ fn arguments_of_other_types_are_refused() {
     refused(&[Arg::In(&input), Arg::Out(&output), Arg::F32(5.0)], "fF.");
     refused(&[Arg::In(&input), Arg::Out(&output), Arg::Null], "fF0");
     refused(&[Arg::In(&input), Arg::Out(&output)], "fF");
+}
+
+#[test]
+fn launches_beyond_a_device_are_refused_dry() {
+    let dry = Dry::with_shared_bytes(255);
+    let tensor = dry.empty(&[5], DType::F32).unwrap();
+    let args = [Arg::In(&tensor), Arg::Out(&tensor), Arg::U32(5)];
+    let said = |grid, block, shared_bytes, args: &[Arg<'_>]| {
+        let (module, kernel) = (Module { name: "faulty", image: &[] }, "faulty_none".to_owned());
+        let result = dry.launch(&Launch { module, kernel, grid, block, shared_bytes, args });
+        result.map_err(|error| error.to_string())
+    };
+    assert_eq!(said([1, 65_535, 1], 64, 255, &args), Ok(()));
+    assert!(said([1, 65_536, 1], 64, 0, &args).unwrap_err().contains("a grid has at most"));
+    assert!(said([1, 1, 1], 48, 0, &args).unwrap_err().contains("whole warps"));
+    assert!(said([1, 1, 1], 64, 256, &args).unwrap_err().contains("at most 255 bytes"));
+    assert!(said([1, 1, 1], 64, 0, &args[..2]).unwrap_err().contains("for the parameters (fF4)"));
 }
 
 #[test]
