@@ -21,7 +21,7 @@ fail() { printf 'gpu-check: %s\n' "$*" >&2; exit 1; }
 # Bytes of all packed files.
 MOST=$((64 << 20))
 
-# Prints name and path of each executable in cargo's messages: tests have the name of their package.
+# Prints name and path of each executable in cargo's messages: tests are named after their package.
 executables() {
   python3 -c '
 import json, sys
@@ -29,7 +29,7 @@ for line in sys.stdin:
     message = json.loads(line)
     if message.get("executable"):
         name = message["target"]["name"]
-        print(message["manifest_path"].split("/")[-2] if name == "it" else name, message["executable"])'
+        print("test-" + message["manifest_path"].split("/")[-2] if name == "it" else name, message["executable"])'
 }
 
 build() {
@@ -104,7 +104,7 @@ run() {
   shift
   logs=${logs:-$folder/logs}
   mkdir -p "$logs"
-  for program in "$folder"/bin/spag-{ops,model,train}; do
+  for program in "$folder"/bin/test-*; do
     "$program" kernels:: --list --format terse | sed -n "s|: test$||p" | grep -F "$(printf '%s\n' "${@:-::}")" |
       sed "s|^|$program |"
   done >"$folder/tests" || true
