@@ -5,11 +5,12 @@
 #   scripts/gpu-check.sh build [FILE]
 #       Builds the tests, the benchmark and the programs with the feature `cuda` (docs/CUDA.md) and packs them into FILE, by
 #       default target/gpu-check.tar.xz.
-#   scripts/gpu-check.sh run [--limit SECONDS] [--jobs N] [--blocking] [--logs DIR] FILE [TEST…]
+#   scripts/gpu-check.sh run [--limit SECONDS] [--jobs N] [--blocking] [--sanitizer TOOL] [--logs DIR] FILE [TEST…]
 #       Runs the packed tests, or those whose names contain a TEST, and then the benchmark. Every test has a process of its own, so
 #       that a CUDA error or a hang costs one test, and prints a line of JSON: check, result (ok, failed or timed out), seconds.
 #       --limit is the time of a test, 300 by default; --jobs the number at once, 4 by default. --blocking waits for every kernel
-#       (CUDA_LAUNCH_BLOCKING=1), so that an error names the right one. --logs keeps what the tests print. Fails if a test does.
+#       (CUDA_LAUNCH_BLOCKING=1), so that an error names the right one. --sanitizer runs each test under compute-sanitizer, with
+#       memcheck, racecheck, initcheck or synccheck. --logs keeps what the tests print. Fails if a test does.
 #   scripts/gpu-check.sh unpack FILE DIR
 #       Unpacks the programs into DIR and prints the LD_LIBRARY_PATH that they need here.
 set -euo pipefail
@@ -63,7 +64,8 @@ PY
 check() {
   local logs=$1 limit=$2 program=$3 test=$4 began=${EPOCHREALTIME/./} result=ok log name
   name=$(basename "$program") log=$logs/$(basename "$program")-${test//:/-}.log
-  timeout --kill-after 10 "$limit" "$program" --exact "$test" --test-threads 1 --nocapture >"$log" 2>&1 </dev/null ||
+  # shellcheck disable=SC2086 # The sanitizer with its flags.
+  timeout --kill-after 10 "$limit" ${SANITIZER:-} "$program" --exact "$test" --test-threads 1 --nocapture >"$log" 2>&1 </dev/null ||
     case $? in 124 | 137) result='timed out' ;; *) result=failed ;; esac
   local ms=$(((${EPOCHREALTIME/./} - began) / 1000))
   printf '{"check": "%s %s", "result": "%s", "seconds": %d.%03d}\n' "$name" "$test" "$result" $((ms / 1000)) $((ms % 1000))
@@ -89,6 +91,7 @@ run() {
     case $1 in
       --limit) limit=${2:?--limit needs a number of seconds}; shift 2 ;;
       --jobs) jobs=${2:?--jobs needs a number}; shift 2 ;;
+      --sanitizer) export SANITIZER="compute-sanitizer --tool ${2:?--sanitizer needs a tool} --error-exitcode 9"; shift 2 ;;
       --logs) logs=${2:?--logs needs a folder}; shift 2 ;;
       --blocking) export CUDA_LAUNCH_BLOCKING=1; shift ;;
       *) fail "unknown flag $1" ;;
@@ -105,8 +108,8 @@ run() {
   logs=${logs:-$folder/logs}
   mkdir -p "$logs"
   for program in "$folder"/bin/test-*; do
-    "$program" kernels:: --list --format terse | sed -n "s|: test$||p" | grep -F "$(printf '%s\n' "${@:-::}")" |
-      sed "s|^|$program |"
+    "$program" kernels:: --list --format terse | sed -n "s|^\(.*\): test$|$program \1|p" |
+      grep -F "$(printf '%s\n' "${@:-::}")"
   done >"$folder/tests" || true
   [[ -s $folder/tests ]] || fail "no test of a kernel has this name"
   xargs -P "$jobs" -L 1 "$PWD/scripts/gpu-check.sh" check "$logs" "$limit" <"$folder/tests" || failed=1
