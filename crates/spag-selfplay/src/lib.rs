@@ -48,7 +48,7 @@ mod refusals;
 mod score;
 mod text_table;
 
-pub use digest::{checkpoint_fingerprint, content_digest};
+pub use digest::{adapter_fingerprint, checkpoint_fingerprint, content_digest};
 pub use endpoint::{ApiKey, EndpointConfig, EndpointKeys, EndpointPlayer, EndpointStats, PromptStyle, RetryConfig};
 pub use error::{Error, Result};
 pub use game_meter::GameMeter;

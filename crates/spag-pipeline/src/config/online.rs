@@ -139,7 +139,7 @@ impl OnlineSettings {
         let Some(model) = &self.opponents.opponent_model else { return Ok(None) };
         match model.parse() {
             Ok(PlayerSpec::Endpoint(endpoint)) => Ok(Some(endpoint)),
-            Ok(PlayerSpec::Model(_)) => Ok(None),
+            Ok(PlayerSpec::Model(_) | PlayerSpec::Adapted { .. }) => Ok(None),
             Err(error) => Err(Error::BadSetting { setting: "online.opponent_model", message: error.to_string() }),
         }
     }
