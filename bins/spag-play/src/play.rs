@@ -44,6 +44,12 @@ pub(crate) struct PlayArgs {
     /// The defender: a checkpoint or an endpoint. The same one as the attacker means self-play.
     #[arg(long, value_name = "PLAYER", value_parser = PlayerParser, help_heading = "Players")]
     defender_model_name_or_path: PlayerSpec,
+    /// LoRA adapter of the attacker, a checkpoint: a folder in PEFT's format.
+    #[arg(long, value_name = "DIR", help_heading = "Players")]
+    attacker_adapter: Option<PathBuf>,
+    /// LoRA adapter of the defender, as that of the attacker.
+    #[arg(long, value_name = "DIR", help_heading = "Players")]
+    defender_adapter: Option<PathBuf>,
     #[command(flatten)]
     players: PlayerArgs,
 
@@ -80,7 +86,8 @@ pub(crate) struct PlayArgs {
 
 /// Runs the program on `args`, which start with its name.
 pub(crate) fn run(args: impl IntoIterator<Item = OsString>) -> Result<()> {
-    let (args, notes) = flags::parse_reference::<PlayArgs>(Task::Playing, args)?;
+    let (mut args, notes) = flags::parse_reference::<PlayArgs>(Task::Playing, args)?;
+    args.give_adapters()?;
     let env = LaunchEnv::detect()?;
     // The notes are the same on all ranks.
     if env.rank == 0 {
@@ -192,10 +199,10 @@ fn made_from(args: &PlayArgs, words: &[String], prompts: &PromptSet) -> Provenan
 fn check_models(args: &PlayArgs, prompts: &PromptSet, made: &Provenance) -> Result<()> {
     let mut folders = Vec::new();
     for player in args.specs() {
-        if let PlayerSpec::Model(folder) = player
-            && !folders.contains(&folder.as_path())
+        if let Some((folder, _)) = player.checkpoint()
+            && !folders.contains(&folder)
         {
-            folders.push(folder.as_path());
+            folders.push(folder);
         }
     }
     // Greedy games are the same with any seed.
@@ -252,6 +259,22 @@ impl PlayArgs {
     /// The players, in the order of the seats.
     fn specs(&self) -> [&PlayerSpec; SEATS] {
         [&self.attacker_model_name_or_path, &self.defender_model_name_or_path]
+    }
+
+    /// Gives the players their adapters.
+    fn give_adapters(&mut self) -> Result<()> {
+        let seats = [
+            ("attacker", &mut self.attacker_model_name_or_path, &self.attacker_adapter),
+            ("defender", &mut self.defender_model_name_or_path, &self.defender_adapter),
+        ];
+        for (seat, player, adapter) in seats {
+            let Some(folder) = adapter else { continue };
+            *player = player.with_adapter(folder.clone()).ok_or_else(|| Error::BadValue {
+                flag: format!("--{seat}_adapter {}", folder.display()),
+                problem: format!("the {seat} is an endpoint, which has its own weights"),
+            })?;
+        }
+        Ok(())
     }
 
     fn after_decision(&self) -> AfterDecision {

@@ -16,7 +16,7 @@ use spag_model::{
     RequestId,
 };
 
-use spag_cli::{Error, LoadArgs, Result, SamplingArgs, TerminalProgress, exit, threads};
+use spag_cli::{AdapterArgs, Error, LoadArgs, Result, SamplingArgs, TerminalProgress, exit, threads};
 
 /// Complete the prompts of a file.
 ///
@@ -28,6 +28,8 @@ pub(crate) struct GenerateArgs {
     /// The checkpoint: a Hugging Face folder or a GGUF file.
     #[arg(long, value_name = "DIR")]
     model: PathBuf,
+    #[command(flatten)]
+    adapter: AdapterArgs,
     /// Prompts (JSONL): one {"prompt": …} per line.
     #[arg(long, value_name = "FILE")]
     input: PathBuf,
@@ -120,7 +122,7 @@ pub(crate) fn run(args: GenerateArgs) -> Result<()> {
         let problem = "the file has no prompts, and the output is left as it is".into();
         return Err(Error::BadValue { flag: format!("--input {}", args.input.display()), problem });
     }
-    let checkpoint = args.loading.load(&args.model)?;
+    let checkpoint = args.loading.load_adapted(&args.model, args.adapter.folder())?;
     let model = checkpoint.model.config();
     let limits = args.sampling.config(model, &args.model);
     let setting = args.engine.for_model(&checkpoint.model, limits.max_length(), 1)?;

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::Args;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use spag_cli::{Error, Result, Signal, exit};
-use spag_serve::{ApiKeys, Ended, Limits, QueueLimits, Server, ServerConfig};
+use spag_serve::{AdapterLoading, ApiKeys, Ended, Limits, QueueLimits, Server, ServerConfig};
 
 /// The heading of these flags in the help.
 pub(crate) const HEADING: &str = "Network";
@@ -44,6 +44,7 @@ impl NetworkArgs {
             limits: self.limits,
             queue,
             cors_origins: self.cors_origin.clone(),
+            adapter_loading: AdapterLoading::Refused,
         })
     }
 }

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use spag_cli::{Result, exit};
 use spag_page::WatchPage;
-use spag_serve::{ApiKeys, Background, Limits, QueueLimits, Server, ServerConfig};
+use spag_serve::{ApiKeys, Background, Limits, Server, ServerConfig};
 
 use crate::network::{self, Keys};
 
@@ -38,7 +38,8 @@ pub(crate) struct WatchArgs {
 
 fn config(host: String, port: u16, keys: Option<ApiKeys>) -> ServerConfig {
     let limits = Limits { max_connections: CONNECTIONS, ..Limits::default() };
-    ServerConfig { host, port, keys, limits, queue: QueueLimits::default(), cors_origins: Vec::new() }
+    let (queue, cors_origins, adapter_loading) = Default::default();
+    ServerConfig { host, port, keys, limits, queue, cors_origins, adapter_loading }
 }
 
 pub(crate) fn run(args: WatchArgs) -> Result<()> {

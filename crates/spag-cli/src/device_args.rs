@@ -7,7 +7,7 @@ use spag_dist::LaunchEnv;
 use spag_model::{BosRule, Checkpoint, DtypeChoice, LoadOptions, WeightDtype, load_config};
 use spag_ops::{DeviceChoice, OpenDevice};
 
-use crate::{Result, exit, flags};
+use crate::{Result, adapter_args, exit, flags};
 
 /// The flag of programs that compute.
 #[derive(Clone, Debug, Args)]
@@ -94,6 +94,16 @@ impl LoadArgs {
     /// # Errors
     /// The device is unusable, or the checkpoint cannot be loaded.
     pub fn load(&self, path: &Path) -> Result<Checkpoint> {
+        self.load_adapted(path, None)
+    }
+
+    /// As [`LoadArgs::load`], with the products of a LoRA adapter added to the weights, in their number format.
+    ///
+    /// # Errors
+    /// As there, or an adapter that is invalid or for another model.
+    pub fn load_adapted(&self, path: &Path, adapter: Option<&Path>) -> Result<Checkpoint> {
+        // Before the weights, which may take long.
+        let adapter = adapter.map(|folder| adapter_args::read(folder, path)).transpose()?;
         let device = self.open()?.device().clone();
         let dtype = match (self.dtype, device.is_cpu()) {
             (DtypeChoice::Fixed(dtype), _) => dtype,
@@ -102,6 +112,9 @@ impl LoadArgs {
             (DtypeChoice::Auto, false) => self.dtype(path)?,
         };
         let Checkpoint { model, tokenizer } = Checkpoint::load_with(path, &LoadOptions { device, dtype })?;
+        if let Some(adapter) = adapter {
+            adapter.merge_into(model.parameters())?;
+        }
         Ok(Checkpoint { model, tokenizer: tokenizer.with_bos_rule(self.bos_rule()) })
     }
 }

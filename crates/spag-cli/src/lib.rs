@@ -11,6 +11,8 @@
 //! ```
 
 #[cfg(feature = "models")]
+pub mod adapter_args;
+#[cfg(feature = "models")]
 mod device_args;
 mod error;
 pub mod exit;
@@ -28,6 +30,8 @@ mod signal;
 #[cfg(feature = "models")]
 pub mod threads;
 
+#[cfg(feature = "models")]
+pub use adapter_args::AdapterArgs;
 #[cfg(feature = "models")]
 pub use device_args::{BosArgs, DeviceArgs, LoadArgs};
 pub use error::{Error, Result};

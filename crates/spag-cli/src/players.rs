@@ -1,19 +1,20 @@
 //! Players from flags: a checkpoint or an endpoint.
 
 use std::ffi::OsStr;
+use std::path::Path;
 
 use clap::{
     Arg, Args, Command,
     builder::TypedValueParser,
     error::{Error as FlagError, ErrorKind},
 };
-use spag_model::{EngineSettings, WeightDtype};
+use spag_model::{Checkpoint, EngineSettings, WeightDtype};
 use spag_selfplay::{
     AnyPlayer, EndpointConfig, EndpointKeys, EndpointPlayer, EndpointSettings, ModelPlayer, PlayerPair, PlayerSpec,
     checkpoint_fingerprint,
 };
 
-use crate::{Result, device_args::LoadArgs, exit, sampling::SamplingArgs};
+use crate::{Error, Result, adapter_args, device_args::LoadArgs, exit, sampling::SamplingArgs};
 
 /// The flags of programs that play.
 #[derive(Clone, Debug, Args)]
@@ -68,13 +69,13 @@ impl PlayerArgs {
     /// The checkpoint cannot be loaded or does not fit into memory, or a setting of the endpoint is invalid.
     pub fn open(&self, spec: &PlayerSpec, keys: &EndpointKeys) -> Result<AnyPlayer> {
         match spec {
-            PlayerSpec::Model(folder) => {
-                let checkpoint = self.loading.load(folder)?;
+            PlayerSpec::Model(_) | PlayerSpec::Adapted { .. } => {
+                let (folder, checkpoint) = self.load(spec)?;
                 let model = checkpoint.model.config();
                 let limits = self.sampling.game_config(model, folder)?;
                 let engine = self.engine.for_model(&checkpoint.model, limits.max_length(), self.engines)?;
                 let player = Box::new(ModelPlayer::load(checkpoint, limits.generation, engine)?);
-                Ok(AnyPlayer::Model { player, games: engine.max_running, folder: folder.clone() })
+                Ok(AnyPlayer::Model { player, games: engine.max_running, folder: folder.to_owned() })
             }
             PlayerSpec::Endpoint(endpoint) => {
                 let config = EndpointConfig { key: keys.of(endpoint), ..self.endpoint_config() };
@@ -97,9 +98,17 @@ impl PlayerArgs {
         if first == second {
             return Ok(PlayerPair::self_play(self.among(processes).open(first, keys)?));
         }
-        let engines = [first, second].iter().filter(|spec| matches!(spec, PlayerSpec::Model(_))).count();
+        let engines = [first, second].iter().filter(|spec| spec.checkpoint().is_some()).count();
         let args = self.among(engines * processes);
         Ok(PlayerPair::versus(args.open(first, keys)?, args.open(second, keys)?))
+    }
+
+    /// Loads the checkpoint of a player that is one.
+    fn load<'a>(&self, spec: &'a PlayerSpec) -> Result<(&'a Path, Checkpoint)> {
+        let Some((folder, adapter)) = spec.checkpoint() else {
+            return Err(Error::BadValue { flag: spec.to_string(), problem: "an endpoint is no checkpoint".to_owned() });
+        };
+        Ok((folder, self.loading.load_adapted(folder, adapter)?))
     }
 
     /// Describes the player in records of games: everything that can change an utterance.
@@ -108,10 +117,12 @@ impl PlayerArgs {
     /// The device is unusable or the checkpoint cannot be read.
     pub fn describe(&self, spec: &PlayerSpec) -> Result<String> {
         match spec {
-            PlayerSpec::Model(folder) => {
+            PlayerSpec::Model(folder) | PlayerSpec::Adapted { model: folder, .. } => {
                 // Before the checkpoint's files are hashed.
                 self.loading.open()?;
-                let fingerprint = checkpoint_fingerprint(folder)?;
+                let mut fingerprint = checkpoint_fingerprint(folder)?;
+                fingerprint
+                    .push_str(&adapter_args::recorded(spec.checkpoint().and_then(|(_, adapter)| adapter), folder)?);
                 let mut player = match self.loading.dtype(folder)? {
                     WeightDtype::F32 => fingerprint,
                     rounded => format!("{fingerprint} in {rounded}"),

@@ -59,8 +59,7 @@ pub enum TokenSource {
 impl TokenSource {
     /// The source of the tokens of these players.
     pub fn of<'a>(players: impl IntoIterator<Item = &'a PlayerSpec>) -> Self {
-        let is_model = |player: &PlayerSpec| matches!(player, PlayerSpec::Model(_));
-        if players.into_iter().any(is_model) { Self::Checkpoint } else { Self::Endpoints }
+        if players.into_iter().any(|player| player.checkpoint().is_some()) { Self::Checkpoint } else { Self::Endpoints }
     }
 }
 

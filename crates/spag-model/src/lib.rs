@@ -55,9 +55,9 @@ pub use config::{
 };
 pub use error::{Error, Result};
 pub use generate::{
-    Completion, CompletionText, Engine, EngineConfig, EngineLoad, EngineSettings, EosRule, Event, FinishReason,
-    Generate, GenerationConfig, GenerationStats, GenerationTimes, LogProbs, MemoryBudget, Overflow, PrefixSharing,
-    Processor, Prompt, PromptRange, Request, RequestError, RequestId, Streamed, TokenEvent,
+    AdapterChoice, Completion, CompletionText, Engine, EngineConfig, EngineLoad, EngineSettings, EosRule, Event,
+    FinishReason, Generate, GenerationConfig, GenerationStats, GenerationTimes, LogProbs, MemoryBudget, Overflow,
+    PrefixSharing, Processor, Prompt, PromptRange, Request, RequestError, RequestId, Streamed, TokenEvent,
 };
 pub use memory::{GenerationMemory, GenerationMemorySettings, PromptLogProbs};
 pub use model::{Activations, Forward, Model, Network, SavedElements};

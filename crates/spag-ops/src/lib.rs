@@ -20,6 +20,7 @@ pub mod embedding;
 pub mod glu;
 pub mod head_norm;
 pub mod log_prob;
+pub mod low_rank;
 pub mod matmul;
 pub mod packed_linear;
 pub mod paged_attention;

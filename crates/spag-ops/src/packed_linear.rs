@@ -104,6 +104,16 @@ impl PackedWeight {
         product::fit_in_place(outputs)
     }
 
+    /// `y[m, O] = start + x[m, I]·Wᵀ`, on the host.
+    pub(super) fn product_on_host(&self, m: usize, x: &[f32], y: &mut [f32], start: Start<'_>) -> Result<()> {
+        match &self.0 {
+            Packing::Wide(panels) => panels.product(m, Rows { values: x, stride: panels.k() }, y, start),
+            Packing::Narrow(panels) => panels.product(m, x, y, start),
+            Packing::Rows(_) => bail!("packed linear: the weight was packed for kernels"),
+        }
+        Ok(())
+    }
+
     /// Input size.
     pub fn inputs(&self) -> usize {
         match &self.0 {
@@ -171,12 +181,9 @@ pub fn forward(x: &Tensor, w: &PackedWeight, residual: Option<&Tensor>) -> Resul
         bail!("packed linear: x is [{n}, {i}], the weight takes {}", w.inputs());
     }
     match (&w.0, residual) {
-        (Packing::Wide(panels), _) => on_host(x, panels.n(), residual, |x, y, start| {
-            panels.product(n, Rows { values: x, stride: i }, y, start);
-        }),
-        (Packing::Narrow(panels), _) => on_host(x, panels.n(), residual, |x, y, start| panels.product(n, x, y, start)),
         (Packing::Rows(rows), None) => matmul::linear(x, rows),
         (Packing::Rows(rows), Some(residual)) => matmul::linear_add(residual, x, rows),
+        _ => on_host(x, w.outputs(), residual, |x, y, start| w.product_on_host(n, x, y, start)),
     }
 }
 
@@ -198,7 +205,7 @@ fn on_host(
     x: &Tensor,
     columns: usize,
     residual: Option<&Tensor>,
-    product: impl Fn(&[f32], &mut [f32], Start<'_>),
+    product: impl Fn(&[f32], &mut [f32], Start<'_>) -> Result<()>,
 ) -> Result<Tensor> {
     if kernels::of(x.device())?.is_some() {
         bail!("packed linear: the weight was packed for the CPU");
@@ -206,20 +213,12 @@ fn on_host(
     let rows = x.dims()[0];
     let mut y = pool::values(rows * columns);
     match residual {
-        None => cpu::read(x, |x| {
-            product(x, &mut y, Start::Zero);
-            Ok(())
-        })?,
+        None => cpu::read(x, |x| product(x, &mut y, Start::Zero))?,
         Some(residual) => {
             if residual.dims() != [rows, columns] {
                 bail!("packed linear: the residual is {:?}, the output [{rows}, {columns}]", residual.dims());
             }
-            cpu::read(residual, |residual| {
-                cpu::read(x, |x| {
-                    product(x, &mut y, Start::Of(residual));
-                    Ok(())
-                })
-            })?;
+            cpu::read(residual, |residual| cpu::read(x, |x| product(x, &mut y, Start::Of(residual))))?;
         }
     }
     cpu::tensor(y, (rows, columns))

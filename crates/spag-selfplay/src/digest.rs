@@ -40,6 +40,19 @@ pub fn checkpoint_fingerprint(checkpoint: impl AsRef<Path>) -> Result<String> {
     Ok(hex(&hash.finalize()[..8]))
 }
 
+/// As [`checkpoint_fingerprint`], of a LoRA adapter's folder: its weights and its settings.
+///
+/// # Errors
+/// A file cannot be read.
+pub fn adapter_fingerprint(folder: impl AsRef<Path>) -> Result<String> {
+    let mut hash = Sha256::new();
+    for name in ["adapter_model.safetensors", "adapter_config.json"] {
+        let path = folder.as_ref().join(name);
+        add_samples(&mut hash, &path).map_err(Error::io(&path))?;
+    }
+    Ok(hex(&hash.finalize()[..8]))
+}
+
 /// SHA-256 in hexadecimal digits of a file with its length, or of the files of the checkpoint in a folder with their names.
 ///
 /// # Errors

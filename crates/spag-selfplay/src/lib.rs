@@ -31,6 +31,7 @@ mod players;
 mod sampled_turns;
 mod servers;
 mod settings;
+mod shared_engine;
 mod solved_meter;
 
 // ── Runs ──
@@ -48,7 +49,7 @@ mod refusals;
 mod score;
 mod text_table;
 
-pub use digest::{checkpoint_fingerprint, content_digest};
+pub use digest::{adapter_fingerprint, checkpoint_fingerprint, content_digest};
 pub use endpoint::{ApiKey, EndpointConfig, EndpointKeys, EndpointPlayer, EndpointStats, PromptStyle, RetryConfig};
 pub use error::{Error, Result};
 pub use game_meter::GameMeter;
@@ -69,6 +70,7 @@ pub use sampled_turns::SampledTurn;
 pub use score::Score;
 pub use servers::Servers;
 pub use settings::{EndpointSettings, GameSettings, LengthSettings, SamplingSettings};
+pub use shared_engine::SharedEngine;
 pub use solved_meter::{MeterSize, SeatResults, SolvedMeter};
 pub use text_table::{number_or_dash, text_table};
 pub use textarena::{PythonSettings, TextArena};

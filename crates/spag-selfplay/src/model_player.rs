@@ -9,12 +9,14 @@ use spag_game::{
 };
 use spag_io::TurnPrompt;
 use spag_model::{
-    Checkpoint, Completion, CompletionText, Distribution, Engine, EngineConfig, Event, Generate, GenerationConfig,
-    GenerationStats, Overflow, Prompt, Request, RequestError, RequestId, Streamed, WeightSource,
+    Adapter, AdapterChoice, Checkpoint, Completion, CompletionText, Distribution, Engine, EngineConfig, Event,
+    Generate, GenerationConfig, GenerationStats, Overflow, Prompt, Request, RequestError, RequestId, Streamed,
+    WeightSource,
 };
 
 use crate::error::Result;
 use crate::sampled_turns::{SampledGames, SampledTurn};
+use crate::shared_engine::SharedEngine;
 
 /// A model that answers turn requests through an engine.
 ///
@@ -29,6 +31,8 @@ pub struct ModelPlayer<E = Engine> {
     turns: HashMap<RequestId, OpenTurn>,
     /// Games whose turn has a text that the tokenizer cannot encode.
     unanswered: Vec<Reply>,
+    /// What utterances report as the version of the weights, if it is not the engine's.
+    version: Option<u64>,
 }
 
 struct OpenTurn {
@@ -120,6 +124,13 @@ impl ModelPlayer {
         Ok(self.engine.refresh(weights, version)?)
     }
 
+    /// The same player, beside which others can play with its engine.
+    pub fn shared(self) -> ModelPlayer<SharedEngine> {
+        let Self { engine, encoder, settings, prompts, turns, unanswered, version } = self;
+        let engine = SharedEngine::new(engine);
+        ModelPlayer { engine, encoder, settings, prompts, turns, unanswered, version }
+    }
+
     /// The budget of a prompt.
     ///
     /// # Errors
@@ -129,6 +140,44 @@ impl ModelPlayer {
             prompt: self.encoder.encode(prompt)?.len(),
             utterance: self.settings.trimmed.max_new_tokens,
             length: self.engine.config().max_length,
+        })
+    }
+}
+
+impl ModelPlayer<SharedEngine> {
+    /// As [`ModelPlayer::refresh`] of a player that has an engine alone.
+    ///
+    /// # Errors
+    /// As there; the turns of all players count.
+    pub fn refresh(&mut self, weights: &dyn WeightSource, version: u64) -> Result<()> {
+        Ok(self.engine.with(|engine| engine.refresh(weights, version))?)
+    }
+
+    /// Another player with the same engine and settings, whose utterances are rows of the same batches: the base model, or one with
+    /// an adapter, which gets this name. They report `version`. Adapters of other names, of players that are gone, are removed.
+    ///
+    /// # Errors
+    /// An adapter for another architecture, or too little memory.
+    pub fn beside(&self, adapter: Option<(&str, &Adapter)>, version: u64) -> Result<Self> {
+        let name = adapter.map(|(name, _)| name);
+        self.engine.with(|engine| {
+            let others: Vec<String> =
+                engine.adapters().filter(|other| Some(*other) != name).map(str::to_owned).collect();
+            others.iter().try_for_each(|other| engine.remove_adapter(other))?;
+            match adapter {
+                Some((name, adapter)) if engine.adapters().all(|other| other != name) => {
+                    engine.add_adapter(name, adapter)
+                }
+                _ => Ok(()),
+            }
+        })?;
+        let adapter = name.map_or(AdapterChoice::Base, AdapterChoice::named);
+        let config = GenerationConfig { adapter, ..(*self.settings.trimmed).clone() };
+        let encoder = PromptEncoder::new(self.encoder.tokenizer().clone());
+        let player = Self { version: Some(version), ..Self::new(self.engine.beside(), encoder, config) };
+        Ok(match self.prompts {
+            Prompts::Encoded => player,
+            Prompts::Verbatim(_) => player.with_verbatim_history(),
         })
     }
 }
@@ -161,7 +210,8 @@ impl<E: Generate> ModelPlayer<E> {
     /// [`GenerationConfig::text`] and, in chats, the settings of [`chat_settings`].
     pub fn new(engine: E, encoder: PromptEncoder, config: GenerationConfig) -> Self {
         let settings = Settings::new(config);
-        Self { engine, encoder, settings, prompts: Prompts::Encoded, turns: HashMap::new(), unanswered: Vec::new() }
+        let (prompts, turns, unanswered) = (Prompts::Encoded, HashMap::new(), Vec::new());
+        Self { engine, encoder, settings, prompts, turns, unanswered, version: None }
     }
 
     /// The same player, whose prompts have its own utterances as the tokens that it sampled ([`PromptHistory`]), and which keeps
@@ -221,7 +271,8 @@ impl<E: Generate> Policy for ModelPlayer<E> {
             match event {
                 Event::Finished(completion) => {
                     let (finish, truncated) = (completion.finish, completion.truncated_tokens);
-                    let said = said(completion, rule);
+                    let policy_version = self.version.unwrap_or(completion.policy_version);
+                    let said = said(Completion { policy_version, ..completion }, rule);
                     if let (Prompts::Verbatim(games), Some(generation)) = (&mut self.prompts, &said.generation) {
                         prompt.drain(..truncated.min(prompt.len()));
                         let eos = self.encoder.tokenizer().eos_ids();

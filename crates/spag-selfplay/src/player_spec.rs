@@ -1,7 +1,7 @@
 //! Players as written on a command line.
 
 use std::fmt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
 use crate::endpoint::PromptStyle;
@@ -23,6 +23,13 @@ const LONGEST_VARIABLE: usize = 100;
 pub enum PlayerSpec {
     /// A Hugging Face folder or a GGUF file.
     Model(PathBuf),
+    /// A model with a LoRA adapter, which no text spells; see [`PlayerSpec::with_adapter`].
+    Adapted {
+        /// A Hugging Face folder or a GGUF file.
+        model: PathBuf,
+        /// The adapter's folder, in PEFT's format.
+        adapter: PathBuf,
+    },
     /// A model behind an OpenAI-compatible server.
     Endpoint(EndpointSpec),
 }
@@ -38,6 +45,22 @@ pub struct EndpointSpec {
     pub style: PromptStyle,
     /// The environment variable with the key. `None`: `OPENAI_API_KEY`, if all endpoints of the run are on one host.
     pub key_variable: Option<String>,
+}
+
+impl PlayerSpec {
+    /// The checkpoint, and the folder of its adapter; `None` for an endpoint.
+    pub fn checkpoint(&self) -> Option<(&Path, Option<&Path>)> {
+        match self {
+            Self::Model(model) => Some((model, None)),
+            Self::Adapted { model, adapter } => Some((model, Some(adapter))),
+            Self::Endpoint(_) => None,
+        }
+    }
+
+    /// The same checkpoint with the adapter in a folder; `None` for an endpoint.
+    pub fn with_adapter(&self, adapter: PathBuf) -> Option<Self> {
+        self.checkpoint().map(|(model, _)| Self::Adapted { model: model.to_owned(), adapter })
+    }
 }
 
 impl EndpointSpec {
@@ -127,6 +150,7 @@ impl fmt::Display for PlayerSpec {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Model(folder) => folder.display().fmt(f),
+            Self::Adapted { model, adapter } => write!(f, "{} with {}", model.display(), adapter.display()),
             Self::Endpoint(endpoint) => endpoint.fmt(f),
         }
     }
@@ -150,7 +174,7 @@ mod tests {
     fn hosts_are_compared_by_scheme_name_and_port() {
         let host = |text: &str| match text.parse().unwrap() {
             PlayerSpec::Endpoint(spec) => spec.hosts().collect::<Vec<_>>(),
-            PlayerSpec::Model(_) => panic!("{text}"),
+            other => panic!("{text}: {other}"),
         };
         assert_eq!(host("openai:https://A.example/v1#m"), host("openai-completions:https://a.example:443/v2#n"));
         for other in ["openai:http://a.example/v1#m", "openai:https://a.example:8443/v1#m", "openai:https://b/v1#m"] {
@@ -186,7 +210,7 @@ mod tests {
     fn records_name_a_single_server_but_not_those_of_a_pool() {
         let address = |text: &str| match text.parse().unwrap() {
             PlayerSpec::Endpoint(spec) => spec.address(),
-            PlayerSpec::Model(_) => panic!("{text}"),
+            other => panic!("{text}: {other}"),
         };
         assert_eq!(address("openai:A_API_KEY@http://a/v1#m"), "openai:http://a/v1#m");
         for pool in ["http://a/v1,http://b/v1", "http://c/v1,", "A_API_KEY@http://b/v1,http://c/v1,http://d/v1"] {

@@ -11,7 +11,7 @@ use std::thread;
 use std::time::Instant;
 
 use spag_io::catch_panic;
-use spag_model::{Engine, Event, Generate, GenerationStats, Request, RequestId, Streamed};
+use spag_model::{Adapter, AdapterChoice, Engine, Event, Generate, GenerationStats, Request, RequestId, Streamed};
 use tokio::sync::mpsc::error::TryRecvError;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
@@ -35,6 +35,16 @@ pub(crate) enum SequenceEvent {
 enum Command {
     Submit(Submission),
     Abort(u64),
+    /// With the way back to the one who waits for it.
+    Change(AdapterChange, Sender<Result<(), String>>),
+}
+
+/// A change of an engine's adapters.
+pub(crate) enum AdapterChange {
+    /// Another one, with its name.
+    Add(String, Box<Adapter>),
+    /// Without the one of this name.
+    Remove(String),
 }
 
 struct Submission {
@@ -126,12 +136,24 @@ impl EngineHandle {
         self.fault.get().map(String::as_str)
     }
 
-    /// Hands over the sequences of an HTTP request.
+    /// Changes the engine's adapters between two of its steps, and waits for it.
+    ///
+    /// # Errors
+    /// 400 if the engine refuses; the engine has failed.
+    pub(crate) fn change_adapter(&self, change: AdapterChange) -> Result<(), ApiError> {
+        let (reply, done) = mpsc::channel();
+        self.commands.send(Command::Change(change, reply)).map_err(|_| failed())?;
+        done.recv().map_err(|_| failed())?.map_err(ApiError::bad)
+    }
+
+    /// Hands over the sequences of an HTTP request, which run with an adapter.
     ///
     /// # Errors
     /// The queue is full, or the engine has failed.
-    pub(crate) fn submit(&self, requests: Vec<Request>) -> Result<Sequences, ApiError> {
-        let failed = || ApiError::unavailable("The engine of this model has failed; the server must be started again");
+    pub(crate) fn submit(&self, mut requests: Vec<Request>, adapter: &AdapterChoice) -> Result<Sequences, ApiError> {
+        for request in requests.iter_mut().filter(|request| request.config.adapter != *adapter) {
+            Arc::make_mut(&mut request.config).adapter = adapter.clone();
+        }
         if self.fault().is_some() {
             return Err(failed());
         }
@@ -148,6 +170,10 @@ impl EngineHandle {
         self.commands.send(Command::Submit(submission)).map_err(|_| failed())?;
         Ok(Sequences { events, group, abort: self.commands.clone(), _places: places })
     }
+}
+
+fn failed() -> ApiError {
+    ApiError::unavailable("The engine of this model has failed; the server must be started again")
 }
 
 /// A sequence that has not ended.
@@ -200,6 +226,14 @@ impl Worker {
         match command {
             Command::Submit(submission) => self.submit(submission),
             Command::Abort(group) => self.abort(group),
+            Command::Change(change, reply) => {
+                let changed = match change {
+                    AdapterChange::Add(name, adapter) => self.engine.add_adapter(&name, &adapter),
+                    AdapterChange::Remove(name) => self.engine.remove_adapter(&name),
+                };
+                // An error if nobody waits any more.
+                let _ = reply.send(changed.map_err(|error| error.to_string()));
+            }
         }
     }
 

@@ -16,7 +16,7 @@ use crate::answer::failure;
 use crate::api::ApiError;
 use crate::drain::{Busy, Drain};
 use crate::engine_thread::{SequenceEvent, Sequences};
-use crate::model::ServedModel;
+use crate::model::NamedModel;
 use crate::router::App;
 
 /// Who may use an added route.
@@ -99,18 +99,18 @@ pub struct KeptConnection {
     _busy: Busy,
 }
 
-/// A model of the server.
+/// A model of the server, or an adapter with its model.
 #[derive(Clone)]
-pub struct ModelHandle(Arc<ServedModel>);
+pub struct ModelHandle(NamedModel);
 
 impl Services {
     pub(crate) fn new(app: Arc<App>) -> Self {
         Self(app)
     }
 
-    /// All models; the first answers requests that name none.
+    /// All models, of which the first answers requests that name none, and all adapters.
     pub fn models(&self) -> Vec<ModelHandle> {
-        self.0.pool.models.iter().cloned().map(ModelHandle).collect()
+        self.0.pool.all().into_iter().map(ModelHandle).collect()
     }
 
     /// The model with a name.
@@ -158,7 +158,7 @@ impl Services {
     /// # Errors
     /// The queue is full, or the engine has failed.
     pub fn generate(&self, model: &ModelHandle, request: spag_model::Request) -> Result<Generation, ApiError> {
-        let sequences = model.0.engine.submit(vec![request])?;
+        let sequences = model.0.model.engine.submit(vec![request], &model.0.adapter)?;
         Ok(Generation { sequences, _busy: self.0.drain.enter() })
     }
 }
@@ -184,24 +184,24 @@ impl KeptConnection {
 }
 
 impl ModelHandle {
-    /// The first of its names.
+    /// The adapter's name, or the first of the model's.
     pub fn name(&self) -> &str {
         self.0.name()
     }
 
     /// Its tokenizer.
     pub fn tokenizer(&self) -> &Tokenizer {
-        self.0.tokenizer()
+        self.0.model.tokenizer()
     }
 
     /// Its encoder of prompts, with its chat template.
     pub fn encoder(&self) -> &PromptEncoder {
-        &self.0.encoder
+        &self.0.model.encoder
     }
 
     /// Tokens of a prompt and its completion, at most.
     pub fn max_length(&self) -> usize {
-        self.0.max_length
+        self.0.model.max_length
     }
 }
 

@@ -1,6 +1,7 @@
 //! An OpenAI-compatible HTTP server of checkpoints.
 #![doc = include_str!("../README.md")]
 
+mod adapters;
 mod answer;
 mod api;
 mod auth;
@@ -18,6 +19,7 @@ mod server;
 mod stream;
 mod token_texts;
 
+pub use adapters::{AdapterLoading, AdapterToServe};
 pub use api::ApiError;
 pub use auth::ApiKeys;
 pub use background::Background;

@@ -6,9 +6,10 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use serde_json::{Value, json};
 use spag_chat::{ChatTemplate, PromptEncoder};
-use spag_model::{Checkpoint, Engine, EngineConfig, Tokenizer};
+use spag_model::{Adapter, AdapterChoice, Architecture, Checkpoint, Engine, EngineConfig, Tokenizer};
 use tokio::sync::watch;
 
+use crate::adapters::{AdapterNames, AdapterToServe, LoadedAdapter};
 use crate::api::{ApiError, whole};
 use crate::engine_thread::EngineHandle;
 use crate::error::{Error, Result};
@@ -27,6 +28,25 @@ pub struct ModelToServe {
     pub checkpoint: Checkpoint,
     /// The limits of its engine.
     pub engine: EngineConfig,
+    /// Adapters that requests may name in its place.
+    pub adapters: Vec<AdapterToServe>,
+}
+
+/// A model as a request names it.
+#[derive(Clone)]
+pub(crate) struct NamedModel {
+    pub(crate) model: Arc<ServedModel>,
+    pub(crate) adapter: AdapterChoice,
+}
+
+impl NamedModel {
+    /// The adapter's name, or the first of the model's.
+    pub(crate) fn name(&self) -> &str {
+        match &self.adapter {
+            AdapterChoice::Named(name) => name,
+            AdapterChoice::Own | AdapterChoice::Base => self.model.name(),
+        }
+    }
 }
 
 /// A model with its engine.
@@ -38,6 +58,8 @@ pub(crate) struct ServedModel {
     pub(crate) max_length: usize,
     /// The number of embeddings: each token id is below it.
     pub(crate) vocabulary: usize,
+    /// Which adapters fit it.
+    pub(crate) architecture: Architecture,
     pub(crate) engine: EngineHandle,
 }
 
@@ -49,8 +71,15 @@ impl ServedModel {
         queue: &QueueLimits,
         faulty: watch::Sender<bool>,
     ) -> Result<Self> {
-        let vocabulary = model.checkpoint.model.config().architecture.vocab_size;
-        let engine = Engine::from_checkpoint(model.checkpoint, model.engine)?;
+        let architecture = model.checkpoint.model.config().architecture.clone();
+        // Read first, so that a wrong one is found before the weights are packed.
+        let adapters = model.adapters.iter().map(|adapter| Adapter::load(&adapter.folder, &architecture));
+        let adapters = adapters.collect::<spag_model::Result<Vec<_>>>()?;
+        let mut engine = Engine::from_checkpoint(model.checkpoint, model.engine)?;
+        for (AdapterToServe { name, .. }, adapter) in model.adapters.iter().zip(&adapters) {
+            engine.add_adapter(name, adapter)?;
+        }
+        let vocabulary = architecture.vocab_size;
         let tokenizer = engine.tokenizer().clone();
         Ok(Self {
             name: name.to_owned(),
@@ -58,6 +87,7 @@ impl ServedModel {
             encoder: PromptEncoder::new(tokenizer),
             max_length: engine.config().max_length,
             vocabulary,
+            architecture,
             engine: EngineHandle::start(engine, metrics, queue.max_waiting, faulty)?,
         })
     }
@@ -100,6 +130,7 @@ pub(crate) struct ModelPool {
     /// Indices by name, in the order in which they are listed.
     names: Vec<(String, usize)>,
     by_name: HashMap<String, usize>,
+    pub(crate) adapters: AdapterNames,
     created: u64,
 }
 
@@ -114,7 +145,7 @@ impl ModelPool {
         faulty: &watch::Sender<bool>,
     ) -> Result<(Self, Metrics)> {
         let mut by_name = HashMap::new();
-        let mut names = Vec::new();
+        let (mut names, adapters) = (Vec::new(), AdapterNames::default());
         for (at, model) in models.iter().enumerate() {
             if model.names.is_empty() {
                 return Err(Error::Name { name: String::new(), reason: "a model needs a name" });
@@ -127,6 +158,15 @@ impl ModelPool {
                 names.push((name.clone(), at));
             }
         }
+        for (at, model) in models.iter().enumerate() {
+            for AdapterToServe { name, folder } in &model.adapters {
+                check_name(name)?;
+                if by_name.contains_key(name) || adapters.read(|adapters| adapters.contains_key(name)) {
+                    return Err(Error::Name { name: name.clone(), reason: "it is given twice" });
+                }
+                adapters.insert(name, LoadedAdapter { model: at, folder: folder.clone() });
+            }
+        }
         let first_names: Vec<String> = models.iter().map(|model| model.names[0].clone()).collect();
         let (metrics, each) = Metrics::new(first_names.iter().map(String::as_str));
         let models = models.into_iter().zip(each).zip(&first_names);
@@ -135,38 +175,69 @@ impl ModelPool {
         };
         let models = models.map(start).collect::<Result<_>>()?;
         let created = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
-        Ok((Self { models, names, by_name, created }, metrics))
+        Ok((Self { models, names, by_name, adapters, created }, metrics))
     }
 
-    /// The model with a name, or the first without one.
+    /// The model or the adapter with a name, or the first model without one.
     ///
     /// # Errors
     /// 404 if there is no such model.
-    pub(crate) fn get(&self, name: Option<&str>) -> Result<Arc<ServedModel>, ApiError> {
+    pub(crate) fn get(&self, name: Option<&str>) -> Result<NamedModel, ApiError> {
+        let of_adapter = |name: &str| self.adapters.read(|adapters| adapters.get(name).map(|adapter| adapter.model));
+        if let Some((name, at)) = name.and_then(|name| Some((name, of_adapter(name)?))) {
+            let model = self.models.get(at).cloned().ok_or_else(|| ApiError::no_model(name))?;
+            return Ok(NamedModel { model, adapter: AdapterChoice::named(name) });
+        }
+        Ok(NamedModel { model: self.base(name)?.1, adapter: AdapterChoice::Own })
+    }
+
+    /// The model with a name, or the first without one, and its index.
+    ///
+    /// # Errors
+    /// 404 if there is no such model.
+    pub(crate) fn base(&self, name: Option<&str>) -> Result<(usize, Arc<ServedModel>), ApiError> {
         let at = match name {
             None => 0,
             Some(name) => *self.by_name.get(name).ok_or_else(|| ApiError::no_model(name))?,
         };
-        self.models.get(at).cloned().ok_or_else(|| ApiError::no_model(name.unwrap_or_default()))
+        let model = self.models.get(at).cloned();
+        model.map(|model| (at, model)).ok_or_else(|| ApiError::no_model(name.unwrap_or_default()))
+    }
+
+    /// All models by their first names, and all adapters.
+    pub(crate) fn all(&self) -> Vec<NamedModel> {
+        let models = self.models.iter().map(|model| NamedModel { model: model.clone(), adapter: AdapterChoice::Own });
+        let adapters = self.adapters.read(|adapters| adapters.keys().cloned().collect::<Vec<_>>());
+        models.chain(adapters.iter().filter_map(|name| self.get(Some(name)).ok())).collect()
     }
 
     /// The entry of a name in `/v1/models`.
     pub(crate) fn describe(&self, name: &str) -> Result<Value, ApiError> {
-        let model = self.get(Some(name))?;
+        let NamedModel { model, adapter } = self.get(Some(name))?;
+        let (root, parent) = match adapter {
+            AdapterChoice::Own | AdapterChoice::Base => (Value::from(model.name()), Value::Null),
+            AdapterChoice::Named(_) => {
+                let folder =
+                    self.adapters.read(|all| all.get(name).map(|adapter| adapter.folder.display().to_string()));
+                (Value::from(folder), Value::from(model.name()))
+            }
+        };
         Ok(json!({
             "id": name,
             "object": "model",
             "created": self.created,
             "owned_by": "spag",
-            "root": model.name(),
-            "parent": null,
+            "root": root,
+            "parent": parent,
             "max_model_len": model.max_length,
         }))
     }
 
     /// `/v1/models`.
     pub(crate) fn list(&self) -> Value {
-        let entries: Vec<Value> = self.names.iter().filter_map(|(name, _)| self.describe(name).ok()).collect();
+        let adapters = self.adapters.read(|adapters| adapters.keys().cloned().collect::<Vec<_>>());
+        let names = self.names.iter().map(|(name, _)| name).chain(&adapters);
+        let entries: Vec<Value> = names.filter_map(|name| self.describe(name).ok()).collect();
         json!({"object": "list", "data": entries})
     }
 
@@ -176,7 +247,8 @@ impl ModelPool {
     }
 }
 
-fn check_name(name: &str) -> Result<()> {
+/// Whether clients can ask for a model or an adapter by a name.
+pub(crate) fn check_name(name: &str) -> Result<()> {
     let wrong = |reason| Err(Error::Name { name: name.to_owned(), reason });
     if name.is_empty() || name.len() > LONGEST_NAME {
         return wrong("it has 1 to 256 bytes");

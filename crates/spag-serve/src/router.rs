@@ -14,6 +14,7 @@ use axum::routing::{get, post};
 use serde_json::{Value, json};
 use tower_http::cors::{AllowHeaders, AllowOrigin, CorsLayer};
 
+use crate::adapters::{self, AdapterLoading};
 use crate::answer::{ChatAnswer, CompletionAnswer, Head, collect};
 use crate::api::{
     ApiError, ChatJob, CompletionJob, Delivery, Fields, detokenize, json_response, tokenize, tokenizer_info,
@@ -24,7 +25,7 @@ use crate::error::{Error, Result};
 use crate::extension::Routes;
 use crate::limits::MAX_HEADER_BYTES;
 use crate::metrics::Metrics;
-use crate::model::{ModelPool, ServedModel};
+use crate::model::{ModelPool, NamedModel, ServedModel};
 use crate::receive::Receiver;
 use crate::stream;
 
@@ -35,6 +36,7 @@ pub(crate) struct App {
     pub(crate) keys: Option<ApiKeys>,
     pub(crate) receiver: Receiver,
     pub(crate) drain: Drain,
+    pub(crate) adapter_loading: AdapterLoading,
 }
 
 type Shared = State<Arc<App>>;
@@ -43,10 +45,12 @@ type Answered = Result<Response, ApiError>;
 const HEALTH: &str = "/health";
 const METRICS: &str = "/metrics";
 /// Paths with one route each.
-const ROUTES: [&str; 9] = [
+const ROUTES: [&str; 11] = [
     "/v1/completions",
     "/v1/chat/completions",
     "/v1/models",
+    "/v1/load_lora_adapter",
+    "/v1/unload_lora_adapter",
     HEALTH,
     "/version",
     METRICS,
@@ -101,6 +105,8 @@ fn of_models(router: Router<Arc<App>>) -> Router<Arc<App>> {
         .route("/v1/chat/completions", post(chat))
         .route("/v1/models", get(|State(app): Shared| async move { ok(&app.pool.list()) }))
         .route("/v1/models/{*name}", get(model))
+        .route("/v1/load_lora_adapter", post(adapters::load))
+        .route("/v1/unload_lora_adapter", post(adapters::unload))
         .route("/tokenize", post(|app: Shared, request: Request| about_tokens(app, request, tokenize)))
         .route("/detokenize", post(|app: Shared, request: Request| about_tokens(app, request, detokenize)))
         .route("/tokenizer_info", get(info))
@@ -161,12 +167,12 @@ async fn admit(State(gate): State<Arc<Gate>>, request: Request, next: Next) -> A
 
 async fn completions(State(app): Shared, request: Request) -> Answered {
     let busy = app.drain.enter();
-    let (model, head, job) = read(&app, request, "cmpl", CompletionJob::read).await?;
+    let (NamedModel { model, adapter }, head, job) = read(&app, request, "cmpl", CompletionJob::read).await?;
     let number = job.prompts.len() * job.settings.n;
     let delivery = job.settings.delivery;
     let sequences = match job.is_echo_only() {
         true => None,
-        false => Some(model.engine.submit(job.requests())?),
+        false => Some(model.engine.submit(job.requests(), &adapter)?),
     };
     let answer = CompletionAnswer::new(model, job, head);
     if delivery != Delivery::Whole {
@@ -181,9 +187,9 @@ async fn completions(State(app): Shared, request: Request) -> Answered {
 
 async fn chat(State(app): Shared, request: Request) -> Answered {
     let busy = app.drain.enter();
-    let (model, head, job) = read(&app, request, "chatcmpl", ChatJob::read).await?;
+    let (NamedModel { model, adapter }, head, job) = read(&app, request, "chatcmpl", ChatJob::read).await?;
     let (number, delivery) = (job.settings.n, job.settings.delivery);
-    let mut sequences = model.engine.submit(job.requests())?;
+    let mut sequences = model.engine.submit(job.requests(), &adapter)?;
     let answer = ChatAnswer::new(model, job, head);
     if delivery != Delivery::Whole {
         return Ok(stream::respond(answer, Some(sequences), number, busy));
@@ -198,16 +204,16 @@ async fn read<J: Send + 'static>(
     request: Request,
     id: &'static str,
     job: impl FnOnce(Fields, &ServedModel) -> Result<J, ApiError> + Send + 'static,
-) -> Result<(Arc<ServedModel>, Head, J), ApiError> {
+) -> Result<(NamedModel, Head, J), ApiError> {
     let received = app.receiver.receive(request).await?;
     let shared = app.clone();
     let work = move || {
         let mut fields = Fields::parse(&received.bytes)?;
         let name = fields.text("model")?;
-        let model = shared.pool.get(name.as_deref())?;
-        let head = Head::new(id, name.unwrap_or_else(|| model.name().to_owned()));
-        let job = job(fields, &model)?;
-        Ok((model, head, job))
+        let named = shared.pool.get(name.as_deref())?;
+        let head = Head::new(id, name.unwrap_or_else(|| named.name().to_owned()));
+        let job = job(fields, &named.model)?;
+        Ok((named, head, job))
     };
     app.receiver.work(work).await
 }
@@ -230,7 +236,7 @@ async fn model(State(app): Shared, name: Result<Path<String>, PathRejection>) ->
 async fn info(State(app): Shared, query: Result<Query<HashMap<String, String>>, QueryRejection>) -> Answered {
     let Query(query) = query.map_err(|error| ApiError::bad(error.body_text()))?;
     let model = app.pool.get(query.get("model").map(String::as_str))?;
-    Ok(ok(&tokenizer_info(&model)))
+    Ok(ok(&tokenizer_info(&model.model)))
 }
 
 async fn health(State(app): Shared, healthy: &'static str) -> Answered {

@@ -19,6 +19,7 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::{Semaphore, watch};
 use tokio_io_timeout::TimeoutStream;
 
+use crate::adapters::AdapterLoading;
 use crate::auth::ApiKeys;
 use crate::background::Background;
 use crate::drain::Drain;
@@ -49,6 +50,8 @@ pub struct ServerConfig {
     pub queue: QueueLimits,
     /// Origins whose pages may use the server: `*`, or e.g. `https://example.org`.
     pub cors_origins: Vec<String>,
+    /// Whether clients may load adapters.
+    pub adapter_loading: AdapterLoading,
 }
 
 /// How a server ended.
@@ -93,7 +96,7 @@ impl Server {
         models: Vec<ModelToServe>,
         add: impl FnOnce(Services) -> Routes,
     ) -> Result<Self> {
-        let ServerConfig { host, port, keys, limits, queue, cors_origins } = config;
+        let ServerConfig { host, port, keys, limits, queue, cors_origins, adapter_loading } = config;
         let threads = (std::thread::available_parallelism().map_or(1, usize::from) / 2).clamp(1, NETWORK_THREADS);
         let build = || {
             let mut builder = Builder::new_multi_thread();
@@ -107,7 +110,8 @@ impl Server {
         let address = listener.local_addr().map_err(listen)?;
         let (fault, faulty) = watch::channel(false);
         let (pool, metrics) = ModelPool::start(models, &queue, &fault)?;
-        let app = Arc::new(App { pool, metrics, keys, receiver: Receiver::new(limits), drain: Drain::default() });
+        let (receiver, drain) = (Receiver::new(limits), Drain::default());
+        let app = Arc::new(App { pool, metrics, keys, receiver, drain, adapter_loading });
         let router = router(app.clone(), &cors_origins, add(Services::new(app.clone())))?;
         Ok(Self { runtime, listener, address, app, router, limits, faulty })
     }

@@ -206,6 +206,11 @@ impl Learner {
         self.base.as_ref().map(|base| &base.adapter)
     }
 
+    /// The frozen weights under the adapter that is trained, whole on every rank; `None` if all weights are trained.
+    pub fn frozen(&self) -> Option<&FlatBuffers> {
+        self.base.as_ref().map(|base| &base.base)
+    }
+
     /// The sum of the frozen weights and the adapter that is trained, on the host; `None` if all weights are trained. All ranks have to
     /// call it.
     ///

@@ -5,7 +5,8 @@ use std::sync::Arc;
 
 use spag_dist::{LaunchEnv, ProcessGroup, broadcast_text};
 use spag_model::{
-    BosRule, LoadOptions, Model, Tokenizer, check_checkpoint, load_model_with, load_tokenizer, save_checkpoint,
+    BosRule, LoadOptions, Model, Tokenizer, WeightSource, check_checkpoint, load_model_with, load_tokenizer,
+    save_checkpoint,
 };
 use spag_ops::DeviceChoice;
 use spag_run::Provenance;
@@ -26,6 +27,8 @@ use crate::trajectory::Trajectory;
 pub struct OnlineJob {
     /// Folder of the model that is trained, or a checkpoint of an earlier part of the run, whose optimizer goes on.
     pub model: PathBuf,
+    /// Folder of the weights under the adapter, if the settings train one; checkpoints have the adapter alone.
+    pub base: PathBuf,
     /// Folder of the checkpoints.
     pub output_dir: PathBuf,
     /// The settings of the learner.
@@ -54,13 +57,21 @@ pub fn on_policy_settings(config: &TrainConfig, max_length: usize) -> TrainConfi
     TrainConfig { packing: config.packing.or(Some(Packing::Tree)), max_length, ..config.clone() }
 }
 
+/// What the divergence of a learner is measured from.
+enum Reference {
+    None,
+    /// The weights under its adapter.
+    Frozen,
+    Model(Box<Model>),
+}
+
 /// A learner with its folder, on one of the ranks.
 pub struct OnlineLearner {
     learner: Learner,
     tokenizer: Tokenizer,
     job: OnlineJob,
     made_from: Provenance,
-    reference: Option<Model>,
+    reference: Reference,
     planned: u64,
 }
 
@@ -77,10 +88,17 @@ impl OnlineLearner {
         let own = if group.rank() == 0 { latest_checkpoint(&job.output_dir)? } else { None };
         let named = broadcast_text(&*group, &own.map(|dir| dir.to_string_lossy().into_owned()).unwrap_or_default())?;
         let dir = if named.is_empty() { job.model.clone() } else { PathBuf::from(named) };
-        let saved = SavedRun::is_saved(&dir).then(|| SavedRun::open(&dir)).transpose()?;
+        let is_adapter = job.config.lora_r.is_some();
+        // A model that an adapter begins with may be a checkpoint itself, of another learner.
+        let goes_on = SavedRun::is_saved(&dir) && (!is_adapter || dir != job.base);
+        let saved = goes_on.then(|| SavedRun::open(&dir)).transpose()?;
+        let (weights, adapter) = match is_adapter {
+            true => (job.base.clone(), goes_on.then_some(dir.as_path())),
+            false => (dir.clone(), None),
+        };
         let device = job.device.open(env.local_rank)?;
-        let tokenizer = load_tokenizer(&dir)?.with_bos_rule(job.add_bos_token);
-        let architecture = check_checkpoint(&dir)?;
+        let tokenizer = load_tokenizer(&weights)?.with_bos_rule(job.add_bos_token);
+        let architecture = check_checkpoint(&weights)?;
         // Of the run, not of its settings, which its checkpoints have.
         let config = on_policy_settings(&job.config, job.max_length);
         let run = RunFacts {
@@ -102,7 +120,7 @@ impl OnlineLearner {
         };
         let scheduler = deepspeed.and_then(|file| file.scheduler);
         let options = LoadOptions { device: device.device().clone(), dtype: job.config.dtype() };
-        let shard = ModelShard { dir: &dir, adapter: None, options: &options, plan, group };
+        let shard = ModelShard { dir: &weights, adapter, options: &options, plan, group };
         let learner = Learner::load(shard, &config, job.steps)?.with_scheduler(scheduler);
         let mut learner = learner.with_loss(loss).with_exact_attention();
         if let Some(saved) = &saved {
@@ -115,7 +133,11 @@ impl OnlineLearner {
         if let Some(model) = Provenance::read_of(&job.model)? {
             made_from.extend(Provenance { wordings: Vec::new(), games: model.games });
         }
-        let reference = job.reference.as_ref().map(|dir| Self::load_reference(dir, &options, &learner)).transpose()?;
+        let reference = match &job.reference {
+            None => Reference::None,
+            Some(dir) if is_adapter && *dir == job.base => Reference::Frozen,
+            Some(dir) => Reference::Model(Box::new(Self::load_reference(dir, &options, &learner)?)),
+        };
         Ok(Self { learner, tokenizer, job, made_from, reference, planned: planned.on_device() })
     }
 
@@ -144,10 +166,12 @@ impl OnlineLearner {
     /// # Errors
     /// A trajectory that the model cannot read, or whose log-probability is not finite.
     pub fn add_reference(&self, trajectories: &mut [Trajectory]) -> Result<()> {
-        match &self.reference {
-            Some(reference) => add_reference(self.learner.network(), reference.parameters(), trajectories),
-            None => Ok(()),
-        }
+        let weights = match &self.reference {
+            Reference::None => None,
+            Reference::Frozen => self.learner.frozen(),
+            Reference::Model(model) => Some(model.parameters()),
+        };
+        weights.map_or(Ok(()), |weights| add_reference(self.learner.network(), weights, trajectories))
     }
 
     /// The number format and the folder of the first model.
@@ -177,18 +201,35 @@ impl OnlineLearner {
         checkpoint::prune(&self.job.output_dir, 1)
     }
 
-    /// Writes the model to a folder, on rank 0. All ranks have to call it.
+    /// Writes the model to a folder, on rank 0: with an adapter the sum. All ranks have to call it.
+    ///
+    /// # Errors
+    /// A full disk, too little memory for the sum, or a lost rank.
+    pub fn write_model(&self, dir: &Path) -> Result<()> {
+        let sum = self.learner.merged()?;
+        let weights: &dyn WeightSource = sum.as_ref().map_or(self.learner.trained(), |sum| sum);
+        if self.learner.group().rank() > 0 {
+            return checkpoint::gather_layers(weights);
+        }
+        std::fs::create_dir_all(dir).map_err(Error::io(dir))?;
+        self.made_from.write_of(dir)?;
+        let (network, options) = (self.learner.network(), self.job.config.write_options());
+        save_checkpoint(network.config(), weights, Some(&self.tokenizer), dir, options)?;
+        Ok(())
+    }
+
+    /// Writes the adapter to a folder of PEFT, on rank 0; nothing if all weights are trained. All ranks have to call it.
     ///
     /// # Errors
     /// A full disk, or a lost rank.
-    pub fn write_model(&self, dir: &Path) -> Result<()> {
+    pub fn write_adapter(&self, dir: &Path) -> Result<()> {
+        let Some(adapter) = self.learner.adapter() else { return Ok(()) };
         if self.learner.group().rank() > 0 {
             return checkpoint::gather_layers(self.learner.trained());
         }
         std::fs::create_dir_all(dir).map_err(Error::io(dir))?;
         self.made_from.write_of(dir)?;
-        let (network, options) = (self.learner.network(), self.job.config.write_options());
-        save_checkpoint(network.config(), self.learner.trained(), Some(&self.tokenizer), dir, options)?;
+        adapter.save(self.learner.trained(), dir, self.job.config.write_options())?;
         Ok(())
     }
 }

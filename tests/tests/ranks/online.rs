@@ -64,6 +64,26 @@ fn ranks_play_and_learn_exactly_in_every_stage_of_zero() {
     assert_eq!(sharded.1, metrics);
 }
 
+/// Every rank's engine gets the adapter from the shards of all ranks.
+#[test]
+fn ranks_train_an_adapter_exactly_in_every_stage_of_zero() {
+    let root = tempfile::tempdir().unwrap();
+    let run = |stage: &str| {
+        let dir = root.path().join(stage);
+        fs::create_dir_all(&dir).unwrap();
+        let more = ["train.lora_r=4", "train.lora_target_modules=all-linear", "train.bf16=true", stage];
+        Ranks::start(2, |_| online(&dir, &more)).succeed();
+        (fs::read(dir.join("spag-1/adapter_model.safetensors")).unwrap(), end(&dir))
+    };
+    let (adapter, end) = run("train.zero_stage=0");
+    for line in &end.1 {
+        assert_eq!(line["log_prob_gap_max"].as_f64(), Some(0.0), "{line}");
+    }
+    let sharded = run("train.zero_stage=3");
+    assert!(sharded.0 == adapter && sharded.1.0 == end.0, "other weights in stage 3");
+    assert_eq!(sharded.1.1, end.1);
+}
+
 #[test]
 fn killed_rank_does_not_change_the_result() {
     let root = tempfile::tempdir().unwrap();

@@ -1,5 +1,6 @@
 //! `spag serve`: its routes, its limits and its clients.
 
+mod adapters;
 mod clients;
 mod limits;
 mod routes;

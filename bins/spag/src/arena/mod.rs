@@ -22,6 +22,7 @@ use spag_selfplay::{
 
 use bar::{Bar, PairingBar};
 use games::{ArenaGame, Asked};
+use spag_cli::adapter_args::NamedFolder;
 use spag_cli::{Error, GameArgs, PlayerArgs, Result, TerminalProgress, TokenSource, exit, flags, threads};
 use table::{Table, Work};
 
@@ -40,6 +41,9 @@ pub(crate) struct ArenaArgs {
     /// openai:http://A:8000/v1,http://B:8000/v1#MODEL).
     #[arg(long, value_name = "NAME=PLAYER", num_args = 1.., required = true, help_heading = "Players")]
     players: Vec<String>,
+    /// LoRA adapter of the player NAME, a checkpoint: a folder in PEFT's format. May be given several times.
+    #[arg(long, value_name = "NAME=DIR", help_heading = "Players")]
+    adapter: Vec<NamedFolder>,
     /// Each player also plays against itself.
     #[arg(long, help_heading = "Players")]
     with_self: bool,
@@ -120,8 +124,9 @@ impl<'a> Arena<'a> {
             let problem = format!("{} players; an arena has at most {MAX_PLAYERS}", args.players.len());
             return Err(Error::BadValue { flag: "--players".into(), problem });
         }
-        let players = args.players.iter().map(|text| text.parse()).collect::<Result<Vec<NamedPlayer>, _>>()?;
+        let mut players = args.players.iter().map(|text| text.parse()).collect::<Result<Vec<NamedPlayer>, _>>()?;
         check_players(&players)?;
+        give_adapters(&mut players, &args.adapter)?;
         if let Some(name) = &args.anchor {
             player_index(&players, name)?;
         }
@@ -131,10 +136,7 @@ impl<'a> Arena<'a> {
         let keys = EndpointKeys::from_env(players.iter().map(|player| &player.player))?;
         keys.notes().iter().for_each(|note| exit::note(format_args!("note: {note}")));
         let prompts = args.rules.prompts()?;
-        let folders = players.iter().filter_map(|player| match &player.player {
-            PlayerSpec::Model(folder) => Some(folder.as_path()),
-            PlayerSpec::Endpoint(_) => None,
-        });
+        let folders = players.iter().filter_map(|player| Some(player.player.checkpoint()?.0));
         spag_cli::prompts::check_models(&folders.collect::<Vec<_>>(), &prompts, None)?;
         let described = players.iter().map(|player| describe(&args.playing, player)).collect::<Result<_>>()?;
         let asked = Asked {
@@ -269,10 +271,31 @@ fn require_single_process(env: &LaunchEnv) -> Result<()> {
     Err(Error::BadValue { flag: launcher.into(), problem })
 }
 
+/// Gives players their adapters.
+///
+/// # Errors
+/// A name that no player has, or an endpoint.
+fn give_adapters(players: &mut [NamedPlayer], adapters: &[NamedFolder]) -> Result<()> {
+    for NamedFolder { name, folder } in adapters {
+        let problem = |problem: &str| Error::BadValue {
+            flag: format!("--adapter {name}={}", folder.display()),
+            problem: problem.to_owned(),
+        };
+        let player = players.iter_mut().find(|player| player.name == *name);
+        let player = player.ok_or_else(|| problem("no player has this name"))?;
+        if matches!(player.player, PlayerSpec::Adapted { .. }) {
+            return Err(problem("the player has an adapter already"));
+        }
+        let adapted = player.player.with_adapter(folder.clone());
+        player.player = adapted.ok_or_else(|| problem("the player is an endpoint, which has its own weights"))?;
+    }
+    Ok(())
+}
+
 /// The description of a player in records. Rejects an invalid checkpoint before the first game.
 fn describe(playing: &PlayerArgs, player: &NamedPlayer) -> Result<String> {
     let check = || -> Result<String> {
-        if let PlayerSpec::Model(folder) = &player.player {
+        if let Some((folder, _)) = player.player.checkpoint() {
             load_config(folder)?;
         }
         playing.describe(&player.player)

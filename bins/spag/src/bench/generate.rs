@@ -15,7 +15,7 @@ use spag_selfplay::limits;
 use spag_train::{median, peak_memory_of};
 
 use super::{BATCH, STEPS, cpu_path, round};
-use spag_cli::{Error, LoadArgs, Result, exit, flags, threads};
+use spag_cli::{AdapterArgs, Error, LoadArgs, Result, exit, flags, threads};
 
 /// The flags of `spag bench generate`.
 #[derive(Debug, Args)]
@@ -24,6 +24,8 @@ pub(crate) struct GenerateArgs {
     /// The model: a Hugging Face folder or a GGUF file.
     #[arg(long, value_name = "DIR")]
     model: PathBuf,
+    #[command(flatten)]
+    adapter: AdapterArgs,
     /// Number of tokens in each prompt, which are random and shared by no two prompts.
     #[arg(long, value_name = "N", default_value_t = 512, value_parser = flags::within(limits::LENGTH))]
     prompt: usize,
@@ -58,7 +60,7 @@ struct Speed {
 
 /// Measures one batch size and prints its line.
 fn case(args: &GenerateArgs, batch: usize) -> Result<()> {
-    let checkpoint = args.loading.load(&args.model)?;
+    let checkpoint = args.loading.load_adapted(&args.model, args.adapter.folder())?;
     let device = checkpoint.model.parameters().device().clone();
     let (model, dtype) = (checkpoint.model.config().clone(), checkpoint.model.parameters().dtype());
     let positions = model.architecture.max_position_embeddings;

@@ -10,7 +10,7 @@ use spag_selfplay::{SamplingSettings, TimingConfig, time_play};
 use spag_train::peak_memory_of;
 
 use super::{cpu_path, round};
-use spag_cli::{LoadArgs, PromptArgs, Result, exit, flags, threads};
+use spag_cli::{AdapterArgs, LoadArgs, PromptArgs, Result, exit, flags, threads};
 
 /// The flags of `spag bench play`.
 #[derive(Debug, Args)]
@@ -19,6 +19,8 @@ pub(crate) struct PlayArgs {
     /// The model: a Hugging Face folder or a GGUF file.
     #[arg(long, value_name = "DIR")]
     model: PathBuf,
+    #[command(flatten)]
+    adapter: AdapterArgs,
     #[command(flatten)]
     work: TimingConfig,
     #[command(flatten)]
@@ -35,7 +37,7 @@ pub(crate) struct PlayArgs {
 }
 
 pub(super) fn run(args: &PlayArgs) -> Result<()> {
-    let checkpoint = args.loading.load(&args.model)?;
+    let checkpoint = args.loading.load_adapted(&args.model, args.adapter.folder())?;
     let prompts = args.prompts.load()?;
     let model = checkpoint.model.config().clone();
     let engine = args.engine.for_model(&checkpoint.model, model.architecture.max_position_embeddings, 1)?;

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 use serde_json::json;
-use spag_cli::{Error, Result, TerminalProgress, exit};
+use spag_cli::{Error, Result, TerminalProgress, adapter_args, exit};
 use spag_eval::Evaluation;
 use spag_game::NamedGame;
 use spag_io::{Progress, PromptFormat, quote, read_json, write_json_atomically};
@@ -34,17 +34,21 @@ struct Record {
     games: BTreeMap<String, GameMeter>,
 }
 
+/// A checkpoint, and the folder of its adapter.
+type Adapted<'a> = (&'a Path, Option<&'a Path>);
+
 /// Measures the checkpoints in the games that are missing in their records.
-pub(super) fn run(args: &EvalArgs, names: &[String], device_kind: &str) -> Result<()> {
+pub(super) fn run(args: &EvalArgs, names: &[String], adapters: &[Option<&Path>], device_kind: &str) -> Result<()> {
     let games = open_games(args)?;
     let evaluation = Evaluation::open(&args.output_dir)?;
     evaluation.check_models(names.iter().map(String::as_str))?;
     let size = size(args.limit);
-    let open = |(name, model): (&String, &PathBuf)| open_record(args, name, model, size, device_kind);
+    let models = || args.model.iter().map(PathBuf::as_path).zip(adapters.iter().copied());
+    let open = |(name, model): (&String, Adapted<'_>)| open_record(args, name, model, size, device_kind);
     // All records are opened first, so that a wrong one is found before the work.
-    let mut records = names.iter().zip(&args.model).map(open).collect::<Result<Vec<_>>>()?;
+    let mut records = names.iter().zip(models()).map(open).collect::<Result<Vec<_>>>()?;
     let mut progress = TerminalProgress::default();
-    for ((path, record), (name, model)) in records.iter_mut().zip(names.iter().zip(&args.model)) {
+    for ((path, record), (name, model)) in records.iter_mut().zip(names.iter().zip(models())) {
         let missing: Vec<&NamedGame> = games.iter().filter(|game| !record.games.contains_key(&game.name)).collect();
         if missing.is_empty() {
             progress.message(&format!("{}: done before", quote(name)));
@@ -121,19 +125,20 @@ fn size(limit: Option<usize>) -> MeterSize {
 fn open_record(
     args: &EvalArgs,
     name: &str,
-    model: &Path,
+    (model, adapter): Adapted<'_>,
     size: MeterSize,
     device_kind: &str,
 ) -> Result<(PathBuf, Record)> {
     let path = args.output_dir.join(name).join(FILE);
     let dtype = args.loading.dtype(model)?;
     let settings = format!(
-        "{} positions, {} games, max_length={}, chat={}, bos={:?}, {dtype} on {device_kind}",
+        "{} positions, {} games, max_length={}, chat={}, bos={:?}, {dtype} on {device_kind}{}",
         size.positions,
         size.games,
         args.max_length.map_or("default".to_owned(), |length| length.to_string()),
         args.apply_chat_template,
         args.loading.bos_rule().flag(),
+        adapter_args::recorded(adapter, model)?,
     );
     let now = Record { model: checkpoint_fingerprint(model)?, settings, games: BTreeMap::new() };
     let Some(known) = read_json::<Record>(&path)? else { return Ok((path, now)) };
@@ -146,10 +151,10 @@ fn open_record(
     Ok((path, known))
 }
 
-fn open_player(args: &EvalArgs, model: &Path) -> Result<ModelPlayer> {
+fn open_player(args: &EvalArgs, (model, adapter): Adapted<'_>) -> Result<ModelPlayer> {
     let positions = load_config(model)?.architecture.max_position_embeddings;
     let max_length = args.max_length.unwrap_or(positions).min(positions);
-    let checkpoint = args.loading.load(model)?;
+    let checkpoint = args.loading.load_adapted(model, adapter)?;
     let engine = args.engine.for_model(&checkpoint.model, max_length, 1)?;
     let generation = GenerationConfig {
         max_new_tokens: ANSWER_TOKENS.min(max_length.div_ceil(2)),

@@ -3,11 +3,11 @@
 mod games;
 mod names;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::Args;
 use serde_json::{Map, Value, json};
-use spag_cli::{Error, LoadArgs, Result, TerminalProgress, exit, flags, threads};
+use spag_cli::{Error, LoadArgs, Result, TerminalProgress, adapter_args, exit, flags, threads};
 use spag_eval::{AskSettings, Evaluation, ModelResults, ModelScores, OpenModel, TaskSource, render_page, render_table};
 use spag_io::{Progress, write_atomically, write_json_atomically};
 use spag_model::{Engine, EngineSettings};
@@ -28,6 +28,10 @@ pub(crate) struct EvalArgs {
     /// The checkpoints: Hugging Face folders or GGUF files.
     #[arg(long, value_name = "DIR", num_args = 1.., required = true)]
     model: Vec<PathBuf>,
+    /// LoRA adapters of the checkpoints, folders in PEFT's format: one for each in their order, or `none`. Their products are added
+    /// to the weights. Models with the same checkpoint need --names.
+    #[arg(long, value_name = "DIR", num_args = 1..)]
+    adapter: Vec<PathBuf>,
     /// The tasks: a TOML file such as configs/tasks/paper.toml, `tiny` for the built-in tasks of the small world, or `games`
     /// for measures against perfect play (docs/GAMES.md), which are written to games.json.
     #[arg(long, value_name = "FILE")]
@@ -66,9 +70,10 @@ pub(crate) fn run(args: EvalArgs) -> Result<()> {
     let device = args.loading.open()?;
     threads::start()?;
     let names = names::of(&args.model, &args.names)?;
+    let adapters = adapter_args::of_models(&args.adapter, args.model.len())?;
     let kind = if device.device().is_cpu() { "cpu" } else { "gpu" };
-    if args.tasks == std::path::Path::new(games::NAME) {
-        return games::run(&args, &names, kind);
+    if args.tasks == Path::new(games::NAME) {
+        return games::run(&args, &names, &adapters, kind);
     }
     if !args.game.is_empty() {
         let problem = "it is a flag of --tasks games".to_owned();
@@ -78,8 +83,9 @@ pub(crate) fn run(args: EvalArgs) -> Result<()> {
     let plain = if args.apply_chat_template { None } else { Some(source.load()?) };
     let evaluation = Evaluation::open(&args.output_dir)?;
     evaluation.check_models(names.iter().map(String::as_str))?;
-    let open = |(name, folder): (&String, &PathBuf)| {
-        let arithmetic = format!("{} on {kind}", args.loading.dtype(folder)?);
+    let open = |((name, folder), adapter): ((&String, &PathBuf), &Option<&Path>)| {
+        let recorded = adapter_args::recorded(*adapter, folder)?;
+        let arithmetic = format!("{} on {kind}{recorded}", args.loading.dtype(folder)?);
         let (tasks, chat_template) = match &plain {
             Some(tasks) => (tasks.clone(), None),
             None => {
@@ -92,14 +98,15 @@ pub(crate) fn run(args: EvalArgs) -> Result<()> {
         Ok(evaluation.model(name, folder, tasks, &settings)?)
     };
     // All records are opened first, so that a wrong one is found before hours of work.
-    let models: Vec<OpenModel> = names.iter().zip(&args.model).map(open).collect::<Result<_>>()?;
+    let models: Vec<OpenModel> = names.iter().zip(&args.model).zip(&adapters).map(open).collect::<Result<_>>()?;
     let mut progress = TerminalProgress::default();
     let mut results = Vec::with_capacity(models.len());
-    for (mut model, (name, folder)) in models.into_iter().zip(names.iter().zip(&args.model)) {
+    let inputs = names.iter().zip(args.model.iter().zip(adapters));
+    for (mut model, (name, (folder, adapter))) in models.into_iter().zip(inputs) {
         if model.missing() == 0 {
             progress.message(&format!("{}: done before", spag_io::quote(name)));
         } else {
-            let checkpoint = args.loading.load(folder)?;
+            let checkpoint = args.loading.load_adapted(folder, adapter)?;
             let config = args.engine.for_model(&checkpoint.model, model.max_length(), 1)?;
             model.ask(&mut Engine::from_checkpoint(checkpoint, config)?, &mut progress)?;
         }
@@ -115,7 +122,7 @@ pub(crate) fn run(args: EvalArgs) -> Result<()> {
 }
 
 /// Writes what compares the models.
-fn write(folder: &std::path::Path, results: &[ModelResults]) -> Result<()> {
+fn write(folder: &Path, results: &[ModelResults]) -> Result<()> {
     let named = |of: &dyn Fn(&ModelResults) -> Value| {
         results.iter().map(|model| (model.scores.name.clone(), of(model))).collect::<Map<_, _>>()
     };

@@ -6,11 +6,11 @@ mod page;
 use std::path::PathBuf;
 
 use clap::Args;
+use spag_cli::adapter_args::NamedFolder;
 use spag_cli::{Error, LoadArgs, Result, exit, flags, threads};
 use spag_model::EngineSettings;
-use spag_serve::{QueueLimits, Server};
+use spag_serve::{AdapterLoading, QueueLimits, Server, ServerConfig};
 
-use models::NamedFolder;
 use page::PageArgs;
 
 use crate::network::{self, Keys, NetworkArgs};
@@ -26,8 +26,16 @@ pub(crate) struct ServeArgs {
     #[arg(value_name = "MODEL")]
     folder: Option<PathBuf>,
     /// A further checkpoint and its name. May be given several times.
-    #[arg(long, value_name = "NAME=DIR", value_parser = models::named_folder)]
+    #[arg(long, value_name = "NAME=DIR")]
     model: Vec<NamedFolder>,
+    /// LoRA adapter of the first checkpoint, a folder in PEFT's format, and its name: requests for NAME are answered with it. May be
+    /// given several times.
+    #[arg(long, value_name = "NAME=DIR")]
+    adapter: Vec<NamedFolder>,
+    /// Let clients load and unload adapters with /v1/load_lora_adapter and /v1/unload_lora_adapter. The server then reads the paths
+    /// that clients send.
+    #[arg(long)]
+    allow_adapter_loading: bool,
     /// Name of MODEL for clients. May be given several times [default: the name of the folder or file].
     #[arg(long, value_name = "NAME", requires = "folder")]
     served_model_name: Vec<String>,
@@ -48,7 +56,8 @@ pub(crate) struct ServeArgs {
 
 pub(crate) fn run(args: ServeArgs) -> Result<()> {
     args.loading.open()?;
-    let config = args.network.config(args.queue)?;
+    let adapter_loading = if args.allow_adapter_loading { AdapterLoading::Allowed } else { AdapterLoading::Refused };
+    let config = ServerConfig { adapter_loading, ..args.network.config(args.queue)? };
     let page = args.page.page()?;
     threads::start()?;
     network::allow_connections(config.limits.max_connections);

@@ -3,6 +3,7 @@
 use std::collections::VecDeque;
 use std::time::Instant;
 
+use super::adapters::Adapters;
 use super::config::{EngineConfig, Weights};
 use super::event::Event;
 use super::generation_config::{GenerationConfig, Overflow};
@@ -44,6 +45,7 @@ pub struct Engine {
     pub(super) config: EngineConfig,
     pub(super) state: State,
     pub(super) weights: WeightState,
+    pub(super) adapters: Adapters,
 }
 
 /// What an engine holds.
@@ -102,7 +104,8 @@ impl Engine {
             stats: GenerationStats::default(),
             next_id: 0,
         };
-        Ok(Self { tokenizer, runner, config, state, weights: WeightState::default() })
+        let (weights, adapters) = (WeightState::default(), Adapters::default());
+        Ok(Self { tokenizer, runner, config, state, weights, adapters })
     }
 
     /// The engine's limits.
@@ -162,6 +165,7 @@ impl Generate for Engine {
         let began = Instant::now();
         let Request { prompt, seed, config } = request;
         config.check()?;
+        let adapter = self.adapters.find(&config.adapter)?;
         let (max_new_tokens, max_length) = (config.max_new_tokens, self.config.max_length);
         let room = match max_length.saturating_sub(max_new_tokens) {
             0 => return Err(RequestError::NoRoom { max_new_tokens, max_length }),
@@ -176,7 +180,8 @@ impl Generate for Engine {
         }
         tokens.drain(..truncated);
         let id = RequestId(self.state.next_id);
-        let sequence = Sequence::new(id, config, seed, tokens, truncated, &self.tokenizer);
+        let mut sequence = Sequence::new(id, config, seed, tokens, truncated, &self.tokenizer);
+        sequence.set_adapter(adapter);
         let needed = self.state.cache.pages_for(sequence.max_tokens());
         let EngineConfig { page_size, pages, .. } = self.config;
         if needed > pages {

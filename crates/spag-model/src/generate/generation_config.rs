@@ -1,6 +1,7 @@
 //! Settings of requests.
 
 use std::ops::Range;
+use std::sync::Arc;
 
 use super::request_error::RequestError;
 use super::text::CompletionText;
@@ -32,6 +33,8 @@ pub struct GenerationConfig {
     pub log_probs: LogProbs,
     /// What is reported before the completion.
     pub stream: Streamed,
+    /// The adapter that the model runs with.
+    pub adapter: AdapterChoice,
 }
 
 impl Default for GenerationConfig {
@@ -49,6 +52,7 @@ impl Default for GenerationConfig {
             text: CompletionText::default(),
             log_probs: LogProbs::default(),
             stream: Streamed::default(),
+            adapter: AdapterChoice::default(),
         }
     }
 }
@@ -98,6 +102,25 @@ pub enum EosRule {
     Ends,
     /// It is a token like any other, whose text is empty.
     Ignored,
+}
+
+/// Which adapter of an engine a request runs with.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub enum AdapterChoice {
+    /// The engine's own: that of its last [`refresh`](super::Engine::refresh), or none.
+    #[default]
+    Own,
+    /// None: the base model.
+    Base,
+    /// One that [`Engine::add_adapter`](super::Engine::add_adapter) named.
+    Named(Arc<str>),
+}
+
+impl AdapterChoice {
+    /// The adapter of a name.
+    pub fn named(name: &str) -> Self {
+        Self::Named(name.into())
+    }
 }
 
 /// What happens to a prompt that leaves no room for `max_new_tokens`.

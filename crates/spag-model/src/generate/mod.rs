@@ -1,5 +1,6 @@
 //! Generation engine: continuous batching over a paged KV cache.
 
+mod adapters;
 mod config;
 mod engine;
 mod engine_settings;
@@ -24,7 +25,7 @@ pub use config::{EngineConfig, MemoryBudget, PrefixSharing, Processor};
 pub use engine::{Engine, EngineLoad};
 pub use engine_settings::EngineSettings;
 pub use event::{Event, TokenEvent};
-pub use generation_config::{EosRule, GenerationConfig, LogProbs, Overflow, PromptRange, Streamed};
+pub use generation_config::{AdapterChoice, EosRule, GenerationConfig, LogProbs, Overflow, PromptRange, Streamed};
 pub use request::{Completion, FinishReason, Generate, Prompt, Request, RequestId};
 pub use request_error::RequestError;
 pub use stats::{GenerationStats, GenerationTimes};

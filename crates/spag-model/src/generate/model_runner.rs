@@ -5,14 +5,15 @@ use std::time::{Duration, Instant};
 
 use candle_core::{DType, Device, Tensor};
 
+use super::adapters::{AdapterRows, PackedAdapter, Place};
 use super::graphs::{self, GraphCache, Inputs};
 use super::head::Head;
-use super::kv::KvCache;
+use super::kv::{KvCache, PrefixRoot};
 use super::packed_block::{LayerParts, PackedBlock, unshared};
 use crate::error::{Error, Result};
 use crate::model::block::{self, BlockPass, Used};
 use crate::model::{AttentionShape, EmbeddingScale, Model, Unsharded};
-use crate::params::{Layout, Part, WeightSource};
+use crate::params::{AdapterWeights, Layout, Part, WeightSource};
 use spag_ops::cast::{convert_into, converted, round_columns};
 use spag_ops::kernels::{self, Kernels};
 use spag_ops::paged_attention::{self, Span};
@@ -92,6 +93,7 @@ struct GeneratePass<'a, 'b> {
     shape: &'a AttentionShape,
     layer: usize,
     inputs: &'a Inputs<'b>,
+    adapters: &'a AdapterRows<'a>,
     cache: &'a KvCache,
     attention: Duration,
 }
@@ -103,7 +105,7 @@ impl BlockPass for GeneratePass<'_, '_> {
 
     fn attend(&mut self, input: &Tensor) -> candle_core::Result<Tensor> {
         let (heads, norm) = (self.shape.heads, self.shape.norm);
-        let qkv = self.block.qkv.forward(input, None)?;
+        let qkv = self.block.qkv.forward(input, None, &self.adapters.at(self.layer, Place::Qkv))?;
         let (queries, rotated) = (heads.query * heads.dim, (heads.query + heads.kv) * heads.dim);
         if let Some((q_norm, k_norm)) = &self.block.head_norms {
             head_norm::forward_columns(&qkv, 0..queries, q_norm, norm)?;
@@ -125,11 +127,11 @@ impl BlockPass for GeneratePass<'_, '_> {
     }
 
     fn project(&self, attended: &Tensor, residual: Option<&Tensor>) -> candle_core::Result<Tensor> {
-        self.block.o.forward(attended, residual)
+        self.block.o.forward(attended, residual, &self.adapters.at(self.layer, Place::Output))
     }
 
     fn activate(&mut self, input: &Tensor) -> candle_core::Result<Tensor> {
-        let gate_up = self.block.gate_up.forward(input, None)?;
+        let gate_up = self.block.gate_up.forward(input, None, &self.adapters.at(self.layer, Place::GateUp))?;
         round_columns(&gate_up, 0..gate_up.dim(1)?, self.cache.keys[self.layer].dtype())?;
         let activated = self.shape.activation.forward_joined(&gate_up)?;
         recycle(gate_up)?;
@@ -137,7 +139,7 @@ impl BlockPass for GeneratePass<'_, '_> {
     }
 
     fn down(&self, activated: &Tensor, residual: Option<&Tensor>) -> candle_core::Result<Tensor> {
-        self.block.down.forward(activated, residual)
+        self.block.down.forward(activated, residual, &self.adapters.at(self.layer, Place::Down))
     }
 
     fn add_normed(&mut self, weight: Part, output: Tensor, residual: &Tensor) -> candle_core::Result<Tensor> {
@@ -265,22 +267,39 @@ impl ModelRunner {
         self.head.outputs()
     }
 
+    /// Packs an adapter in the number format of the weights.
+    ///
+    /// # Errors
+    /// An adapter for another architecture, or too little memory.
+    pub(super) fn pack_adapter(&self, adapter: AdapterWeights<'_>, root: PrefixRoot) -> Result<PackedAdapter> {
+        PackedAdapter::new(adapter, &self.layout, (&self.device, self.dtype), root)
+    }
+
     /// Computes the tokens `ids` of the `spans`, writes their keys and values to the cache, and returns the logits and
     /// log-probabilities of `rows`.
     pub(super) fn forward(
         &self,
         ids: &[u32],
         spans: &[Span<'_>],
+        adapters: &AdapterRows<'_>,
         rows: &LogitRows<'_>,
         cache: &KvCache,
     ) -> Result<ForwardOutput> {
-        self.pool.during(|| self.pass(ids, spans, rows, cache))
+        self.pool.during(|| self.pass(ids, spans, adapters, rows, cache))
     }
 
-    fn pass(&self, ids: &[u32], spans: &[Span<'_>], rows: &LogitRows<'_>, cache: &KvCache) -> Result<ForwardOutput> {
+    fn pass(
+        &self,
+        ids: &[u32],
+        spans: &[Span<'_>],
+        adapters: &AdapterRows<'_>,
+        rows: &LogitRows<'_>,
+        cache: &KvCache,
+    ) -> Result<ForwardOutput> {
         let last = rows.last;
-        // All rows need logits, as in decoding, where passes repeat and can be captured.
-        let repeats = last.len() == ids.len();
+        // All rows need logits, as in decoding, where passes repeat and can be captured. Those with adapters differ in what is
+        // launched for each of them.
+        let repeats = last.len() == ids.len() && adapters.is_empty();
         let padded = match kernels::of(&self.device)? {
             Some(_) if repeats => graphs::padded_rows(ids.len()),
             _ => ids.len(),
@@ -298,13 +317,13 @@ impl ModelRunner {
         };
         if repeats {
             let (logits, attention) = self.graphs.pass(inputs, |inputs| {
-                let (x, attention) = self.layers(inputs, cache)?;
+                let (x, attention) = self.layers(inputs, adapters, cache)?;
                 Ok((self.logits(x)?, attention))
             })?;
             let logits = if padded > last.len() { logits.narrow(0, 0, last.len())? } else { logits };
             return Ok(ForwardOutput { scored: Vec::new(), logits: Some(logits), attention });
         }
-        let (x, attention) = self.layers(&inputs, cache)?;
+        let (x, attention) = self.layers(&inputs, adapters, cache)?;
         let scored = self.score(&x, rows.scored)?;
         if last.is_empty() {
             recycle(x)?;
@@ -346,10 +365,16 @@ impl ModelRunner {
     }
 
     /// Output of the last block, and the time of attention.
-    fn layers(&self, inputs: &Inputs<'_>, cache: &KvCache) -> candle_core::Result<(Tensor, Duration)> {
+    fn layers(
+        &self,
+        inputs: &Inputs<'_>,
+        adapters: &AdapterRows<'_>,
+        cache: &KvCache,
+    ) -> candle_core::Result<(Tensor, Duration)> {
         let (mut x, mut attention) = (inputs.x.clone(), Duration::ZERO);
         for (layer, block) in self.blocks.iter().enumerate() {
-            let mut pass = GeneratePass { block, shape: &self.shape, layer, inputs, cache, attention: Duration::ZERO };
+            let (shape, attended) = (&self.shape, Duration::ZERO);
+            let mut pass = GeneratePass { block, shape, layer, inputs, adapters, cache, attention: attended };
             x = block::forward(x, self.shape.norms, &mut pass)?;
             attention += pass.attention;
         }

@@ -10,6 +10,7 @@ use crate::model::linear::{LinearWeight, PackedMemory};
 use crate::params::{Layout, Part, WeightSource};
 use spag_ops::cast::{converted, in_compute_dtype};
 use spag_ops::kernels;
+use spag_ops::low_rank::{self, AdaptedRows};
 use spag_ops::packed_linear::{self, PackedWeight};
 use spag_ops::{bias, cpu};
 
@@ -20,9 +21,17 @@ pub(super) struct PackedLinear {
 }
 
 impl PackedLinear {
-    /// `x` [N, I], `residual` [N, O] → [N, O].
-    pub(super) fn forward(&self, x: &Tensor, residual: Option<&Tensor>) -> candle_core::Result<Tensor> {
+    /// `x` [N, I], `residual` [N, O] → [N, O]. Adapters change their own rows.
+    pub(super) fn forward(
+        &self,
+        x: &Tensor,
+        residual: Option<&Tensor>,
+        adapted: &[AdaptedRows<'_>],
+    ) -> candle_core::Result<Tensor> {
         let y = packed_linear::forward(x, &self.weight, residual)?;
+        if !adapted.is_empty() {
+            low_rank::add(x, &y, adapted)?;
+        }
         if let Some(bias) = &self.bias {
             bias::add(&y, bias)?;
         }

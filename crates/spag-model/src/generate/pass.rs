@@ -4,6 +4,7 @@ use std::time::Instant;
 
 use candle_core::Tensor;
 
+use super::adapters::AdapterRows;
 use super::engine::{Engine, State};
 use super::event::{Event, TokenEvent};
 use super::model_runner::{ForwardOutput, LogitRows};
@@ -44,6 +45,7 @@ impl Engine {
         let began = Instant::now();
         let State { cache, running, stats, .. } = &mut self.state;
         let (mut ids, mut spans, mut last, mut scored) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+        let mut adapters = AdapterRows::default();
         // (rows, attended keys) of prompts and of decoding.
         let (mut prompt, mut decode) = ((0usize, 0usize), (0usize, 0usize));
         for chunk in chunks {
@@ -51,6 +53,7 @@ impl Engine {
             let first = ids.len();
             ids.extend_from_slice(&sequence.tokens[chunk.tokens.clone()]);
             let rows = first..ids.len();
+            adapters.push(rows.clone(), sequence.adapter.as_deref());
             let kind = if chunk.tokens.start < sequence.prompt { &mut prompt } else { &mut decode };
             kind.0 += rows.len();
             kind.1 += chunk.tokens.clone().map(|position| position + 1).sum::<usize>();
@@ -64,7 +67,8 @@ impl Engine {
                 last.push(ids.len() as u32 - 1);
             }
         }
-        let output = self.runner.forward(&ids, &spans, &LogitRows { last: &last, scored: &scored }, cache)?;
+        let wanted = LogitRows { last: &last, scored: &scored };
+        let output = self.runner.forward(&ids, &spans, &adapters, &wanted, cache)?;
         cache.mark_computed();
         let all = began.elapsed();
         stats.steps += 1;

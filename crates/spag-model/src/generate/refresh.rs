@@ -1,6 +1,8 @@
 //! New weights in a running engine.
 
 use super::engine::Engine;
+#[cfg(doc)]
+use super::generation_config::AdapterChoice;
 use crate::error::{Error, Result};
 use crate::params::WeightSource;
 use spag_ops::kernels;
@@ -53,6 +55,10 @@ impl Engine {
     /// ones. Kernels get a copy, one layer at a time, and graphs are captured again. The source can change or be dropped
     /// afterwards. All prefixes leave the KV cache.
     ///
+    /// Of weights with an [adapter](WeightSource::adapter) only the adapter is taken, unmerged, as the engine's own: the others are
+    /// frozen, and must be those that the engine has. Requests run with it unless they say otherwise
+    /// ([`AdapterChoice`]). Weights without an adapter leave the engine without its own. Named adapters stay.
+    ///
     /// No sequence is computed by two versions: a refresh is refused while a request runs or waits after a preemption.
     /// Complete or abort these first. Requests that have not started stay, and are completed by the new weights.
     ///
@@ -61,9 +67,6 @@ impl Engine {
     /// of the device: [`Generate::step`](super::Generate::step) fails until a refresh succeeds, while requests can still be
     /// submitted and aborted.
     pub fn refresh(&mut self, weights: &dyn WeightSource, version: u64) -> Result<()> {
-        if weights.adapter().is_some() {
-            return Err(Error::Generation("an engine takes whole weights; merge the adapter with them first".into()));
-        }
         let preempted = self.state.waiting.iter().filter(|sequence| !sequence.is_new()).count();
         let started = self.state.running.len() + preempted;
         if started > 0 {
@@ -73,10 +76,19 @@ impl Engine {
             )));
         }
         self.runner.check_layout(weights)?;
+        if let Some(adapter) = weights.adapter() {
+            self.weights.check()?;
+            let own = self.pack(adapter)?;
+            self.state.cache.clear();
+            self.set_own_adapter(Some(own));
+            self.weights = WeightState::Version(version);
+            return Ok(());
+        }
         let kernels = kernels::of(self.runner.device())?;
         let _turn = kernels.as_ref().map(|kernels| kernels.turns().wait());
         self.weights = WeightState::Mixed(version);
         self.state.cache.clear();
+        self.set_own_adapter(None);
         self.runner.refresh(weights)?;
         self.weights = WeightState::Version(version);
         Ok(())

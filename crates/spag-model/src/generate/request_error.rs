@@ -81,6 +81,14 @@ pub enum RequestError {
         /// Pages of the engine.
         pages: usize,
     },
+    /// The request names an adapter that the engine does not have.
+    #[error("generation: no adapter `{name}` is loaded{known}")]
+    UnknownAdapter {
+        /// The name.
+        name: String,
+        /// Those that are loaded, as the message ends.
+        known: String,
+    },
     /// Every token with a probability is banned, because it would end the completion before `min_new_tokens`.
     #[error("generation: every token is banned; lower min_new_tokens, or give fewer stop tokens")]
     NoneAllowed,

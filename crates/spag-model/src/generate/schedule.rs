@@ -75,11 +75,12 @@ pub(super) fn schedule(state: &mut State, config: &EngineConfig) -> Result<Vec<S
     if chunks.is_empty() {
         return Err(Error::Generation("no request can be scheduled; this is a bug in the engine".into()));
     }
-    // Decoding sequences with a common prefix are adjacent, so that attention reads shared pages once.
+    // Decoding sequences with a common prefix are adjacent, so that attention reads shared pages once. They have the same adapter,
+    // whose rows are adjacent too, so that its product is one.
     chunks.sort_by(|a, b| {
-        let key = |chunk: &ScheduledChunk| chunk.tokens.len() == 1;
-        let pages = |chunk: &ScheduledChunk| &state.running[chunk.sequence].table.pages;
-        key(a).cmp(&key(b)).then_with(|| pages(a).cmp(pages(b)))
+        let table = |chunk: &ScheduledChunk| &state.running[chunk.sequence].table;
+        let key = |chunk: &ScheduledChunk| (chunk.tokens.len() == 1, table(chunk).root);
+        key(a).cmp(&key(b)).then_with(|| table(a).pages.cmp(&table(b).pages))
     });
     Ok(chunks)
 }

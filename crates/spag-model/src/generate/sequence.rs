@@ -6,8 +6,9 @@ use std::sync::Arc;
 use rand::{Rng as _, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 
+use super::adapters::PackedAdapter;
 use super::generation_config::{EosRule, GenerationConfig, Streamed};
-use super::kv::PageTable;
+use super::kv::{PageTable, PrefixRoot};
 use super::prompt_scores::PromptScores;
 use super::request::{Completion, FinishReason, RequestId};
 use super::request_error::RequestError;
@@ -24,6 +25,8 @@ pub(super) struct Sequence {
     pub(super) tokens: Vec<u32>,
     pub(super) prompt: usize,
     pub(super) table: PageTable,
+    /// What changes the model for it. It stays as long as the sequence, removed or not.
+    pub(super) adapter: Option<Arc<PackedAdapter>>,
     pub(super) preempted: bool,
     /// The log-probabilities of the prompt, if they are asked for.
     pub(super) scores: Option<PromptScores>,
@@ -54,6 +57,7 @@ impl Sequence {
             prompt: tokens.len(),
             tokens,
             table: PageTable::default(),
+            adapter: None,
             preempted: false,
             scores,
             scores_reported: false,
@@ -64,6 +68,12 @@ impl Sequence {
             sampling_log_probs: Vec::new(),
             text,
         }
+    }
+
+    /// Gives a sequence that is new an adapter, or none.
+    pub(super) fn set_adapter(&mut self, adapter: Option<Arc<PackedAdapter>>) {
+        self.table.root = adapter.as_ref().map_or(PrefixRoot::default(), |adapter| adapter.root());
+        self.adapter = adapter;
     }
 
     /// Number of tokens to compute: all, but for the last one of a prompt that nothing follows.

@@ -184,6 +184,11 @@ impl LayerLayout {
             .collect()
     }
 
+    /// The shape of a part.
+    pub(crate) fn shape(&self, part: Part) -> Option<&[usize]> {
+        self.parts.iter().find(|place| place.part == part).map(|place| place.shape.as_slice())
+    }
+
     /// Consecutive parts as one range: its offset, and its shape with the rows of all.
     fn joined(&self, parts: &[Part]) -> Option<(usize, Vec<usize>)> {
         let first = self.parts.iter().position(|place| Some(&place.part) == parts.first())?;

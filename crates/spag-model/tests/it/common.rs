@@ -2,8 +2,14 @@
 
 use std::sync::Arc;
 
+use candle_core::{Device, Tensor};
+use rand::{Rng, SeedableRng};
+use rand_chacha::ChaCha8Rng;
 use serde::Deserialize;
-use spag_model::{Checkpoint, Completion, Engine, EngineConfig, Generate, GenerationConfig, Request, Sampling};
+use spag_model::{
+    Adapter, Checkpoint, Completion, Engine, EngineConfig, FlatBuffers, Generate, GenerationConfig, LoraConfig, Model,
+    Request, Sampling,
+};
 use spag_tests::{fixture, json};
 
 #[derive(Deserialize)]
@@ -46,4 +52,26 @@ pub(crate) fn requests(config: &GenerationConfig) -> Vec<Request> {
 
 pub(crate) fn run(setting: EngineConfig, requests: Vec<Request>) -> Vec<Completion> {
     Engine::new(&checkpoint(), setting).unwrap().generate(requests).unwrap()
+}
+
+/// An adapter of rank `rank` with random matrices, A and B, for modules of a model.
+pub(crate) fn random_adapter(model: &Model, rank: usize, modules: &[&str], seed: u64) -> Adapter {
+    let modules = modules.iter().map(|name| (*name).to_owned()).collect();
+    let config = LoraConfig::new(rank, 1.5 * rank as f64, modules, None).unwrap();
+    let adapter = Adapter::init(config, &model.config().architecture, seed).unwrap();
+    let mut rng = ChaCha8Rng::seed_from_u64(seed);
+    let weights = FlatBuffers::zeros(adapter.places().layout(), &Device::Cpu).unwrap();
+    for layer in weights.layers().iter().filter(|layer| layer.elem_count() > 0) {
+        let values: Vec<f32> = (0..layer.elem_count()).map(|_| rng.random::<f32>() * 0.2 - 0.1).collect();
+        layer.slice_set(&Tensor::new(values, &Device::Cpu).unwrap(), 0, 0).unwrap();
+    }
+    adapter.with_weights(&weights).unwrap()
+}
+
+/// What a completion says of its model, as bits.
+pub(crate) fn bits(completion: &Completion) -> (Vec<u32>, Vec<Vec<u32>>) {
+    let bits = |values: &[f32]| values.iter().map(|value| value.to_bits()).collect::<Vec<_>>();
+    let prompt: Vec<f32> = completion.prompt_log_probs.iter().flatten().flatten().map(|token| token.log_prob).collect();
+    let log_probs = [&completion.model_log_probs[..], &completion.sampling_log_probs, &prompt].map(bits);
+    (completion.token_ids.clone(), log_probs.to_vec())
 }

@@ -3,11 +3,12 @@
 
 use std::sync::Arc;
 
-use crate::common::config;
+use crate::common::{config, random_adapter};
 use candle_core::Device;
 use spag_model::{
-    Activations, Arithmetic, Checkpoint, Completion, Distribution, Engine, EngineConfig, Generate, GenerationConfig,
-    LoadOptions, LogProbs, Model, PackedBatch, PrefixSharing, PromptRange, Request, Sampling, Targets, WeightDtype,
+    Activations, Adapted, AdapterWeights, Arithmetic, Checkpoint, Completion, Distribution, Engine, EngineConfig,
+    Generate, GenerationConfig, LoadOptions, LogProbs, Model, PackedBatch, PrefixSharing, PromptRange, Request,
+    Sampling, Targets, WeightDtype, WeightSource,
 };
 use spag_ops::CpuPath;
 use spag_tests::{fixture, test_process};
@@ -40,15 +41,23 @@ fn on_this_path() {
         for dtype in [WeightDtype::F32, WeightDtype::Bf16] {
             let load = || Checkpoint::load_with(&folder, &LoadOptions { device: Device::Cpu, dtype }).unwrap();
             let what = format!("{}, {dtype:?}", folder.display());
-            let (compared, differing) = compare(&load(), load);
-            assert!(compared > 500, "{what}: {compared}");
-            assert_eq!(differing, 0, "{what}: {differing} of {compared} differ");
+            let checkpoint = load();
+            let base = checkpoint.model.parameters();
+            let adapter = random_adapter(&checkpoint.model, 5, &["all-linear"], 3);
+            let matrices = adapter.weights().to_dtype(dtype).unwrap();
+            let adapter = AdapterWeights { places: adapter.places(), weights: &matrices };
+            for (weights, with) in [(base as &dyn WeightSource, ""), (&Adapted { base, adapter }, ", with an adapter")]
+            {
+                let (compared, differing) = compare(&checkpoint, weights, load);
+                assert!(compared > 500, "{what}{with}: {compared}");
+                assert_eq!(differing, 0, "{what}{with}: {differing} of {compared} differ");
+            }
         }
     }
 }
 
 /// Compares log-probabilities of prompts and of sampled tokens: how many there are, and how many differ.
-fn compare(checkpoint: &Checkpoint, load: impl Fn() -> Checkpoint) -> (usize, usize) {
+fn compare(checkpoint: &Checkpoint, weights: &dyn WeightSource, load: impl Fn() -> Checkpoint) -> (usize, usize) {
     // Beginnings that are shared, and lengths on both sides of pages, chains and tiles.
     let encode = |text: &str| checkpoint.tokenizer.encode_prompt(text, Default::default()).unwrap();
     let rules =
@@ -72,14 +81,19 @@ fn compare(checkpoint: &Checkpoint, load: impl Fn() -> Checkpoint) -> (usize, us
     let eos = checkpoint.tokenizer.eos_ids();
     let (mut compared, mut differing) = (0, 0);
     // Pages of three sizes; preemptions in the first; chunks of 17 tokens in the second; one sequence after the other in the third.
-    for (page_size, max_running, max_step_tokens, prefix_sharing) in
-        [(16, 20, 200, PrefixSharing::On), (64, 3, 17, PrefixSharing::On), (48, 1, 500, PrefixSharing::Off)]
-    {
+    let settings = [(16, 20, 200, PrefixSharing::On), (64, 3, 17, PrefixSharing::On), (48, 1, 500, PrefixSharing::Off)];
+    // Adapters change products only, which `adapter_rows` compares over batches and chunks.
+    let settings = if weights.adapter().is_some() { &settings[..1] } else { &settings[..] };
+    for (page_size, max_running, max_step_tokens, prefix_sharing) in settings.iter().copied() {
         let pages = if page_size == 16 { 40 } else { 100 };
         let setting = EngineConfig { max_length: 400, page_size, pages, max_running, max_step_tokens, prefix_sharing };
-        let done = Engine::new(&load(), setting).unwrap().generate(requests.clone()).unwrap();
+        let mut engine = Engine::new(&load(), setting).unwrap();
+        if weights.adapter().is_some() {
+            engine.refresh(weights, 1).unwrap();
+        }
+        let done = engine.generate(requests.clone()).unwrap();
         for (pair, requests) in done.chunks(2).zip(requests.chunks(2)) {
-            let (found, bad) = of_training(&checkpoint.model, pair, requests, eos);
+            let (found, bad) = of_training((&checkpoint.model, weights), pair, requests, eos);
             compared += found;
             differing += bad;
         }
@@ -89,7 +103,12 @@ fn compare(checkpoint: &Checkpoint, load: impl Fn() -> Checkpoint) -> (usize, us
 
 /// Some completions as one batch of training, and as a tree: the log-probabilities compared, and those that differ. Those of prompts
 /// are under the model's own distribution, those of other tokens under the one that they were drawn from.
-fn of_training(model: &Model, done: &[Completion], requests: &[Request], eos: &[u32]) -> (usize, usize) {
+fn of_training(
+    (model, weights): (&Model, &dyn WeightSource),
+    done: &[Completion],
+    requests: &[Request],
+    eos: &[u32],
+) -> (usize, usize) {
     let (mut sequences, mut targets, mut sampled) = (Vec::new(), Targets::default(), Vec::<f32>::new());
     let mut first = 0;
     for (done, request) in done.iter().zip(requests) {
@@ -116,7 +135,7 @@ fn of_training(model: &Model, done: &[Completion], requests: &[Request], eos: &[
     let network = model.network().clone().with_attention(Arithmetic::F32);
     let (mut compared, mut differing) = (0, 0);
     for (batch, targets) in [(batch, targets), (tree, of_tree)] {
-        let forward = network.forward(model.parameters(), batch, targets, Activations::Keep).unwrap();
+        let forward = network.forward(weights, batch, targets, Activations::Keep).unwrap();
         let learned = forward.read_log_probs().unwrap();
         assert_eq!(learned.len(), sampled.len());
         compared += learned.len();

@@ -1,6 +1,7 @@
 //! Models, tokenizers, checkpoints and generation.
 
 mod adapter;
+mod adapter_rows;
 mod autograd;
 mod bf16;
 mod checkpoint;

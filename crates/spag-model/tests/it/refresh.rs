@@ -3,21 +3,13 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use crate::common::{checkpoint, config, engine_config, requests};
+use crate::common::{bits, checkpoint, config, engine_config, requests};
 use candle_core::{Device, Tensor};
 use spag_model::{
-    Checkpoint, Completion, Engine, EngineConfig, Error, FlatBuffers, Generate, GenerationConfig, Layout, LogProbs,
-    MemoryBudget, Model, PromptRange, Request, Result, Sampling, WeightDtype, WeightSource,
+    Checkpoint, Engine, EngineConfig, Error, FlatBuffers, Generate, GenerationConfig, Layout, LogProbs, MemoryBudget,
+    Model, PromptRange, Request, Result, Sampling, WeightDtype, WeightSource,
 };
 use spag_tests::fixture;
-
-/// What a completion says of its model, as bits.
-fn bits(completion: &Completion) -> (Vec<u32>, Vec<Vec<u32>>) {
-    let bits = |values: &[f32]| values.iter().map(|value| value.to_bits()).collect::<Vec<_>>();
-    let prompt: Vec<f32> = completion.prompt_log_probs.iter().flatten().flatten().map(|token| token.log_prob).collect();
-    let log_probs = [&completion.model_log_probs[..], &completion.sampling_log_probs, &prompt].map(bits);
-    (completion.token_ids.clone(), log_probs.to_vec())
-}
 
 /// Other weights for the same architecture: a mixture with random ones.
 fn other(model: &Model) -> Model {

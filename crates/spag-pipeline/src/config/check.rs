@@ -47,9 +47,6 @@ impl RunConfig {
         if self.self_play.player.is_some() {
             return bad("self_play.player", "an on-policy run plays with its own weights; remove it");
         }
-        if self.train.config.lora_r.is_some() {
-            return bad("train.lora_r", "an on-policy run trains all weights; remove it");
-        }
         if self.self_play.play_on {
             return bad("self_play.play_on", "an on-policy run ends a game when it is decided; remove it");
         }

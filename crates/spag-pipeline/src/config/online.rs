@@ -131,6 +131,12 @@ impl OnlineSettings {
         }
     }
 
+    /// Whether opponents are adapters of the policy's model, or that model, and play in its engine.
+    pub(crate) fn has_adapters_for_opponents(&self, config: &RunConfig) -> bool {
+        let is_of_run = self.opponent() == Opponent::Pool || self.opponents.opponent_model.is_none();
+        config.train.config.lora_r.is_some() && is_of_run
+    }
+
     /// The endpoint that plays the other seat, if one does.
     ///
     /// # Errors
@@ -139,7 +145,7 @@ impl OnlineSettings {
         let Some(model) = &self.opponents.opponent_model else { return Ok(None) };
         match model.parse() {
             Ok(PlayerSpec::Endpoint(endpoint)) => Ok(Some(endpoint)),
-            Ok(PlayerSpec::Model(_)) => Ok(None),
+            Ok(PlayerSpec::Model(_) | PlayerSpec::Adapted { .. }) => Ok(None),
             Err(error) => Err(Error::BadSetting { setting: "online.opponent_model", message: error.to_string() }),
         }
     }

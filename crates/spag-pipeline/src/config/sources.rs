@@ -215,7 +215,9 @@ impl ImitationSettings {
 pub(crate) fn endpoint(setting: &'static str, player: &str) -> crate::Result<EndpointSpec> {
     let message = match player.parse() {
         Ok(PlayerSpec::Endpoint(endpoint)) => return Ok(endpoint),
-        Ok(PlayerSpec::Model(_)) => "expected an endpoint, openai:URL#MODEL, not a folder".to_owned(),
+        Ok(PlayerSpec::Model(_) | PlayerSpec::Adapted { .. }) => {
+            "expected an endpoint, openai:URL#MODEL, not a folder".to_owned()
+        }
         Err(error) => error.to_string(),
     };
     Err(Error::BadSetting { setting, message })

@@ -7,6 +7,7 @@ use crate::common::tiny::run_config;
 use crate::run::{PanicAfter, contents};
 use serde_json::Value;
 use spag_io::Silent;
+use spag_model::{Adapter, Model, WeightDtype, load_model};
 use spag_pipeline::{RunConfig, run};
 
 /// Two parts of three updates with eight games each.
@@ -18,6 +19,9 @@ const ONLINE: [&str; 6] = [
     "online.save_updates=2",
     "train.learning_rate=1e-3",
 ];
+
+/// An adapter in place of the weights.
+const ADAPTER: [&str; 3] = ["train.lora_r=4", "train.lora_target_modules=all-linear", "train.learning_rate=1e-2"];
 
 fn config(folder: &Path, more: &[&str]) -> RunConfig {
     run_config(folder, &[&ONLINE[..], more].concat())
@@ -32,7 +36,14 @@ fn lines(path: &Path) -> Vec<Value> {
 fn every_update_learns_from_exactly_what_was_sampled() {
     let root = tempfile::tempdir().unwrap();
     let restricted = ["online.temperature=0.8", "online.top_k=20", "online.top_p=0.95", "self_play.min_new_tokens=2"];
-    for (name, more) in [("f32", &[][..]), ("bf16", &["train.bf16=true"]), ("restricted", &restricted)] {
+    let adapter_bf16 = [&ADAPTER[..], &["train.bf16=true"]].concat();
+    for (name, more) in [
+        ("f32", &[][..]),
+        ("bf16", &["train.bf16=true"]),
+        ("restricted", &restricted),
+        ("adapter", &ADAPTER),
+        ("adapter-bf16", &adapter_bf16),
+    ] {
         let config = config(&root.path().join(name), more);
         let report = run(&config, &mut Silent).unwrap();
         assert_eq!(report.first.matches.len(), 2);
@@ -89,6 +100,52 @@ fn interrupted_run_with_a_pool_minibatches_and_a_reference_ends_with_the_same_fi
         "online.kl_coeff=0.1",
         "online.temperature=0.8",
     ]);
+}
+
+/// Adapters alone are in checkpoints and in the pool; opponents are rows of the policy's engine.
+#[test]
+fn interrupted_run_of_an_adapter_ends_with_the_same_files() {
+    let more = [
+        "online.opponent=pool",
+        "online.opponent_share=0.5",
+        "online.pool_every=1",
+        "online.pool_size=2",
+        "online.loss=ppo",
+        "online.kl_coeff=0.1",
+        "train.bf16=true",
+    ];
+    let root = killed_and_resumed(&[&ADAPTER[..], &more].concat());
+    let run_dir = root.path().join("straight");
+    let metrics = lines(&run_dir.join("metrics.jsonl"));
+    for line in &metrics {
+        assert_eq!(number(line, "log_prob_gap_max"), 0.0, "{line}");
+    }
+    assert_eq!(number(&metrics[0], "kl_reference"), 0.0, "the reference is the model without the adapter");
+    assert!(metrics.iter().any(|line| number(line, "kl_reference") != 0.0));
+    let opponents: Vec<f64> = metrics.iter().map(|line| number(line, "opponent_update")).collect();
+    assert!(opponents[0] == 0.0 && opponents.iter().any(|update| *update > 0.0), "{opponents:?}");
+    for entry in std::fs::read_dir(run_dir.join("pool")).unwrap() {
+        let folder = entry.unwrap().path();
+        assert!(folder.join("adapter_model.safetensors").exists() && !folder.join("model.safetensors").exists());
+    }
+    // The adapter goes on over the imitation's weights, and the model of a part is their sum.
+    let im = run_dir.join("im/model");
+    let mut sums = Vec::new();
+    for stage in ["spag-1", "spag-2"] {
+        // In the format of the learner.
+        let base = load_model(&im).unwrap().to_dtype(WeightDtype::Bf16).unwrap();
+        let adapter = Adapter::load(run_dir.join(stage), &base.config().architecture).unwrap();
+        assert_eq!(adapter.config().base(), Some(im.to_str().unwrap()));
+        adapter.merge_into(base.parameters()).unwrap();
+        let written = load_model(run_dir.join(stage).join("model")).unwrap();
+        let values = |model: &Model| -> Vec<Vec<f32>> {
+            let rounded = model.to_dtype(WeightDtype::Bf16).unwrap().to_dtype(WeightDtype::F32).unwrap();
+            rounded.parameters().layers().iter().map(|layer| layer.to_vec1().unwrap()).collect()
+        };
+        assert!(values(&base) == values(&written), "{stage}");
+        sums.push(values(&base));
+    }
+    assert!(sums[0] != sums[1]);
 }
 
 #[test]
@@ -202,7 +259,8 @@ fn an_opponent_plays_its_share_and_only_the_policy_learns() {
     assert_eq!(number(&pool[0], "opponent_update"), 0.0, "the first opponent is the model of the imitation");
     assert!(pool.iter().any(|line| number(line, "opponent_update") > 0.0), "{pool:?}");
     let fixed = metrics_of(&["online.control=fixed_opponent"]);
-    for (all, games) in [(pool, 4.0), (fixed, 8.0)] {
+    let adapter = metrics_of(&[&ADAPTER[..], &["online.control=fixed_opponent"]].concat());
+    for (all, games) in [(pool, 4.0), (fixed, 8.0), (adapter, 8.0)] {
         for line in &all {
             assert_eq!((number(line, "opponent_games"), number(line, "games")), (games, 8.0));
             assert!((0.0..=1.0).contains(&number(line, "opponent_score")));

@@ -57,6 +57,8 @@ fn timeless(mut value: Value) -> Value {
         let clock = [
             // Of files whose lines have seconds.
             "lengths",
+            // Of adapters: the folder of another run.
+            "base_model_name_or_path",
             "seconds",
             "play_seconds",
             "learn_seconds",

@@ -47,7 +47,7 @@ impl EndpointKeys {
             .into_iter()
             .filter_map(|player| match player {
                 PlayerSpec::Endpoint(endpoint) => Some(endpoint),
-                PlayerSpec::Model(_) => None,
+                PlayerSpec::Model(_) | PlayerSpec::Adapted { .. } => None,
             })
             .collect();
         let hosts: BTreeSet<String> = endpoints.iter().flat_map(|endpoint| endpoint.hosts()).collect();
@@ -104,7 +104,7 @@ mod tests {
         let keys = EndpointKeys::with(&players, &lookup)?;
         let endpoints = players.iter().filter_map(|player| match player {
             PlayerSpec::Endpoint(endpoint) => Some(keys.of(endpoint).map(|key| key.bearer())),
-            PlayerSpec::Model(_) => None,
+            PlayerSpec::Model(_) | PlayerSpec::Adapted { .. } => None,
         });
         Ok((endpoints.collect(), keys.notes().len()))
     }

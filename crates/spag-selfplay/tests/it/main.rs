@@ -4,6 +4,7 @@ mod chat;
 mod endpoint;
 mod endpoint_pool;
 mod generations;
+mod shared_engine;
 mod special_tokens;
 mod textarena;
 mod verbatim;

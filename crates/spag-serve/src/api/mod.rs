@@ -14,7 +14,7 @@ pub(crate) use chat::ChatJob;
 pub(crate) use completions::{CompletionJob, Echo};
 pub use error::ApiError;
 pub(crate) use error::json_response;
-pub(crate) use fields::{Fields, whole};
+pub(crate) use fields::{Fields, Refused, whole};
 pub(crate) use log_probs::{ChatLogProb, LegacyBuilder, LegacyLogProbs};
 pub(crate) use prompts::PromptInput;
 pub(crate) use sampling::{Delivery, StreamUsage};

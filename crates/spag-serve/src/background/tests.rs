@@ -16,6 +16,7 @@ fn server(time: Duration) -> (Background, mpsc::Receiver<()>) {
         limits: Limits::default(),
         queue: QueueLimits::default(),
         cors_origins: Vec::new(),
+        adapter_loading: Default::default(),
     };
     let routes = |services: crate::Services| {
         let slow = async move || {

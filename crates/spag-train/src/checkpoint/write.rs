@@ -45,10 +45,10 @@ pub(crate) fn follow_write(learner: &Learner) -> Result<()> {
     learner.state().optimizer_state().iter().try_for_each(|(_, buffers)| gather_layers(&**buffers))
 }
 
-/// Gathers every layer in the order in which rank 0 writes them.
+/// Gathers every layer in the order in which rank 0 writes them. It does not read layers without tensors, which adapters have.
 pub(crate) fn gather_layers(source: &dyn WeightSource) -> Result<()> {
     let layers = source.layout().layers.len();
-    for layer in 0..layers {
+    for layer in (0..layers).filter(|layer| !source.layout().layers[*layer].views.is_empty()) {
         source.unshard(layer, Some(layer + 1).filter(|next| *next < layers))?;
         source.reshard(layer);
     }

@@ -11,6 +11,7 @@ use half::vec::HalfBitsVecExt;
 use rayon::prelude::*;
 
 use self::pool::PagePool;
+use self::prefix::Parent;
 use super::config::{EngineConfig, PrefixSharing};
 use crate::config::ModelConfig;
 use crate::error::{Error, Result};
@@ -20,13 +21,27 @@ use spag_ops::paged_attention::{self, PageShape, Plan, Span};
 /// Index of a page in every layer's tensors.
 pub(crate) type PageId = u32;
 
+/// Which sequences share prefixes: those of one adapter, or of none, since keys and values depend on it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) struct PrefixRoot(pub(crate) u64);
+
 /// A sequence's pages.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct PageTable {
+    /// The prefixes that it shares.
+    pub(crate) root: PrefixRoot,
     /// Number of tokens whose keys and values are in the cache, or will be after the scheduled forward pass.
     pub(crate) computed: usize,
     /// Pages in order of position.
     pub(crate) pages: Vec<PageId>,
+}
+
+impl PageTable {
+    /// What the page at `index` follows.
+    fn parent(&self, index: usize) -> Parent {
+        let last = index.checked_sub(1).and_then(|last| self.pages.get(last));
+        last.map_or(Parent::Root(self.root), |page| Parent::Page(*page))
+    }
 }
 
 /// The KV cache of all layers.
@@ -107,7 +122,7 @@ impl KvCache {
         while self.sharing == PrefixSharing::On {
             let index = table.computed / size;
             let (start, end) = (index * size, (index + 1) * size);
-            let parent = index.checked_sub(1).map(|last| table.pages[last]);
+            let parent = table.parent(index);
             let Some(next) = tokens.get(start..end).filter(|_| end < tokens.len()) else { break };
             let Some(page) = self.pool.tree.child(parent, next) else { break };
             // Replaces a page that the sequence had started to fill.
@@ -123,7 +138,7 @@ impl KvCache {
 
     /// Copy on write: copies the longest matching prefix of another page into a new page.
     fn copy_partial_page(&mut self, table: &mut PageTable, tokens: &[u32]) -> Result<()> {
-        let parent = table.pages.last().copied();
+        let parent = table.parent(table.pages.len());
         let Some((source, common)) = self.pool.tree.longest(parent, tokens) else { return Ok(()) };
         // Retained, so that allocation does not evict it.
         self.pool.retain(source);
@@ -165,7 +180,7 @@ impl KvCache {
             return;
         }
         for index in full {
-            let parent = index.checked_sub(1).map(|last| table.pages[last]);
+            let parent = table.parent(index);
             let page = table.pages[index];
             match self.pool.tree.insert(parent, &tokens[index * size..(index + 1) * size], page) {
                 Some(other) if other != page => {
@@ -191,7 +206,7 @@ impl KvCache {
         let size = self.shape.tokens;
         let (full, rest) = (table.computed / size, table.computed % size);
         if rest > 0 && self.sharing == PrefixSharing::On {
-            let parent = full.checked_sub(1).map(|last| table.pages[last]);
+            let parent = table.parent(full);
             let page = table.pages[full];
             let begun = &tokens[full * size..table.computed];
             if self.pool.tree.insert(parent, begun, page) == Some(page) {

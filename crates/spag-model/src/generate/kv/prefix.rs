@@ -3,14 +3,23 @@
 //! A node is a page; its path from the root spells the tokens of a sequence. Tokens are compared rather than hashed, so
 //! that different texts never collide.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::ops::Bound;
 
-use super::PageId;
+use super::{PageId, PrefixRoot};
+
+/// What a page follows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Parent {
+    /// Nothing: it holds the first tokens of sequences.
+    Root(PrefixRoot),
+    /// Another page.
+    Page(PageId),
+}
 
 #[derive(Debug)]
 struct Node {
-    parent: Option<PageId>,
+    parent: Parent,
     tokens: Box<[u32]>,
     /// Whether the page's contents may be copied.
     ready: bool,
@@ -23,7 +32,7 @@ type Children = BTreeMap<Box<[u32]>, PageId>;
 /// The prefix tree.
 #[derive(Debug, Default)]
 pub(super) struct PrefixTree {
-    roots: Children,
+    roots: HashMap<PrefixRoot, Children>,
     /// Nodes by page.
     nodes: Vec<Option<Node>>,
 }
@@ -31,24 +40,26 @@ pub(super) struct PrefixTree {
 impl PrefixTree {
     /// An empty tree for `pages` pages.
     pub(super) fn new(pages: usize) -> Self {
-        Self { roots: Children::new(), nodes: std::iter::repeat_with(|| None).take(pages).collect() }
+        Self { roots: HashMap::new(), nodes: std::iter::repeat_with(|| None).take(pages).collect() }
     }
 
     fn node(&self, page: PageId) -> Option<&Node> {
         self.nodes.get(page as usize).and_then(Option::as_ref)
     }
 
-    fn children(&self, parent: Option<PageId>) -> Option<&Children> {
+    fn children(&self, parent: Parent) -> Option<&Children> {
         match parent {
-            None => Some(&self.roots),
-            Some(page) => self.node(page).map(|node| &node.children),
+            Parent::Root(root) => self.roots.get(&root),
+            Parent::Page(page) => self.node(page).map(|node| &node.children),
         }
     }
 
-    fn children_mut(&mut self, parent: Option<PageId>) -> Option<&mut Children> {
+    fn children_mut(&mut self, parent: Parent) -> Option<&mut Children> {
         match parent {
-            None => Some(&mut self.roots),
-            Some(page) => self.nodes.get_mut(page as usize).and_then(Option::as_mut).map(|node| &mut node.children),
+            Parent::Root(root) => Some(self.roots.entry(root).or_default()),
+            Parent::Page(page) => {
+                self.nodes.get_mut(page as usize).and_then(Option::as_mut).map(|node| &mut node.children)
+            }
         }
     }
 
@@ -57,12 +68,12 @@ impl PrefixTree {
     }
 
     /// The child of `parent` with exactly these tokens.
-    pub(super) fn child(&self, parent: Option<PageId>, tokens: &[u32]) -> Option<PageId> {
+    pub(super) fn child(&self, parent: Parent, tokens: &[u32]) -> Option<PageId> {
         self.children(parent)?.get(tokens).copied()
     }
 
     /// The ready child of `parent` with the longest common prefix with `tokens`, and that length.
-    pub(super) fn longest(&self, parent: Option<PageId>, tokens: &[u32]) -> Option<(PageId, usize)> {
+    pub(super) fn longest(&self, parent: Parent, tokens: &[u32]) -> Option<(PageId, usize)> {
         let children = self.children(parent)?;
         let before = children.range::<[u32], _>((Bound::Unbounded, Bound::Included(tokens))).next_back();
         let after = children.range::<[u32], _>((Bound::Excluded(tokens), Bound::Unbounded)).next();
@@ -79,7 +90,7 @@ impl PrefixTree {
     /// Inserts a page, or returns the existing page with the same tokens.
     ///
     /// Returns `None` if the parent is not in the tree; the page then stays outside.
-    pub(super) fn insert(&mut self, parent: Option<PageId>, tokens: &[u32], page: PageId) -> Option<PageId> {
+    pub(super) fn insert(&mut self, parent: Parent, tokens: &[u32], page: PageId) -> Option<PageId> {
         let children = self.children_mut(parent)?;
         if let Some(other) = children.get(tokens) {
             return Some(*other);
@@ -105,6 +116,11 @@ impl PrefixTree {
         debug_assert!(node.children.is_empty(), "page {page} has children");
         if let Some(children) = self.children_mut(node.parent) {
             children.remove(&node.tokens);
+        }
+        if let Parent::Root(root) = node.parent
+            && self.roots.get(&root).is_some_and(Children::is_empty)
+        {
+            self.roots.remove(&root);
         }
     }
 }

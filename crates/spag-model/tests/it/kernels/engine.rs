@@ -4,13 +4,13 @@ use std::sync::Arc;
 
 use spag_emulator::Place;
 use spag_model::{
-    Checkpoint, Completion, Engine, EngineConfig, Generate, GenerationConfig, LogProbs, Model, PrefixSharing, Prompt,
-    PromptRange, Request, Sampling, WeightDtype,
+    AdapterChoice, Checkpoint, Completion, Engine, EngineConfig, Generate, GenerationConfig, LogProbs, Model,
+    PrefixSharing, Prompt, PromptRange, Request, Sampling, WeightDtype,
 };
 use spag_tests::fixture;
 
 use super::copied;
-use crate::common::{cases, checkpoint};
+use crate::common::{cases, checkpoint, random_adapter};
 
 /// Generated tokens per request: enough to exceed a page.
 const TOKENS: usize = 6;
@@ -70,6 +70,44 @@ fn tokens_equal_those_of_the_cpu() {
             assert!((got - want).abs() < LOG_PROB_TOLERANCE, "{got}, not {want}");
         }
     }
+}
+
+/// Rows of two adapters and of the base in one batch, with prefixes that adapters do not share.
+#[test]
+fn adapters_give_the_tokens_of_the_cpu() {
+    let (place, checkpoint) = (Place::of_this_build(), checkpoint());
+    let adapters = [("a", 4, vec!["all-linear"], 1), ("b", 3, vec!["v_proj", "up_proj"], 2)]
+        .map(|(name, rank, modules, seed)| (name, random_adapter(&checkpoint.model, rank, &modules, seed)));
+    let choices = [AdapterChoice::Base, AdapterChoice::named("a"), AdapterChoice::named("b")];
+    let requests = choices.map(|adapter| {
+        let config =
+            GenerationConfig { max_new_tokens: TOKENS, min_new_tokens: 2, adapter, ..GenerationConfig::default() };
+        Request { prompt: Prompt::Tokens((1..24).collect()), seed: 1, config: Arc::new(config) }
+    });
+    let run = |checkpoint: &Checkpoint| -> Vec<Completion> {
+        let setting = EngineConfig {
+            max_length: 64,
+            page_size: 16,
+            pages: 16,
+            max_running: 3,
+            max_step_tokens: 64,
+            prefix_sharing: PrefixSharing::On,
+        };
+        let mut engine = Engine::new(checkpoint, setting).unwrap();
+        for (name, adapter) in &adapters {
+            engine.add_adapter(name, adapter).unwrap();
+        }
+        engine.generate(requests.to_vec()).unwrap()
+    };
+    let want = run(&checkpoint);
+    let there = Checkpoint { model: copied(&checkpoint.model, &place), tokenizer: checkpoint.tokenizer.clone() };
+    for (got, want) in place.run(|| run(&there)).iter().zip(&want) {
+        assert_eq!((&got.token_ids, got.cached_tokens), (&want.token_ids, 0));
+        for (got, want) in got.model_log_probs.iter().zip(&want.model_log_probs) {
+            assert!((got - want).abs() < LOG_PROB_TOLERANCE, "{got}, not {want}");
+        }
+    }
+    assert!(want[0].model_log_probs != want[1].model_log_probs && want[1].model_log_probs != want[2].model_log_probs);
 }
 
 /// From weights in both number formats, bit by bit.

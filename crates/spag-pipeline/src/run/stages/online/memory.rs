@@ -60,8 +60,13 @@ impl OnlineMemory {
             settings: EngineSettings { max_running: Some(games), ..play.engine },
             games,
             max_length: play.max_length_for(model, play.length.max_new_tokens),
-            engines: if online.opponent() == Opponent::Policy || is_served { 1 } else { 2 },
-            has_reference: online.policy_loss.kl_coeff > 0.0,
+            engines: match online.opponent() {
+                Opponent::Policy => 1,
+                Opponent::Fixed | Opponent::Pool if is_served || online.has_adapters_for_opponents(config) => 1,
+                Opponent::Fixed | Opponent::Pool => 2,
+            },
+            // Under an adapter it is the learner's own frozen weights.
+            has_reference: online.policy_loss.kl_coeff > 0.0 && config.train.config.lora_r.is_none(),
         }
     }
 

@@ -23,7 +23,7 @@ use spag_io::Progress;
 use spag_model::{Processor, load_config};
 use spag_rewards::Estimator;
 use spag_run::{PlayedGames, Provenance};
-use spag_selfplay::ModelPlayer;
+use spag_selfplay::{ModelPlayer, SharedEngine};
 use spag_train::{OnlineJob, OnlineLearner, TrainConfig, latest_checkpoint};
 
 use self::files::{Files, Saved};
@@ -56,7 +56,7 @@ pub(super) fn stage(config: &RunConfig, settings: &OnlineSettings, epoch: usize)
 
 /// What plays and learns.
 struct Sides {
-    player: ModelPlayer,
+    player: ModelPlayer<SharedEngine>,
     opponents: Opponents,
     learner: OnlineLearner,
     estimator: Box<dyn Estimator>,
@@ -85,8 +85,11 @@ impl Part {
         let mut files = run.ranks.is_rank_0().then(|| Files::open(run, stage, saved.as_ref())).transpose()?;
         let seed = run.seed(stage, "play", &mut done);
         let dtype = learner.job().config.dtype();
-        let plays = if self.settings.learns_from_itself() { self.before } else { Model::Im };
-        let mut player = play::player(run, &plays.folder(run.config), dtype, (engine, self.settings.sampling()))?;
+        // Under an adapter the engine has the weights of the imitation, which stay as they are.
+        let is_whole = run.config.train.config.lora_r.is_none();
+        let plays = if self.settings.learns_from_itself() && is_whole { self.before } else { Model::Im };
+        let player = play::player(run, &plays.folder(run.config), dtype, (engine, self.settings.sampling()))?;
+        let mut player = player.shared();
         self.refresh(&mut player, &mut learner, begin)?;
         let pool = saved.as_ref().map(|saved| saved.pool.clone());
         let opponents = Opponents::new(&self.settings, (dtype, engine), pool);
@@ -112,6 +115,7 @@ impl Part {
         progress.end();
         done.note_count("games", self.updates.len() * self.settings.games_per_update);
         done.note_count("updates", self.updates.len());
+        sides.learner.write_adapter(&stage.dir)?;
         sides.learner.write_model(&stage.model())?;
         run.ranks.barrier()?;
         Ok(done)
@@ -151,7 +155,12 @@ impl Part {
     }
 
     /// Gives the learner's weights to the engine, if the games are the learner's.
-    fn refresh(&self, player: &mut ModelPlayer, learner: &mut OnlineLearner, updates: usize) -> Result<()> {
+    fn refresh(
+        &self,
+        player: &mut ModelPlayer<SharedEngine>,
+        learner: &mut OnlineLearner,
+        updates: usize,
+    ) -> Result<()> {
         match self.settings.learns_from_itself() {
             true => Ok(player.refresh(&*learner.learner().weights(), updates as u64)?),
             false => Ok(()),
@@ -184,6 +193,7 @@ impl Part {
         let games = inputs.games.iter().map(|game| PlayedGames::new(seed, &game.words.training)).collect();
         let job = OnlineJob {
             model: earlier.unwrap_or_else(|| self.before.folder(config)),
+            base: Model::Im.folder(config),
             output_dir: stage.dir.clone(),
             config: TrainConfig { seed, ..config.train.config.clone() },
             sharding: config.train.job.clone(),

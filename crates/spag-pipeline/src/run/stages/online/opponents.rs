@@ -8,9 +8,9 @@ use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use serde::{Deserialize, Serialize};
 use spag_game::{Policy, SEATS, Seat};
-use spag_model::{EngineConfig, WeightDtype};
+use spag_model::{Adapter, EngineConfig, WeightDtype, load_config};
 use spag_rewards::RewardedGame;
-use spag_selfplay::{AnyPlayer, EndpointConfig, ModelPlayer, SampledTurn, SamplingSettings};
+use spag_selfplay::{AnyPlayer, EndpointConfig, ModelPlayer, SampledTurn, SamplingSettings, SharedEngine};
 use spag_train::OnlineLearner;
 
 use super::play;
@@ -69,8 +69,8 @@ impl Pool {
 
 /// Who plays the other seat.
 enum Player {
-    /// The model of a folder, with its engine.
-    Model(PathBuf, Box<ModelPlayer>),
+    /// The model of a folder with its engine, or the adapter of a folder in the engine of the policy.
+    Model(PathBuf, Box<ModelPlayer<SharedEngine>>),
     Endpoint(AnyPlayer),
 }
 
@@ -136,8 +136,14 @@ impl Opponents {
         }
     }
 
-    /// The player of an update: an endpoint, or the model that was drawn for it.
-    pub(super) fn player(&mut self, run: RunContext<'_>, update: usize) -> Result<&mut dyn Policy> {
+    /// The player of an update: an endpoint, or the model that was drawn for it. If it is an adapter, or the model under the policy's,
+    /// its utterances are rows of the engine of `policy`.
+    pub(super) fn player(
+        &mut self,
+        run: RunContext<'_>,
+        update: usize,
+        policy: &ModelPlayer<SharedEngine>,
+    ) -> Result<&mut dyn Policy> {
         let member = self.pool.members.get(self.member(run.config, update)).copied().unwrap_or_default();
         let folder = self.folder(run.config, member);
         let is_open = match &self.player {
@@ -152,9 +158,18 @@ impl Opponents {
         let player = match (self.player.take(), self.settings.opponent_endpoint()?) {
             (Some(player), _) => player,
             (None, Some(endpoint)) => Player::Endpoint(open_endpoint(endpoint, self.requests(run.config))?),
+            (None, None) if self.settings.has_adapters_for_opponents(run.config) => {
+                let adapter = match member.update {
+                    0 => None,
+                    _ => Some(Adapter::load(&folder, &load_config(Model::Im.folder(run.config))?.architecture)?),
+                };
+                let name = format!("update-{}", member.update);
+                let named = adapter.as_ref().map(|adapter| (name.as_str(), adapter));
+                Player::Model(folder, Box::new(policy.beside(named, member.update as u64)?))
+            }
             (None, None) => {
                 let model = play::player(run, &folder, self.dtype, (self.engine, self.settings.sampling()))?;
-                Player::Model(folder, Box::new(model.with_version(member.update as u64)))
+                Player::Model(folder, Box::new(model.with_version(member.update as u64).shared()))
             }
         };
         Ok(match self.player.insert(player) {
@@ -212,7 +227,11 @@ impl Opponents {
         }
         let (every, last) = (self.settings.opponents.pool_every, self.settings.updates);
         if updates.is_multiple_of(every) && updates < last {
-            learner.write_model(&pool_folder(run.config, updates))?;
+            let folder = pool_folder(run.config, updates);
+            match self.settings.has_adapters_for_opponents(run.config) {
+                true => learner.write_adapter(&folder)?,
+                false => learner.write_model(&folder)?,
+            }
             run.ranks.barrier()?;
             self.pool.join(updates, self.settings.opponents.pool_size);
         }

@@ -8,7 +8,7 @@ use spag_dist::{ProcessGroup, gather_texts};
 use spag_game::{CollectedGames, FinishedGame, GameSpec, Labels, PlayConfig, SEATS, Seat, Seats, play_games};
 use spag_model::{EngineConfig, FinishReason, Sampling, WeightDtype};
 use spag_rewards::{Advantages, Estimator, OutcomeRewards, RandomWinner, RewardedGame, Turn};
-use spag_selfplay::{ModelPlayer, SampledTurn};
+use spag_selfplay::{ModelPlayer, SampledTurn, SharedEngine};
 
 use super::opponents::Opponents;
 use super::schedule::{Schedule, Scheduled};
@@ -69,7 +69,7 @@ impl Batch {
     pub(super) fn play(
         run: RunContext<'_>,
         settings: &OnlineSettings,
-        (policy, opponents): (&mut ModelPlayer, &mut Opponents),
+        (policy, opponents): (&mut ModelPlayer<SharedEngine>, &mut Opponents),
         (update, schedule): (usize, &Schedule),
     ) -> Result<Self> {
         let RunContext { config, ranks, inputs, .. } = run;
@@ -91,8 +91,10 @@ impl Batch {
                 }
                 let seats = match learner {
                     None => Seats::SelfPlay(policy),
-                    Some(seat) if seat == one => Seats::Versus([policy, opponents.player(run, update)?]),
-                    Some(_) => Seats::Versus([opponents.player(run, update)?, policy]),
+                    Some(seat) => {
+                        let opponent = opponents.player(run, update, policy)?;
+                        Seats::Versus(if seat == one { [policy, opponent] } else { [opponent, policy] })
+                    }
                 };
                 play_games(&**game, specs, seats, &play, &mut games)?;
             }

@@ -1,0 +1,251 @@
+//! Adapters of an engine: rows of a batch run with different ones, over one base model.
+//!
+//! A pass computes the products of the base for all rows at once, and adds to the rows of each adapter its low-rank product, with the
+//! bits of the training pass. The rest of the batch does not matter.
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+use std::sync::Arc;
+
+use candle_core::{DType, Device, Tensor};
+
+use super::engine::Engine;
+use super::generation_config::AdapterChoice;
+use super::kv::PrefixRoot;
+use super::request_error::RequestError;
+use crate::adapter::Adapter;
+use crate::error::{Error, Result};
+use crate::model::Unsharded;
+use crate::params::{AdapterWeights, LayerLayout, Layout, Part};
+use spag_ops::cast::converted;
+use spag_ops::kernels;
+use spag_ops::low_rank::{AdaptedRows, LowRank, PackedLowRank};
+
+/// A packed linear layer of a block.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Place {
+    Qkv,
+    Output,
+    GateUp,
+    Down,
+}
+
+impl Place {
+    const ALL: [Self; 4] = [Self::Qkv, Self::Output, Self::GateUp, Self::Down];
+
+    /// The parts that are stacked in it.
+    fn parts(self) -> &'static [Part] {
+        match self {
+            Self::Qkv => &[Part::Query, Part::Key, Part::Value],
+            Self::Output => &[Part::Output],
+            Self::GateUp => &[Part::Gate, Part::Up],
+            Self::Down => &[Part::Down],
+        }
+    }
+}
+
+/// An adapter, packed for generation.
+pub(super) struct PackedAdapter {
+    root: PrefixRoot,
+    /// For each block, its matrices in the order of [`Place::ALL`].
+    blocks: Vec<[Option<PackedLowRank>; 4]>,
+}
+
+impl PackedAdapter {
+    /// Packs the matrices for a model of `base`'s layout in a number format.
+    pub(super) fn new(
+        adapter: AdapterWeights<'_>,
+        base: &Layout,
+        (device, dtype): (&Device, DType),
+        root: PrefixRoot,
+    ) -> Result<Self> {
+        let matrices = adapter.places.layout();
+        if matrices.layers.len() != base.layers.len() {
+            let [theirs, ours] = [matrices, base].map(|layout| layout.layers.len().saturating_sub(2));
+            return Err(Error::Config(format!("the adapter is for a model of {theirs} blocks, this one has {ours}")));
+        }
+        let needed = (matrices.len() as u64).saturating_mul(dtype.size_in_bytes() as u64);
+        let advice = "remove another adapter, or lower --kv_cache_gib";
+        spag_ops::require_room(needed, device, || "an adapter of the engine".to_owned(), advice)?;
+        let blocks = 1..base.layers.len().saturating_sub(1);
+        let blocks = blocks.map(|layer| {
+            if matrices.layers[layer].len == 0 {
+                return Ok(Default::default());
+            }
+            let unsharded = Unsharded::new(adapter.weights, layer, None)?;
+            let stored = Stored { adapter, buffer: &unsharded.buffer, layer, device, dtype };
+            let [qkv, output, gate_up, down] = Place::ALL.map(|place| stored.pack(place, &base.layers[layer]));
+            let packed = [qkv?, output?, gate_up?, down?];
+            if let Some(kernels) = kernels::of(device)? {
+                // The source may use the memory of its layer again.
+                kernels.synchronize()?;
+            }
+            Ok(packed)
+        });
+        Ok(Self { root, blocks: blocks.collect::<Result<_>>()? })
+    }
+
+    /// What its sequences share prefixes by.
+    pub(super) fn root(&self) -> PrefixRoot {
+        self.root
+    }
+}
+
+/// A layer of an adapter that is packed.
+struct Stored<'a> {
+    adapter: AdapterWeights<'a>,
+    buffer: &'a Tensor,
+    layer: usize,
+    device: &'a Device,
+    dtype: DType,
+}
+
+impl Stored<'_> {
+    /// The matrices of a packed linear layer, if there are any.
+    fn pack(&self, place: Place, base: &LayerLayout) -> Result<Option<PackedLowRank>> {
+        let (mut matrices, mut first) = (Vec::new(), 0);
+        for part in place.parts() {
+            let Some([outputs, inputs]) = base.shape(*part) else {
+                return Err(Error::Config(format!("the layout of layer {} has no {part:?}", self.layer)));
+            };
+            let columns = first..first + outputs;
+            first = columns.end;
+            let Some(pair) = self.adapter.places.pair(self.buffer, self.layer, *part)? else { continue };
+            if pair.a.dim(1)? != *inputs || pair.b.dim(0)? != *outputs {
+                return Err(Error::Config(format!(
+                    "the adapter has matrices {:?} and {:?} for {part:?} of layer {}, which is [{outputs}, {inputs}]",
+                    pair.a.dims(),
+                    pair.b.dims(),
+                    self.layer
+                )));
+            }
+            matrices.push(LowRank { a: self.own(&pair.a)?, b: self.own(&pair.b)?, scale: pair.scale, columns });
+        }
+        Ok(if matrices.is_empty() { None } else { Some(PackedLowRank::new(&matrices)?) })
+    }
+
+    /// A matrix in the engine's number format, and in memory of its own, which the source does not change.
+    fn own(&self, matrix: &Tensor) -> Result<Tensor> {
+        let matrix = converted(&matrix.to_device(self.device)?, self.dtype)?;
+        Ok(match kernels::of(self.device)? {
+            Some(_) => matrix.force_contiguous()?,
+            // It is packed in other memory.
+            None => matrix,
+        })
+    }
+}
+
+/// The adapters that an engine has.
+#[derive(Default)]
+pub(super) struct Adapters {
+    own: Option<Arc<PackedAdapter>>,
+    named: BTreeMap<Arc<str>, Arc<PackedAdapter>>,
+    /// The roots that were given away: an adapter never finds keys and values of another that had its name.
+    roots: u64,
+}
+
+impl Adapters {
+    /// The adapter of a request.
+    pub(super) fn find(&self, choice: &AdapterChoice) -> Result<Option<Arc<PackedAdapter>>, RequestError> {
+        match choice {
+            AdapterChoice::Own => Ok(self.own.clone()),
+            AdapterChoice::Base => Ok(None),
+            AdapterChoice::Named(name) => match self.named.get(name) {
+                Some(adapter) => Ok(Some(adapter.clone())),
+                None => Err(RequestError::UnknownAdapter { name: (**name).to_owned(), known: self.known() }),
+            },
+        }
+    }
+
+    /// The end of a message that says which adapters there are.
+    fn known(&self) -> String {
+        let names: Vec<&str> = self.named.keys().map(|name| &**name).collect();
+        if names.is_empty() { "; there are none".to_owned() } else { format!("; loaded are {}", names.join(", ")) }
+    }
+
+    fn next_root(&mut self) -> PrefixRoot {
+        self.roots += 1;
+        PrefixRoot(self.roots)
+    }
+}
+
+impl Engine {
+    /// Adds an adapter for requests that [name](AdapterChoice::Named) it; other requests may be running. It takes memory of its own,
+    /// in the number format of the engine.
+    ///
+    /// # Errors
+    /// A name that is in use, an adapter for another architecture, or too little memory. The engine is as before.
+    pub fn add_adapter(&mut self, name: &str, adapter: &Adapter) -> Result<()> {
+        if self.adapters.named.contains_key(name) {
+            return Err(Error::Generation(format!("an adapter `{name}` is loaded already; remove it first")));
+        }
+        let packed = self.pack(AdapterWeights { places: adapter.places(), weights: adapter.weights() })?;
+        self.adapters.named.insert(name.into(), packed);
+        Ok(())
+    }
+
+    /// Removes an adapter. Requests that were submitted before are completed with it; its memory is freed after the last of them.
+    ///
+    /// # Errors
+    /// No adapter of this name.
+    pub fn remove_adapter(&mut self, name: &str) -> Result<()> {
+        match self.adapters.named.remove(name) {
+            Some(_) => Ok(()),
+            None => Err(Error::Request(RequestError::UnknownAdapter {
+                name: name.to_owned(),
+                known: self.adapters.known(),
+            })),
+        }
+    }
+
+    /// The names of its adapters, sorted.
+    pub fn adapters(&self) -> impl Iterator<Item = &str> {
+        self.adapters.named.keys().map(|name| &**name)
+    }
+
+    /// Packs an adapter, with a turn of the device.
+    pub(super) fn pack(&mut self, adapter: AdapterWeights<'_>) -> Result<Arc<PackedAdapter>> {
+        let kernels = kernels::of(self.runner.device())?;
+        let _turn = kernels.as_ref().map(|kernels| kernels.turns().wait());
+        let root = self.adapters.next_root();
+        Ok(Arc::new(self.runner.pack_adapter(adapter, root)?))
+    }
+
+    /// Replaces the engine's own adapter, also for requests that have not started.
+    pub(super) fn set_own_adapter(&mut self, own: Option<Arc<PackedAdapter>>) {
+        let waiting = self.state.waiting.iter_mut().filter(|sequence| sequence.is_new());
+        for sequence in waiting.filter(|sequence| sequence.config.adapter == AdapterChoice::Own) {
+            sequence.set_adapter(own.clone());
+        }
+        self.adapters.own = own;
+    }
+}
+
+/// The rows of a pass that have adapters.
+#[derive(Default)]
+pub(super) struct AdapterRows<'a>(Vec<(Range<usize>, &'a PackedAdapter)>);
+
+impl<'a> AdapterRows<'a> {
+    /// Adds the next rows, and their adapter if they have one.
+    pub(super) fn push(&mut self, rows: Range<usize>, adapter: Option<&'a PackedAdapter>) {
+        let Some(adapter) = adapter else { return };
+        match self.0.last_mut() {
+            Some((last, own)) if last.end == rows.start && std::ptr::eq(*own, adapter) => last.end = rows.end,
+            _ => self.0.push((rows, adapter)),
+        }
+    }
+
+    /// Whether no row has one.
+    pub(super) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// The matrices of a linear layer of block `layer`, with their rows.
+    pub(super) fn at(&self, layer: usize, place: Place) -> Vec<AdaptedRows<'a>> {
+        let at = |(rows, adapter): &(Range<usize>, &'a PackedAdapter)| {
+            let weight = adapter.blocks.get(layer)?[place as usize].as_ref()?;
+            Some(AdaptedRows { rows: rows.clone(), weight })
+        };
+        self.0.iter().filter_map(at).collect()
+    }
+}
