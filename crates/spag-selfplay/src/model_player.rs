@@ -136,15 +136,19 @@ impl ModelPlayer {
     /// # Errors
     /// The tokenizer cannot encode the text, or the model has no template for a chat.
     pub fn context_budget(&self, prompt: &TurnPrompt) -> Result<ContextBudget> {
-        Ok(ContextBudget {
-            prompt: self.encoder.encode(prompt)?.len(),
-            utterance: self.settings.trimmed.max_new_tokens,
-            length: self.engine.config().max_length,
-        })
+        self.budget(prompt, self.engine.config().max_length)
     }
 }
 
 impl ModelPlayer<SharedEngine> {
+    /// As [`ModelPlayer::context_budget`] of a player that has an engine alone.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn context_budget(&self, prompt: &TurnPrompt) -> Result<ContextBudget> {
+        self.budget(prompt, self.engine.with(|engine| engine.config().max_length))
+    }
+
     /// As [`ModelPlayer::refresh`] of a player that has an engine alone.
     ///
     /// # Errors
@@ -153,28 +157,33 @@ impl ModelPlayer<SharedEngine> {
         Ok(self.engine.with(|engine| engine.refresh(weights, version))?)
     }
 
+    /// Removes the adapters of all other names, whose players are gone.
+    ///
+    /// # Errors
+    /// As [`Engine::remove_adapter`].
+    pub fn keep_adapters(&self, names: &[&str]) -> Result<()> {
+        self.engine.with(|engine| {
+            let others: Vec<String> =
+                engine.adapters().filter(|other| !names.contains(other)).map(str::to_owned).collect();
+            Ok(others.iter().try_for_each(|other| engine.remove_adapter(other))?)
+        })
+    }
+
     /// Another player with the same engine and settings, whose utterances are rows of the same batches: the base model, or one with
-    /// an adapter, which gets this name. They report `version`. Adapters of other names, of players that are gone, are removed.
+    /// an adapter, which gets this name and is read once. They report `version`.
     ///
     /// # Errors
     /// An adapter for another architecture, or too little memory.
-    pub fn beside(&self, adapter: Option<(&str, &Adapter)>, version: u64) -> Result<Self> {
+    pub fn beside(&self, adapter: Option<(&str, &Adapter)>, version: Option<u64>) -> Result<Self> {
         let name = adapter.map(|(name, _)| name);
-        self.engine.with(|engine| {
-            let others: Vec<String> =
-                engine.adapters().filter(|other| Some(*other) != name).map(str::to_owned).collect();
-            others.iter().try_for_each(|other| engine.remove_adapter(other))?;
-            match adapter {
-                Some((name, adapter)) if engine.adapters().all(|other| other != name) => {
-                    engine.add_adapter(name, adapter)
-                }
-                _ => Ok(()),
-            }
+        self.engine.with(|engine| match adapter {
+            Some((name, adapter)) if engine.adapters().all(|other| other != name) => engine.add_adapter(name, adapter),
+            _ => Ok(()),
         })?;
         let adapter = name.map_or(AdapterChoice::Base, AdapterChoice::named);
         let config = GenerationConfig { adapter, ..(*self.settings.trimmed).clone() };
         let encoder = PromptEncoder::new(self.encoder.tokenizer().clone());
-        let player = Self { version: Some(version), ..Self::new(self.engine.beside(), encoder, config) };
+        let player = Self { version, ..Self::new(self.engine.beside(), encoder, config) };
         Ok(match self.prompts {
             Prompts::Encoded => player,
             Prompts::Verbatim(_) => player.with_verbatim_history(),
@@ -206,6 +215,12 @@ impl ContextBudget {
 }
 
 impl<E: Generate> ModelPlayer<E> {
+    /// The budget of a prompt in a context of `length` tokens.
+    fn budget(&self, prompt: &TurnPrompt, length: usize) -> Result<ContextBudget> {
+        let utterance = self.settings.trimmed.max_new_tokens;
+        Ok(ContextBudget { prompt: self.encoder.encode(prompt)?.len(), utterance, length })
+    }
+
     /// Creates a player from an engine and the encoder of its model; every utterance is generated with `config`, except for
     /// [`GenerationConfig::text`] and, in chats, the settings of [`chat_settings`].
     pub fn new(engine: E, encoder: PromptEncoder, config: GenerationConfig) -> Self {

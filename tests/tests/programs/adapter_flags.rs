@@ -88,6 +88,40 @@ fn players_have_their_adapters() {
 }
 
 #[test]
+fn a_league_of_adapters_plays_with_one_engine() {
+    let folder = tempfile::tempdir().unwrap();
+    let model = fixture("tiny-llama");
+    let model = model.to_str().unwrap();
+    fs::write(folder.path().join("words.txt"), "bear\nfrog\n").unwrap();
+    let twin = folder.path().join("twin");
+    fs::create_dir(&twin).unwrap();
+    for file in ["adapter_config.json", "adapter_model.safetensors"] {
+        fs::copy(fixture("peft/patterns").join(file), twin.join(file)).unwrap();
+    }
+    let adapters = [fixture("peft/patterns"), fixture("peft/attention"), twin];
+    let names = ["patterns", "attention", "twin"];
+    let mut arena = program("spag");
+    arena.current_dir(folder.path()).args(["arena", "--words", "words.txt", "--games", "4"]);
+    arena.args(["--taboo_max_turns", "2", "--max_new_tokens", "6", "--max_length", "400", "--temperature", "0.9"]);
+    arena.arg("--players").args(["base", "patterns", "attention", "twin"].map(|name| format!("{name}={model}")));
+    for (name, adapter) in names.iter().zip(&adapters) {
+        arena.args(["--adapter", &format!("{name}={}", adapter.display())]);
+    }
+    run(&mut arena, 0);
+    let games = |pair: &str| {
+        let text = fs::read_to_string(folder.path().join(format!("arena/{pair}.jsonl"))).unwrap();
+        let utterances = |line: &str| serde_json::from_str::<serde_json::Value>(line).unwrap()["history"].clone();
+        text.lines().map(utterances).filter(|history| !history.is_null()).collect::<Vec<_>>()
+    };
+    // Equal adapters under two names play alike; others do not.
+    let (first, second) = (games("base_vs_patterns"), games("base_vs_twin"));
+    assert!(first.len() == 4 && first == second, "{first:?} {second:?}");
+    assert_ne!(first, games("base_vs_attention"));
+    let record = fs::read_to_string(folder.path().join("arena/base_vs_twin.jsonl")).unwrap();
+    assert!(record.contains("unmerged"), "{record}");
+}
+
+#[test]
 fn adapters_for_other_models_are_refused_by_name() {
     let folder = tempfile::tempdir().unwrap();
     let (model, adapter) = (root().join("data/tiny-llama"), fixture("peft/patterns"));

@@ -24,7 +24,7 @@ use bar::{Bar, PairingBar};
 use games::{ArenaGame, Asked};
 use spag_cli::adapter_args::NamedFolder;
 use spag_cli::{Error, GameArgs, PlayerArgs, Result, TerminalProgress, TokenSource, exit, flags, threads};
-use table::{Table, Work};
+use table::{Table, Work, in_league};
 
 /// Rate several players: every two play each other in both roles, on the same words and seeds.
 ///
@@ -41,7 +41,8 @@ pub(crate) struct ArenaArgs {
     /// openai:http://A:8000/v1,http://B:8000/v1#MODEL).
     #[arg(long, value_name = "NAME=PLAYER", num_args = 1.., required = true, help_heading = "Players")]
     players: Vec<String>,
-    /// LoRA adapter of the player NAME, a checkpoint: a folder in PEFT's format. May be given several times.
+    /// LoRA adapter of the player NAME, a checkpoint: a folder in PEFT's format. May be given several times. Players of one
+    /// checkpoint with different adapters share an engine, which has the checkpoint's weights once.
     #[arg(long, value_name = "NAME=DIR", help_heading = "Players")]
     adapter: Vec<NamedFolder>,
     /// Each player also plays against itself.
@@ -138,7 +139,8 @@ impl<'a> Arena<'a> {
         let prompts = args.rules.prompts()?;
         let folders = players.iter().filter_map(|player| Some(player.player.checkpoint()?.0));
         spag_cli::prompts::check_models(&folders.collect::<Vec<_>>(), &prompts, None)?;
-        let described = players.iter().map(|player| describe(&args.playing, player)).collect::<Result<_>>()?;
+        let described =
+            players.iter().map(|player| describe(&args.playing, &players, player)).collect::<Result<_>>()?;
         let asked = Asked {
             args: &args.rules,
             config: args.config.as_deref(),
@@ -293,12 +295,17 @@ fn give_adapters(players: &mut [NamedPlayer], adapters: &[NamedFolder]) -> Resul
 }
 
 /// The description of a player in records. Rejects an invalid checkpoint before the first game.
-fn describe(playing: &PlayerArgs, player: &NamedPlayer) -> Result<String> {
+fn describe(playing: &PlayerArgs, players: &[NamedPlayer], player: &NamedPlayer) -> Result<String> {
     let check = || -> Result<String> {
         if let Some((folder, _)) = player.player.checkpoint() {
             load_config(folder)?;
         }
-        playing.describe(&player.player)
+        let mut described = playing.describe(&player.player)?;
+        if matches!(player.player, PlayerSpec::Adapted { .. }) && in_league(players, &player.player).is_some() {
+            // Merged weights differ in rounding.
+            described.push_str(", unmerged");
+        }
+        Ok(described)
     };
     check().map_err(|error| Error::BadValue {
         flag: format!("--players {}={}", player.name, player.player),

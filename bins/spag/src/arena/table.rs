@@ -1,27 +1,41 @@
-//! The players in memory: at most two.
+//! The players in memory: at most two checkpoints, and the adapters of one.
+
+use std::path::{Path, PathBuf};
 
 use spag_selfplay::arena::{NamedPlayer, Pairing};
-use spag_selfplay::{AnyPlayer, EndpointKeys, PlayerPair};
+use spag_selfplay::{AnyPlayer, EndpointKeys, PlayerPair, PlayerSpec};
 
-use spag_cli::{PlayerArgs, Result};
+use spag_cli::{PlayerArgs, Result, adapter_args};
 
 /// The players of the current pairing.
 ///
 /// At most two checkpoints are in memory, each once, so that the rest of the memory holds concurrent games. A player of
 /// the next pairing stays loaded: in the order of [`pairings`](spag_selfplay::arena::pairings), both assignments of roles
-/// are played without loading again.
+/// are played without loading again. Players of a [league](in_league) are rows of one engine, which has their adapters.
 pub(super) struct Table<'a> {
     args: &'a PlayerArgs,
     players: &'a [NamedPlayer],
     keys: &'a EndpointKeys,
     /// The players of the last pairing, by index.
     seated: Vec<(usize, AnyPlayer)>,
+    /// The model of the league that played last, which has the engine.
+    base: Option<(PathBuf, AnyPlayer)>,
     work: Work,
+}
+
+/// The checkpoint of a player, if others are the same checkpoint with other adapters, or with none.
+pub(super) fn in_league<'a>(players: &'a [NamedPlayer], player: &'a PlayerSpec) -> Option<&'a Path> {
+    let (folder, _) = player.checkpoint()?;
+    let others = || {
+        players.iter().map(|other| &other.player).filter(|other| other.checkpoint().is_some_and(|it| it.0 == folder))
+    };
+    let adapted = others().any(|other| matches!(other, PlayerSpec::Adapted { .. }));
+    (adapted && others().any(|other| other != player)).then_some(folder)
 }
 
 impl<'a> Table<'a> {
     pub(super) fn new(args: &'a PlayerArgs, players: &'a [NamedPlayer], keys: &'a EndpointKeys) -> Self {
-        Self { args, players, keys, seated: Vec::new(), work: Work::default() }
+        Self { args, players, keys, seated: Vec::new(), base: None, work: Work::default() }
     }
 
     /// Loads the players of a pairing and calls `play` with them.
@@ -30,6 +44,9 @@ impl<'a> Table<'a> {
     pub(super) fn seat(&mut self, pairing: Pairing, play: impl FnOnce(&mut PlayerPair) -> Result<()>) -> Result<()> {
         // Frees memory before another player is loaded.
         self.seated.retain(|(player, _)| pairing.0.contains(player));
+        let players = pairing.0.map(|player| &self.players[player].player);
+        let leagues = players.map(|player| in_league(self.players, player));
+        self.base = self.base.take().filter(|(folder, _)| leagues.contains(&Some(folder.as_path())));
         let [first, second] = pairing.0;
         let player = self.take(first)?;
         let mut pair = match first == second {
@@ -54,7 +71,33 @@ impl<'a> Table<'a> {
     fn take(&mut self, player: usize) -> Result<AnyPlayer> {
         match self.seated.iter().position(|(seated, _)| *seated == player) {
             Some(at) => Ok(self.seated.swap_remove(at).1),
-            None => self.args.open(&self.players[player].player, self.keys),
+            None => {
+                let player = &self.players[player].player;
+                match in_league(self.players, player) {
+                    Some(folder) => self.member(player, folder),
+                    None => self.args.open(player, self.keys),
+                }
+            }
+        }
+    }
+
+    /// A player of a league, whose model is loaded once.
+    fn member(&mut self, player: &PlayerSpec, folder: &Path) -> Result<AnyPlayer> {
+        let base = match self.base.take() {
+            Some((loaded, base)) if loaded == folder => base,
+            _ => self.args.open(&PlayerSpec::Model(folder.to_owned()), self.keys)?.shared(),
+        };
+        let adapter = match player {
+            PlayerSpec::Adapted { adapter, .. } => {
+                Some((adapter.display().to_string(), adapter_args::read(adapter, folder)?))
+            }
+            _ => None,
+        };
+        let member = base.beside(adapter.as_ref().map(|(name, adapter)| (name.as_str(), adapter)))?;
+        self.base = Some((folder.to_owned(), base));
+        match member {
+            Some(member) => Ok(member),
+            None => self.args.open(player, self.keys),
         }
     }
 }
@@ -73,9 +116,16 @@ pub(super) struct Work {
 impl Work {
     /// The work of these players since they were loaded.
     fn by(players: &PlayerPair) -> Self {
-        let truncated_prompts =
-            players.iter().filter_map(AnyPlayer::generation).map(|stats| stats.truncated_prompts).sum();
-        let mut all = Self { truncated_prompts, ..Self::default() };
+        let mut all = Self::default();
+        let mut counted = Vec::new();
+        for player in players.iter() {
+            // The statistics of a shared engine are those of all its players.
+            let engine = player.shared_folder();
+            if engine.is_none() || !counted.contains(&engine) {
+                all.truncated_prompts += player.generation().map_or(0, |stats| stats.truncated_prompts);
+                counted.push(engine);
+            }
+        }
         for stats in players.iter().filter_map(AnyPlayer::requests) {
             all.requests += stats.requests;
             all.retries += stats.retries;

@@ -4,12 +4,13 @@ use std::path::{Path, PathBuf};
 
 use spag_game::{Policy, PolicyError, PollMode, Reply, TurnRequest};
 use spag_io::TurnPrompt;
-use spag_model::GenerationStats;
+use spag_model::{Adapter, GenerationStats};
 
 use crate::endpoint::{EndpointPlayer, EndpointStats};
 use crate::error::Result;
 use crate::job::PlayerWork;
 use crate::model_player::{ContextBudget, ModelPlayer};
+use crate::shared_engine::SharedEngine;
 
 /// A player of either kind.
 pub enum AnyPlayer {
@@ -17,6 +18,15 @@ pub enum AnyPlayer {
     Model {
         /// The engine and its open turns.
         player: Box<ModelPlayer>,
+        /// Games that it plays at a time.
+        games: usize,
+        /// The folder of the checkpoint.
+        folder: PathBuf,
+    },
+    /// A checkpoint, or an adapter of one, whose engine other players share.
+    Shared {
+        /// The player's part of the engine, and its open turns.
+        player: Box<ModelPlayer<SharedEngine>>,
         /// Games that it plays at a time.
         games: usize,
         /// The folder of the checkpoint.
@@ -30,7 +40,7 @@ impl AnyPlayer {
     /// The number of games that the player plays concurrently.
     pub fn games_at_a_time(&self) -> usize {
         match self {
-            Self::Model { games, .. } => *games,
+            Self::Model { games, .. } | Self::Shared { games, .. } => *games,
             Self::Endpoint(player) => player.requests_in_flight(),
         }
     }
@@ -39,14 +49,42 @@ impl AnyPlayer {
     pub fn generation(&self) -> Option<GenerationStats> {
         match self {
             Self::Model { player, .. } => Some(player.stats()),
+            Self::Shared { player, .. } => Some(player.stats()),
             Self::Endpoint(_) => None,
+        }
+    }
+
+    /// The same player with an engine that others can share, if it is a checkpoint.
+    pub fn shared(self) -> Self {
+        match self {
+            Self::Model { player, games, folder } => Self::Shared { player: Box::new(player.shared()), games, folder },
+            other => other,
+        }
+    }
+
+    /// Another player with the engine of this one: the model, or the model with an adapter, which has this name there. `None` if
+    /// this one shares no engine.
+    ///
+    /// # Errors
+    /// As [`ModelPlayer::beside`].
+    pub fn beside(&self, adapter: Option<(&str, &Adapter)>) -> Result<Option<Self>> {
+        let Self::Shared { player, games, folder } = self else { return Ok(None) };
+        let player = Box::new(player.beside(adapter, None)?);
+        Ok(Some(Self::Shared { player, games: *games, folder: folder.clone() }))
+    }
+
+    /// The folder of the checkpoint whose engine others share.
+    pub fn shared_folder(&self) -> Option<&Path> {
+        match self {
+            Self::Shared { folder, .. } => Some(folder),
+            Self::Model { .. } | Self::Endpoint(_) => None,
         }
     }
 
     /// The statistics of requests to an endpoint.
     pub fn requests(&self) -> Option<EndpointStats> {
         match self {
-            Self::Model { .. } => None,
+            Self::Model { .. } | Self::Shared { .. } => None,
             Self::Endpoint(player) => Some(player.stats()),
         }
     }
@@ -55,6 +93,7 @@ impl AnyPlayer {
     pub fn work(&self) -> PlayerWork {
         match self {
             Self::Model { player, .. } => PlayerWork::Engine(player.stats()),
+            Self::Shared { player, .. } => PlayerWork::Engine(player.stats()),
             Self::Endpoint(player) => PlayerWork::Endpoint(player.stats()),
         }
     }
@@ -66,6 +105,7 @@ impl AnyPlayer {
     pub fn context_budget(&self, prompt: &TurnPrompt) -> Result<Option<(&Path, ContextBudget)>> {
         match self {
             Self::Model { player, folder, .. } => Ok(Some((folder, player.context_budget(prompt)?))),
+            Self::Shared { player, folder, .. } => Ok(Some((folder, player.context_budget(prompt)?))),
             Self::Endpoint(_) => Ok(None),
         }
     }
@@ -75,6 +115,7 @@ impl Policy for AnyPlayer {
     fn submit(&mut self, turn: &TurnRequest<'_>) -> Result<(), PolicyError> {
         match self {
             Self::Model { player, .. } => player.submit(turn),
+            Self::Shared { player, .. } => player.submit(turn),
             Self::Endpoint(player) => player.submit(turn),
         }
     }
@@ -82,6 +123,7 @@ impl Policy for AnyPlayer {
     fn poll(&mut self, mode: PollMode) -> Result<Vec<Reply>, PolicyError> {
         match self {
             Self::Model { player, .. } => player.poll(mode),
+            Self::Shared { player, .. } => player.poll(mode),
             Self::Endpoint(player) => player.poll(mode),
         }
     }

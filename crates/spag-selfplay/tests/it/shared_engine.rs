@@ -35,9 +35,9 @@ fn games(first: &mut dyn Policy, second: &mut dyn Policy) -> Vec<Episode> {
 #[test]
 fn games_in_one_engine_are_those_of_two() {
     let adapter = adapter();
-    let apart = games(&mut player(), &mut player().shared().beside(Some(("a", &adapter)), 7).unwrap());
+    let apart = games(&mut player(), &mut player().shared().beside(Some(("a", &adapter)), Some(7)).unwrap());
     let mut policy = player().shared();
-    let mut opponent = policy.beside(Some(("a", &adapter)), 7).unwrap();
+    let mut opponent = policy.beside(Some(("a", &adapter)), Some(7)).unwrap();
     let together = games(&mut policy, &mut opponent);
     assert_eq!(format!("{together:?}"), format!("{apart:?}"));
     // The other seat is another model.
@@ -49,7 +49,7 @@ fn games_in_one_engine_are_those_of_two() {
     }
     // The name is free for the next opponent.
     drop(opponent);
-    let mut base = policy.beside(None, 3).unwrap();
+    let mut base = policy.beside(None, Some(3)).unwrap();
     let of_base_again: Vec<String> = games(&mut policy, &mut base)
         .iter()
         .flat_map(|episode| episode.history.iter().map(|said| said.content.clone()).collect::<Vec<_>>())

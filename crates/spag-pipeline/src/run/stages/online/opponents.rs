@@ -165,7 +165,8 @@ impl Opponents {
                 };
                 let name = format!("update-{}", member.update);
                 let named = adapter.as_ref().map(|adapter| (name.as_str(), adapter));
-                Player::Model(folder, Box::new(policy.beside(named, member.update as u64)?))
+                policy.keep_adapters(&[name.as_str()])?;
+                Player::Model(folder, Box::new(policy.beside(named, Some(member.update as u64))?))
             }
             (None, None) => {
                 let model = play::player(run, &folder, self.dtype, (self.engine, self.settings.sampling()))?;
