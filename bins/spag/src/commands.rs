@@ -2,13 +2,13 @@
 
 use std::ffi::OsString;
 
-use clap::{Parser, Subcommand};
+use clap::{Args, CommandFactory, Parser, Subcommand};
 
 use crate::{
     arena, bench, compare, data, env, eval, generate, init_model, launch, make_base, merge, plan, run, serve, show,
     watch,
 };
-use spag_cli::{Result, flags};
+use spag_cli::{Error, Result, flags};
 
 /// Self-play of adversarial language games: play, assign rewards, train, repeat.
 #[derive(Debug, Parser)]
@@ -40,8 +40,16 @@ enum Command {
     Bench(bench::BenchCommand),
     Launch(launch::LaunchArgs),
     Plan(Box<plan::PlanArgs>),
+    Completions(CompletionsArgs),
     #[command(name = "launch-rank", hide = true)]
     LaunchRank(launch::RankArgs),
+}
+
+/// Print completions of this program for a shell; --completions of the other programs prints theirs.
+#[derive(Debug, Args)]
+struct CompletionsArgs {
+    /// The shell.
+    shell: flags::Shell,
 }
 
 /// Runs the program on `args`, which start with its name.
@@ -64,6 +72,9 @@ pub(crate) fn run(args: impl IntoIterator<Item = OsString>) -> Result<()> {
         Command::Bench(command) => bench::run(command),
         Command::Launch(args) => launch::run(args),
         Command::Plan(args) => plan::run(*args),
+        Command::Completions(CompletionsArgs { shell }) => {
+            Err(Error::Answered(flags::completions(&flags::with_flags(SpagArgs::command()), shell)))
+        }
         Command::LaunchRank(args) => launch::run_rank(args),
     }
 }

@@ -15,6 +15,10 @@ pub enum Error {
     /// clap rejected the command line, or was asked for `--help` or `--version`.
     #[error(transparent)]
     Flags(clap::Error),
+    /// No error: the command line asked for a text instead of the program's work, as for its completions. It is printed, and the
+    /// program succeeds.
+    #[error("{0}")]
+    Answered(String),
     /// The flag does not exist.
     #[error("unknown flag {flag}{}", nearest.as_ref().map(|name| format!("; the nearest known one is {name}")).unwrap_or_default())]
     UnknownFlag {

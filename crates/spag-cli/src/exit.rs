@@ -40,6 +40,7 @@ impl Parent {
     /// The exit code for an error.
     fn exit_code(self, error: &Error) -> u8 {
         match error {
+            Error::Answered(_) => 0,
             Error::Stdout(_) | Error::Threads(_) | Error::Signals(_) => FAILURE,
             Error::Stopped { signal, .. } => signal.exit_code(),
             Error::Other { exit_code: LOST_PEER, .. } if self == Self::Other => FAILURE,
@@ -99,12 +100,22 @@ pub fn note(message: impl std::fmt::Display) {
 fn report(error: &Error) -> ExitCode {
     match error {
         Error::Flags(flags) => return report_flags(flags),
+        Error::Answered(text) => return print(text),
         // Only of programs that stream what they read, as `spag show | head`; they have nothing else to do.
         Error::Stdout(closed) if closed.kind() == io::ErrorKind::BrokenPipe => return ExitCode::SUCCESS,
         Error::Stopped { .. } => note(error),
         error => note(format_args!("error: {}", spag_io::error_chain(error))),
     }
     ExitCode::from(Parent::detect().exit_code(error))
+}
+
+/// Prints a text of the program's own, which is not escaped.
+fn print(text: &str) -> ExitCode {
+    let mut out = io::stdout().lock();
+    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
+        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => report(&Error::Stdout(error)),
+        _ => ExitCode::SUCCESS,
+    }
 }
 
 /// Prints clap's message, in colour only if the command line holds nothing that has to be escaped. The exit code is 0 for

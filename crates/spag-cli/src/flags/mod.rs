@@ -5,6 +5,7 @@
 //! that names the nearest known one.
 
 mod foreign;
+mod generated;
 mod reference;
 mod spelling;
 mod value;
@@ -14,7 +15,9 @@ use std::ffi::OsString;
 use clap::{Arg, Command, Parser, error::ErrorKind};
 
 use crate::{Error, Result};
+pub use clap_complete::Shell;
 pub use foreign::{Notes, Task};
+pub use generated::{completions, with_flags};
 use spelling::snake_case_flags;
 pub use value::{THREADS, count, truth, within};
 
@@ -41,9 +44,13 @@ pub fn parse_reference<T: Parser>(task: Task, args: impl IntoIterator<Item = OsS
 }
 
 fn from_args<T: Parser>(args: Vec<OsString>, foreign: &[&str]) -> Result<T> {
-    let matches = allow_negative_values(T::command()).try_get_matches_from(args);
-    let parsed = matches.and_then(|matches| T::from_arg_matches(&matches));
-    parsed.map_err(|error| explain(error.format(&mut T::command()), &T::command(), foreign))
+    let command = generated::with_flags(allow_negative_values(T::command()));
+    let explained = |error: clap::Error| explain(error.format(&mut T::command()), &T::command(), foreign);
+    let matches = command.clone().try_get_matches_from(args).map_err(explained)?;
+    match generated::asked(&command, &matches)? {
+        Some(text) => Err(Error::Answered(text)),
+        None => T::from_arg_matches(&matches).map_err(explained),
+    }
 }
 
 /// Lets `-1` be a value, so that the flag's own parser rejects it with its own message.
