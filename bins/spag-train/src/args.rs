@@ -7,7 +7,7 @@ use spag_train::{IntervalStrategy, JobSettings, Start, TrainConfig};
 
 use spag_cli::{BosArgs, DeviceArgs, Error, Result, flags};
 
-/// Train a LLaMA checkpoint on samples with SFT, SFTwithKL (imitation) or OfflinePO (self-play).
+/// Train a checkpoint on samples with SFT, SFTwithKL (imitation) or OfflinePO (self-play).
 ///
 /// Takes the flags of the reference's training script, in snake_case or kebab-case. Flags of `transformers` without effect
 /// are accepted with a note. Values that would change the result are errors.

@@ -10,9 +10,19 @@ use crate::{
 };
 use spag_cli::{Error, Result, flags};
 
+const AFTER_HELP: &str = "\
+Examples:
+  spag run configs/tiny.toml                        the whole loop with a small model, in minutes on a CPU
+  spag run configs/llama2-7b.toml --plan            stages, memory, hours and disk of the paper's experiment
+  spag serve --model spag=runs/tiny/spag-3/model    a page to play against a model, and OpenAI's protocol
+  spag eval --model DIR --tasks tiny                benchmarks
+
+Other programs, each a step of the loop with the reference's flags: spag-play plays games, spag-assign-rewards makes samples of
+them, spag-train trains on these.";
+
 /// Self-play of adversarial language games: play, assign rewards, train, repeat.
 #[derive(Debug, Parser)]
-#[command(name = "spag", version, rename_all = "snake_case", max_term_width = 110)]
+#[command(name = "spag", version, rename_all = "snake_case", max_term_width = 110, after_help = AFTER_HELP)]
 pub(crate) struct SpagArgs {
     #[command(subcommand)]
     command: Command,

@@ -12,7 +12,12 @@ pub fn nearest_name<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) ->
     if name.len() > LONGEST {
         return None;
     }
-    let similarity = |known: &&str| strsim::jaro_winkler(name, known);
+    // `lr` is how many write `learning_rate`. A word of one letter would make too much of a name.
+    let is_short_for = |known: &str| {
+        let words = || known.split('_');
+        words().all(|word| word.len() > 1) && words().filter_map(|word| word.chars().next()).eq(name.chars())
+    };
+    let similarity = |known: &&str| if is_short_for(known) { 1.0 } else { strsim::jaro_winkler(name, known) };
     let similar = known.into_iter().filter(|known| known.len() <= LONGEST && similarity(known) > SIMILAR);
     similar.max_by(|a, b| similarity(a).total_cmp(&similarity(b)))
 }
@@ -27,6 +32,8 @@ mod tests {
         assert_eq!(nearest_name("lm_kl_coef", known), Some("lm_kl_coeff"));
         assert_eq!(nearest_name("learnin_rate", known), Some("learning_rate"));
         assert_eq!(nearest_name("zzz", known), None);
+        assert_eq!(nearest_name("lr", ["lora_r", "clip_range", "learning_rate"]), Some("learning_rate"));
+        assert_eq!(nearest_name("é", ["élan_vital", "e"]), None);
     }
 
     #[test]

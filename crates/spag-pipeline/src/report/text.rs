@@ -277,7 +277,8 @@ fn game(labels: &Labels, game: &ShownGame, out: &mut String) {
 fn times(report: &Report, out: &mut String) {
     out.push_str("\nSeconds per stage\n\n");
     let mut rows = stage_rows(report);
-    let total: f64 = report.stages.iter().map(|stage| stage.total()).sum();
+    // The sum of nothing is −0.
+    let total = report.stages.iter().map(|stage| stage.total()).sum::<f64>() + 0.0;
     rows.push(vec!["together".to_owned(), format!("{total:.1}"), String::new()]);
     out.push_str(&text_table(&STAGE_COLUMNS, &rows));
 }

@@ -34,7 +34,7 @@ pub(super) fn train(
             Model::Base => "choose another imitation.source",
             _ => "more self_play.games or another self_play.temperature may help, in another run_dir",
         };
-        let reason = format!("no game was won, so there are no samples to train on; {remedy}");
+        let reason = format!("no game gave samples to train on; {remedy}");
         // Of several games, each has its file in a folder of its own.
         let file = if run.inputs.games.len() == 1 { stage.episodes() } else { stage.dir.clone() };
         return Err(Error::Stopped { stage: stage.name.clone(), reason, file });

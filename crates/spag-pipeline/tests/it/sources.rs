@@ -137,12 +137,16 @@ fn round_without_a_won_game_ends_with_a_report() {
     let file = format!("imitation.file={}", games.display());
     let (config, report) = finished(&root.path().join("run"), &["imitation.source=games", &file]);
     assert!(
-        report.stopped.as_ref().is_some_and(|reason| reason.contains("stage im") && reason.contains("no game was won"))
+        report
+            .stopped
+            .as_ref()
+            .is_some_and(|reason| reason.contains("stage im") && reason.contains("no game gave samples"))
     );
     assert_eq!((report.first.baseline.games, report.first.training_games.len(), report.losses.len()), (0, 1, 0));
     assert_eq!(report.warnings, ["IM: 100% of the games are ties, which no player learns from"]);
     let text = fs::read_to_string(config.run_dir.join("report.txt")).unwrap();
     assert!(!text.contains("Win rates") && text.contains("Warning: IM: 100% of the games are ties"), "{text}");
+    assert!(!text.contains("-0.0"), "{text}");
     assert!(fs::read_to_string(config.run_dir.join("report.html")).unwrap().contains("The run stopped: stage im"));
 }
 
