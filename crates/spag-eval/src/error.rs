@@ -19,6 +19,19 @@ pub enum Error {
         /// What is wrong, with the task or the line.
         reason: String,
     },
+    /// Files of tasks are missing.
+    #[error(
+        "files of the tasks are missing, {count}: {files}; put them there, choose their folder with --data_dir (data_dir in a \
+         configuration), or leave out {tasks} (spag eval --skip_missing)"
+    )]
+    Missing {
+        /// How many.
+        count: usize,
+        /// The files.
+        files: String,
+        /// The tasks that need them.
+        tasks: String,
+    },
     /// A row of a task's data does not fit the task.
     #[error("{path}: row {row}: task `{task}`: {reason}", path = path.display(), task = quote(task))]
     Row {
@@ -91,9 +104,12 @@ impl Error {
 impl Classify for Error {
     fn class(&self) -> ErrorClass {
         match self {
-            Self::Tasks { .. } | Self::Row { .. } | Self::Name { .. } | Self::Differs { .. } | Self::Damaged { .. } => {
-                ErrorClass::BadInput
-            }
+            Self::Tasks { .. }
+            | Self::Missing { .. }
+            | Self::Row { .. }
+            | Self::Name { .. }
+            | Self::Differs { .. }
+            | Self::Damaged { .. } => ErrorClass::BadInput,
             Self::File(error) => error.class(),
             Self::Model(error) => error.class(),
             Self::Chat(error) => error.class(),

@@ -7,10 +7,11 @@ use spag_chat::PromptEncoder;
 use spag_io::{quote, read_text};
 use spag_model::load_tokenizer;
 
-use crate::config::{FewShotConfig, TaskConfig};
+use crate::config::TaskConfig;
 use crate::context::ContextFormat;
 use crate::error::{Error, Result};
 use crate::rows;
+use crate::selection::{Chosen, MissingData, MissingTask, choose, refuse};
 use crate::task::{Beside, Task};
 use crate::template::{Fields, Templates};
 use crate::tiny;
@@ -27,9 +28,18 @@ pub struct TaskSource<'a> {
     pub data_dir: Option<&'a Path>,
     /// The first rows of each task only; all if absent.
     pub limit: Option<usize>,
+    /// Names of the tasks that are taken, or of their groups, in which `*` stands for any characters; all if empty.
+    pub only: &'a [String],
+    /// What happens to tasks whose files are missing.
+    pub missing: MissingData,
 }
 
-impl TaskSource<'_> {
+impl<'a> TaskSource<'a> {
+    /// The first `limit` rows of all tasks, whose files must be there.
+    pub fn new(tasks: &'a Path, data_dir: Option<&'a Path>, limit: Option<usize>) -> Self {
+        Self { tasks, data_dir, limit, only: &[], missing: MissingData::Refused }
+    }
+
     /// The tasks, in order, with contexts that are plain texts.
     ///
     /// # Errors
@@ -51,30 +61,67 @@ impl TaskSource<'_> {
 
     fn load_with(&self, format: ContextFormat<'_>) -> Result<Arc<[Task]>> {
         if self.tasks == Path::new(tiny::NAME) {
-            let source = PathBuf::from("the built-in tasks");
-            return tiny::tasks()?
+            let (source, mut all) = (PathBuf::from("the built-in tasks"), tiny::tasks()?);
+            let chosen = self.choose(all.iter().map(|(config, _)| config.clone()).collect())?;
+            all.retain(|(config, _)| chosen.iter().any(|chosen| chosen.config.name == config.name));
+            return all
                 .into_iter()
                 .map(|(config, rows)| Task::new(config, &source, rows, Beside::default(), self.limit, format))
                 .collect();
         }
-        let mut loaded = Vec::new();
-        for config in TaskConfig::read(self.tasks)? {
-            for (config, subtask) in expand(config) {
-                loaded.push(self.load_task(config, subtask.as_deref(), format)?);
-            }
+        let missing = self.missing()?;
+        let mut chosen = self.choose(TaskConfig::read(self.tasks)?)?;
+        chosen.retain(|chosen| missing.iter().all(|task| task.name != chosen.config.name));
+        if !missing.is_empty() && (self.missing == MissingData::Refused || chosen.is_empty()) {
+            return Err(refuse(&missing));
         }
-        Ok(loaded.into())
+        chosen.into_iter().map(|chosen| self.load_task(chosen, format)).collect()
     }
 
-    fn load_task(&self, config: TaskConfig, subtask: Option<&str>, format: ContextFormat<'_>) -> Result<Task> {
-        let (tasks, limit) = (self.tasks, self.limit);
-        let folder = self.data_dir.or_else(|| tasks.parent()).unwrap_or(Path::new(""));
-        let wrong = |what: String| Error::tasks(tasks, format!("task `{}`: {what}", quote(&config.name)));
-        let variables: Fields = subtask.map(|subtask| ("subtask".to_owned(), subtask.into())).into_iter().collect();
-        let templates = Templates::new();
-        let path =
-            |template: &str| templates.literal(template, &variables).map(|file| folder.join(file)).map_err(wrong);
-        let file = path(&config.file)?;
+    /// The chosen tasks whose files are missing. Those of the small world have none.
+    ///
+    /// # Errors
+    /// A file of tasks that cannot be read or is invalid, or a name in `only` that no task has.
+    pub fn missing(&self) -> Result<Vec<MissingTask>> {
+        if self.tasks == Path::new(tiny::NAME) {
+            return Ok(Vec::new());
+        }
+        let mut missing = Vec::new();
+        for chosen in self.choose(TaskConfig::read(self.tasks)?)? {
+            let Files { rows, shots, description } = self.files(&chosen)?;
+            let files: Vec<PathBuf> =
+                [Some(rows), shots, description].into_iter().flatten().filter(|file| !file.exists()).collect();
+            if !files.is_empty() {
+                missing.push(MissingTask { name: chosen.config.name, files });
+            }
+        }
+        Ok(missing)
+    }
+
+    fn choose(&self, all: Vec<TaskConfig>) -> Result<Vec<Chosen>> {
+        choose(all, self.only).map_err(|reason| Error::tasks(self.tasks, reason))
+    }
+
+    /// The files of a task.
+    fn files(&self, Chosen { config, subtask }: &Chosen) -> Result<Files> {
+        let folder = self.data_dir.or_else(|| self.tasks.parent()).unwrap_or(Path::new(""));
+        let (templates, variables) = (Templates::new(), variables(subtask.as_deref()));
+        let path = |template: &String| {
+            let wrong = |what: String| Error::tasks(self.tasks, format!("task `{}`: {what}", quote(&config.name)));
+            templates.literal(template, &variables).map(|file| folder.join(file)).map_err(wrong)
+        };
+        let shots = config.few_shot.as_ref().filter(|shots| shots.number > 0);
+        Ok(Files {
+            rows: path(&config.file)?,
+            shots: shots.and_then(|shots| shots.file.as_ref()).map(path).transpose()?,
+            description: config.description_file.as_ref().map(path).transpose()?,
+        })
+    }
+
+    fn load_task(&self, chosen: Chosen, format: ContextFormat<'_>) -> Result<Task> {
+        let files = self.files(&chosen)?;
+        let Chosen { config, subtask } = chosen;
+        let variables = variables(subtask.as_deref());
         let read = |file: &Path| {
             let mut rows = rows::read(file, &config.columns)?;
             for row in &mut rows {
@@ -83,32 +130,24 @@ impl TaskSource<'_> {
             }
             Ok::<_, Error>(rows)
         };
-        let rows = read(&file)?;
-        let shots = match config.few_shot.as_ref().filter(|shots| shots.number > 0) {
-            Some(FewShotConfig { file: Some(file), .. }) => {
-                let file = path(file)?;
-                Some((read(&file)?, file))
-            }
-            _ => None,
-        };
-        let description = match &config.description_file {
-            Some(file) => Some(read_text(path(file)?, MAX_DESCRIPTION)?.trim_end().to_owned()),
+        let rows = read(&files.rows)?;
+        let shots = files.shots.map(|file| Ok::<_, Error>((read(&file)?, file))).transpose()?;
+        let description = match files.description {
+            Some(file) => Some(read_text(file, MAX_DESCRIPTION)?.trim_end().to_owned()),
             None => None,
         };
-        Task::new(config, &file, rows, Beside { shots, description }, limit, format)
+        Task::new(config, &files.rows, rows, Beside { shots, description }, self.limit, format)
     }
 }
 
-/// A task for each subtask, with its name.
-fn expand(config: TaskConfig) -> Vec<(TaskConfig, Option<String>)> {
-    if config.subtasks.is_empty() {
-        return vec![(config, None)];
-    }
-    let of = |subtask: &String| {
-        let name = format!("{}_{subtask}", config.name);
-        let group = Some(config.group.clone().unwrap_or_else(|| config.name.clone()));
-        let alias = Some(subtask.clone());
-        (TaskConfig { name, group, alias, subtasks: Vec::new(), ..config.clone() }, Some(subtask.clone()))
-    };
-    config.subtasks.iter().map(of).collect()
+/// The files of a task.
+struct Files {
+    rows: PathBuf,
+    shots: Option<PathBuf>,
+    description: Option<PathBuf>,
+}
+
+/// What templates of file names, and rows, know of a subtask.
+fn variables(subtask: Option<&str>) -> Fields {
+    subtask.map(|subtask| ("subtask".to_owned(), subtask.into())).into_iter().collect()
 }

@@ -104,7 +104,7 @@ fn tasks_of_an_evaluation() {
     fs::write(target.folder().join("rows.jsonl"), ROWS).unwrap();
     let input = target.folder().join("input");
     target.run(|_| {
-        let source = TaskSource { tasks: &input, data_dir: None, limit: Some(2) };
+        let source = TaskSource::new(&input, None, Some(2));
         for task in source.load().iter().flat_map(|tasks| tasks.iter()) {
             assert!(task.rows() <= 2 && !task.name().is_empty());
         }
@@ -122,7 +122,7 @@ fn rows_of_an_evaluation() {
     target.run(|bytes| {
         fs::write(folder.join("rows.csv"), bytes).unwrap();
         for tasks in ["lines.toml", "csv.toml"] {
-            let loaded = TaskSource { tasks: &folder.join(tasks), data_dir: None, limit: None }.load();
+            let loaded = TaskSource::new(&folder.join(tasks), None, None).load();
             assert!(loaded.is_err() || loaded.unwrap().iter().all(|task| task.rows() > 0));
         }
     });

@@ -405,3 +405,51 @@ fn tasks_of_the_paper_read_the_published_fields() {
     let page = std::fs::read_to_string(out.join("report.html")).unwrap();
     assert_eq!((page.matches("<polygon").count(), page.matches("<summary>").count()), (1, 1));
 }
+
+#[test]
+fn tasks_are_chosen_by_name_and_missing_files_are_named_at_once() {
+    let folder = tempfile::tempdir().unwrap();
+    let (tasks, out) = (folder.path().join("tasks.toml"), folder.path().join("out"));
+    let task = |name: &str, rest: &str| {
+        format!(
+            "[[task]]\nname = \"{name}\"\n{rest}\nprompt = \"{{{{q}}}}\"\nchoices = [\"a\", \"b\"]\nanswer = \"a\"\nmetrics = [\"acc\"]\n"
+        )
+    };
+    let shots = "file = \"there.jsonl\"\nfew_shot = { file = \"shots.jsonl\", order = \"first\", number = 1 }";
+    let all = [
+        task("letters_there", "file = \"there.jsonl\""),
+        task("letters_gone", "file = \"gone.jsonl\""),
+        task("shots", shots),
+        task("many", "subtasks = [\"there\", \"lost\"]\nfile = \"{{subtask}}.jsonl\""),
+    ];
+    std::fs::write(&tasks, all.join("\n")).unwrap();
+    std::fs::write(folder.path().join("there.jsonl"), "{\"q\": \"Which letter is the first?\", \"a\": 0}\n").unwrap();
+    let model = fixture("tiny-llama");
+    let with = |flags: &[&str]| {
+        let _ = std::fs::remove_dir_all(&out);
+        let mut command = eval(&[&model], &tasks, &out);
+        command.args(flags);
+        command
+    };
+    let (_, said) = run(&mut with(&[]), 2);
+    for file in
+        ["missing, 3:", "gone.jsonl", "shots.jsonl", "lost.jsonl", "letters_gone, shots, many_lost", "--skip_missing"]
+    {
+        assert!(said.contains(file), "{file}: {said}");
+    }
+    let results = || {
+        let all = json(out.join("results.json"))["models"]["tiny-llama"]["results"].clone();
+        all.as_object().unwrap().keys().cloned().collect::<Vec<_>>()
+    };
+    let (_, said) = run(&mut with(&["--skip_missing"]), 0);
+    assert!(said.contains("letters_gone is left out") && said.contains("shots.jsonl is missing"), "{said}");
+    assert!(results().contains(&"letters_there".to_owned()) && results().contains(&"many_there".to_owned()));
+    run(&mut with(&["--only", "*_there,many", "--skip_missing"]), 0);
+    assert!(!results().contains(&"letters_gone".to_owned()) && results().len() <= 3, "{:?}", results());
+    run(&mut with(&["--only", "letters_there"]), 0);
+    assert_eq!(results(), ["letters_there"]);
+    let (_, said) = run(&mut with(&["--only", "letters"]), 2);
+    assert!(said.contains("no task is called `letters`; there are letters_there, letters_gone, shots, many"), "{said}");
+    let (_, said) = run(&mut with(&["--only", "shots", "--skip_missing"]), 2);
+    assert!(said.contains("missing, 1:"), "{said}");
+}

@@ -8,7 +8,10 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use serde_json::{Map, Value, json};
 use spag_cli::{Error, LoadArgs, Result, TerminalProgress, adapter_args, exit, flags, threads};
-use spag_eval::{AskSettings, Evaluation, ModelResults, ModelScores, OpenModel, TaskSource, render_page, render_table};
+use spag_eval::{
+    AskSettings, Evaluation, MissingData, MissingTask, ModelResults, ModelScores, OpenModel, TaskSource, render_page,
+    render_table,
+};
 use spag_io::{Progress, write_atomically, write_json_atomically};
 use spag_model::{Engine, EngineSettings};
 use spag_selfplay::limits;
@@ -42,6 +45,13 @@ pub(crate) struct EvalArgs {
     /// Folder of the tasks' data [default: the folder of the tasks' file].
     #[arg(long, value_name = "DIR")]
     data_dir: Option<PathBuf>,
+    /// The tasks to evaluate, by their names or those of their groups, separated by commas; * stands for any characters
+    /// [default: all].
+    #[arg(long, value_name = "NAME,…", value_delimiter = ',')]
+    only: Vec<String>,
+    /// Leave out tasks whose files are missing, and name them.
+    #[arg(long)]
+    skip_missing: bool,
     /// The first N rows of each task only; with `--tasks games`, N positions and games at most.
     #[arg(long, value_name = "N", value_parser = flags::within(ROWS))]
     limit: Option<usize>,
@@ -79,7 +89,19 @@ pub(crate) fn run(args: EvalArgs) -> Result<()> {
         let problem = "it is a flag of --tasks games".to_owned();
         return Err(Error::BadValue { flag: "--game".into(), problem });
     }
-    let source = TaskSource { tasks: &args.tasks, data_dir: args.data_dir.as_deref(), limit: args.limit };
+    let source = TaskSource {
+        tasks: &args.tasks,
+        data_dir: args.data_dir.as_deref(),
+        limit: args.limit,
+        only: &args.only,
+        missing: if args.skip_missing { MissingData::LeftOut } else { MissingData::Refused },
+    };
+    if source.missing == MissingData::LeftOut {
+        for MissingTask { name, files } in source.missing()? {
+            let files = files.iter().map(|file| file.display().to_string()).collect::<Vec<_>>().join(", ");
+            exit::note(format_args!("note: {name} is left out: {files} is missing"));
+        }
+    }
     let plain = if args.apply_chat_template { None } else { Some(source.load()?) };
     let evaluation = Evaluation::open(&args.output_dir)?;
     evaluation.check_models(names.iter().map(String::as_str))?;

@@ -113,7 +113,7 @@ impl BenchmarkSettings {
     /// # Errors
     /// Tasks or data that cannot be read, or a model without a template if one is asked for.
     pub(crate) fn load_tasks(&self, limit: Option<usize>, model: &Path) -> Result<(Arc<[Task]>, Option<String>)> {
-        let source = TaskSource { tasks: &self.tasks, data_dir: self.data_dir.as_deref(), limit };
+        let source = TaskSource::new(&self.tasks, self.data_dir.as_deref(), limit);
         if !self.apply_chat_template {
             return Ok((source.load()?, None));
         }
