@@ -4,10 +4,10 @@ use std::path::Path;
 
 use clap::Args;
 use spag_dist::LaunchEnv;
-use spag_model::{BosRule, Checkpoint, DtypeChoice, LoadOptions, WeightDtype, load_config};
+use spag_model::{BlockFormat, BosRule, Checkpoint, DtypeChoice, LoadOptions, Model, WeightDtype, load_config};
 use spag_ops::{DeviceChoice, OpenDevice};
 
-use crate::{Result, adapter_args, exit, flags};
+use crate::{Error, Result, adapter_args, exit, flags};
 
 /// The flag of programs that compute.
 #[derive(Clone, Debug, Args)]
@@ -61,6 +61,11 @@ pub struct LoadArgs {
     /// f32). On a CPU, bf16 also rounds the inputs of linear layers, keys and values; all other arithmetic is f32.
     #[arg(long, value_name = "TYPE", default_value_t = DtypeChoice::Auto, help_heading = "Device")]
     dtype: DtypeChoice,
+    /// Quantise the weights of linear layers and of the output head as they are loaded, as ggml does: q8_0 (8 bits a weight) or
+    /// q4_0 (4 bits), and a scale for every 32 [default: they are not quantised]. On a CPU only. Embeddings, norms, keys, values,
+    /// adapters of a server, and matrices whose input size 32 does not divide have the number format of --dtype.
+    #[arg(long, value_name = "TYPE", help_heading = "Device")]
+    quantize: Option<BlockFormat>,
     #[command(flatten)]
     bos: BosArgs,
 }
@@ -69,9 +74,25 @@ impl LoadArgs {
     /// Opens the device.
     ///
     /// # Errors
-    /// The device is unusable, or the launcher's environment is invalid.
+    /// The device is unusable, or a GPU, if the weights are to be quantised; or the launcher's environment is invalid.
     pub fn open(&self) -> Result<OpenDevice> {
-        self.device.open()
+        let device = self.device.open()?;
+        match self.quantize {
+            Some(format) if !device.device().is_cpu() => Err(Error::BadValue {
+                flag: format!("--quantize {format}"),
+                problem: format!("weights are quantised on a CPU only, and the device is {device}; add --device cpu"),
+            }),
+            _ => Ok(device),
+        }
+    }
+
+    /// What the weights of the model at `path` are quantised to, and their number format before, as records of answers name it.
+    ///
+    /// # Errors
+    /// As [`LoadArgs::dtype`].
+    pub fn number_format(&self, path: &Path) -> Result<String> {
+        let dtype = self.dtype(path)?;
+        Ok(self.quantize.map_or(dtype.to_string(), |format| format!("{dtype} quantised to {format}")))
     }
 
     /// The number format of the model at `path` once loaded.
@@ -115,6 +136,22 @@ impl LoadArgs {
         if let Some(adapter) = adapter {
             adapter.merge_into(model.parameters())?;
         }
+        let model = self.quantised(model, path)?;
         Ok(Checkpoint { model, tokenizer: tokenizer.with_bos_rule(self.bos_rule()) })
+    }
+
+    /// The model, to be quantised by engines if the flag asks for it.
+    fn quantised(&self, model: Model, path: &Path) -> Result<Model> {
+        let Some(format) = self.quantize else { return Ok(model) };
+        let model = model.quantised(format)?;
+        let kept = model.kept_matrices();
+        if !kept.is_empty() {
+            exit::note(format_args!(
+                "note: {}: not quantised, since 32 does not divide their input size: {}",
+                path.display(),
+                kept.join(", ")
+            ));
+        }
+        Ok(model)
     }
 }

@@ -123,8 +123,9 @@ impl PlayerArgs {
                 let mut fingerprint = checkpoint_fingerprint(folder)?;
                 fingerprint
                     .push_str(&adapter_args::recorded(spec.checkpoint().and_then(|(_, adapter)| adapter), folder)?);
-                let mut player = match self.loading.dtype(folder)? {
-                    WeightDtype::F32 => fingerprint,
+                let f32 = WeightDtype::F32.to_string();
+                let mut player = match self.loading.number_format(folder)? {
+                    plain if plain == f32 => fingerprint,
                     rounded => format!("{fingerprint} in {rounded}"),
                 };
                 if let Some(bos) = self.loading.bos_rule().flag() {

@@ -66,5 +66,6 @@ pub use params::{
     Adapted, AdapterWeights, FlatBuffers, GradientSink, LayerLayout, Layout, Part, Update, View, WeightSource,
 };
 pub use spag_ops::matmul::Arithmetic;
+pub use spag_ops::quantised::BlockFormat;
 pub use spag_ops::sample::{Distribution, Sampling, TokenLogProb};
 pub use tokenizer::{BosRule, Detokenizer, SpecialIds, SpecialTokens, Tokenizer};

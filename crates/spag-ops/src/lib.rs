@@ -34,6 +34,7 @@ pub mod cpu;
 mod geglu;
 pub mod pool;
 pub mod product;
+pub mod quantised;
 mod simd;
 mod swiglu;
 

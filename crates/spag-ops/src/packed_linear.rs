@@ -1,6 +1,7 @@
 //! Linear layers for generation, with packed weights. A row's result does not depend on the other rows.
 //!
-//! On a CPU a bf16 weight makes the product one of bf16: activations are rounded to bf16, and sums and the output are f32.
+//! On a CPU a bf16 weight makes the product one of bf16: activations are rounded to bf16, and sums and the output are f32. A
+//! quantised weight makes it one of [integers](super::quantised).
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -11,6 +12,7 @@ use rayon::prelude::*;
 
 use super::cpu::{self, Stored};
 use super::product::{Bf16Panels, CpuPath, Panels, Rows, SharedMemory, Start, Values, Widened};
+use super::quantised::{BlockFormat, QuantisedMatrix};
 use super::{embedding, matmul, pool, product};
 use crate::kernels;
 
@@ -22,6 +24,8 @@ enum Packing {
     Wide(Panels<Widened<f32>>),
     /// Packed for products in bf16 on the CPU.
     Narrow(Bf16Panels),
+    /// Quantised for the CPU.
+    Quantised(QuantisedMatrix),
     /// For kernels: [O, I], sharing the weight's memory.
     Rows(Tensor),
 }
@@ -42,6 +46,25 @@ impl PackedWeight {
             DType::BF16 => Packing::Narrow(bf16::read(weight, |values| Ok(narrow(values)))?),
             _ => Packing::Wide(cpu::read(weight, |values| Ok(Panels::pack(extents, values)))?),
         }))
+    }
+
+    /// Quantises `weight`, [O, I], for the CPU.
+    ///
+    /// # Errors
+    /// A tensor that is not contiguous, or neither f32 nor bf16, or that a GPU has; an I that is no multiple of 32; a weight that
+    /// is not finite or too large for a scale in f16.
+    pub fn quantised(weight: &Tensor, format: BlockFormat) -> Result<Self> {
+        let extents = weight.dims2()?;
+        if kernels::of(weight.device())?.is_some() {
+            bail!("{format}: quantised weights are for the CPU");
+        }
+        let matrix = Values::read(weight, |values| QuantisedMatrix::new(format, extents, values))?;
+        Ok(Self(Packing::Quantised(matrix)))
+    }
+
+    /// Bytes of a quantised weight of `outputs` rows of `inputs` weights. Rows are padded to a multiple of 16.
+    pub fn quantised_bytes(format: BlockFormat, outputs: usize, inputs: usize) -> u64 {
+        QuantisedMatrix::bytes(format, (outputs, inputs))
     }
 
     /// As [`PackedWeight::new`], for views of one memory: on a CPU in that memory, if the rows of all fill whole panels. All
@@ -77,7 +100,7 @@ impl PackedWeight {
     /// memory of this one; kernels share the memory of the new weight.
     ///
     /// # Errors
-    /// Other extents, or a tensor that is not contiguous, or neither f32 nor bf16. Nothing has changed then.
+    /// Other extents, a tensor that is not contiguous, or neither f32 nor bf16, or a quantised weight. Nothing has changed then.
     pub fn repack(&mut self, weight: &Tensor) -> Result<()> {
         let (outputs, inputs) = weight.dims2()?;
         if (outputs, inputs) != (self.outputs(), self.inputs()) {
@@ -92,6 +115,7 @@ impl PackedWeight {
                 panels.repack(values);
                 Ok(())
             }),
+            Packing::Quantised(_) => bail!("repack: quantised weights are not replaced"),
             Packing::Rows(rows) => {
                 *rows = weight.clone();
                 Ok(())
@@ -109,6 +133,7 @@ impl PackedWeight {
         match &self.0 {
             Packing::Wide(panels) => panels.product(m, Rows { values: x, stride: panels.k() }, y, start),
             Packing::Narrow(panels) => panels.product(m, x, y, start),
+            Packing::Quantised(matrix) => matrix.product(m, x, y, start),
             Packing::Rows(_) => bail!("packed linear: the weight was packed for kernels"),
         }
         Ok(())
@@ -119,6 +144,7 @@ impl PackedWeight {
         match &self.0 {
             Packing::Wide(panels) => panels.k(),
             Packing::Narrow(panels) => panels.k(),
+            Packing::Quantised(matrix) => matrix.k(),
             Packing::Rows(rows) => rows.dims()[1],
         }
     }
@@ -128,6 +154,7 @@ impl PackedWeight {
         match &self.0 {
             Packing::Wide(panels) => panels.n(),
             Packing::Narrow(panels) => panels.n(),
+            Packing::Quantised(matrix) => matrix.n(),
             Packing::Rows(rows) => rows.dims()[0],
         }
     }
@@ -156,6 +183,7 @@ pub fn rows(ids: &[u32], w: &PackedWeight) -> Result<Tensor> {
     match &w.0 {
         Packing::Wide(panels) => gather(ids, (panels.n(), panels.k()), |id, row| panels.unpack_row(id, row)),
         Packing::Narrow(panels) => gather(ids, (panels.n(), panels.k()), |id, row| panels.unpack_row(id, row)),
+        Packing::Quantised(matrix) => gather(ids, (matrix.n(), matrix.k()), |id, row| matrix.unpack_row(id, row)),
         Packing::Rows(rows) => embedding::forward(ids, rows),
     }
 }

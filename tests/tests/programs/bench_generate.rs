@@ -48,3 +48,21 @@ fn a_variable_forces_the_kernels() {
         "{err}"
     );
 }
+
+#[test]
+fn quantised_weights_are_named_and_invalid_formats_refused() {
+    let short = ["--prompt", "10", "--new_tokens", "2", "--batch", "2", "--rounds", "1", "--device", "cpu"];
+    for (quantize, dtype) in [("q8_0", "float32"), ("q4_0", "bfloat16")] {
+        let mut command = program("spag");
+        command.args(MODEL).args(short).args(["--quantize", quantize, "--dtype", dtype]);
+        let (out, _) = run(&mut command, 0);
+        let line: Value = serde_json::from_str(&out).unwrap();
+        assert_eq!((&line["quantize"], &line["dtype"]), (&quantize.into(), &dtype.into()));
+    }
+    let (_, err) = run(program("spag").args(MODEL).args(["--quantize", "q5_1"]), 2);
+    assert!(err.contains("unknown format of quantised weights \"q5_1\"; expected q8_0 or q4_0"), "{err}");
+    let (_, err) = run(program("spag").args(MODEL).args(["--quantize", "q8_0", "--device", "cuda"]), 2);
+    assert!(err.contains("cuda"), "{err}");
+    let (_, err) = run(program("spag-train").args(["--quantize", "q8_0"]), 2);
+    assert!(err.contains("--quantize q8_0 is not supported: weights are quantised in generation only"), "{err}");
+}

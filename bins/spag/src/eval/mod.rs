@@ -107,7 +107,7 @@ pub(crate) fn run(args: EvalArgs) -> Result<()> {
     evaluation.check_models(names.iter().map(String::as_str))?;
     let open = |((name, folder), adapter): ((&String, &PathBuf), &Option<&Path>)| {
         let recorded = adapter_args::recorded(*adapter, folder)?;
-        let arithmetic = format!("{} on {kind}{recorded}", args.loading.dtype(folder)?);
+        let arithmetic = format!("{} on {kind}{recorded}", args.loading.number_format(folder)?);
         let (tasks, chat_template) = match &plain {
             Some(tasks) => (tasks.clone(), None),
             None => {

@@ -209,6 +209,7 @@ const OF_PLAYING: Meaning = NoEffect("a flag of spag-play");
 const OF_TRAINING: Meaning = NoEffect("a flag of spag-train");
 
 const PLAY_FLAGS: &[FlagGroup] = &[
+    flags("quantize", One, Unsupported("weights are quantised in generation only; training needs all of their bits")),
     flags("play_on record_tokens", Switch, OF_PLAYING),
     flags(
         "attacker_model_name_or_path defender_model_name_or_path attacker_adapter defender_adapter task_type temperature top_k top_p max_length

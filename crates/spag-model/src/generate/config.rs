@@ -7,7 +7,7 @@ use crate::checkpoint::WeightDtype;
 use crate::config::ModelConfig;
 use crate::error::{Error, Result};
 use crate::memory::{self, GenerationMemory, GenerationMemorySettings, PromptLogProbs};
-use crate::model::Model;
+use crate::model::{Matrices, Model};
 use spag_ops::{available_memory, free_memory};
 
 /// Whether requests reuse the KV cache of requests with the same prefix.
@@ -41,7 +41,7 @@ impl Processor {
 pub(super) enum Weights {
     /// It packs a copy of them.
     Copied,
-    /// It packs each layer in its own memory, or packs a copy and frees the layer.
+    /// It packs each layer in its own memory, or packs or quantises a copy and frees the layer.
     Taken,
 }
 
@@ -153,10 +153,13 @@ impl EngineConfig {
         let GenerationMemory { pages, block, logits, .. } =
             self.memory(config, parameters.dtype(), Processor::of(device));
         // A CPU packs the weights; kernels use them as they are.
-        let weights = match weights {
+        let (matrices, dtype) = (Matrices::of(&config.architecture), parameters.dtype());
+        let weights = match (weights, model.block_format()) {
             _ if !device.is_cpu() => 0,
-            Weights::Copied => memory::weight_bytes(parameters.layout(), parameters.dtype()),
-            Weights::Taken => packing_bytes(&config.architecture, parameters.layout(), parameters.dtype()),
+            (Weights::Copied, Some(format)) => matrices.bytes(format, dtype),
+            (Weights::Taken, Some(format)) => matrices.packing_bytes(format, dtype),
+            (Weights::Copied, None) => memory::weight_bytes(parameters.layout(), dtype),
+            (Weights::Taken, None) => packing_bytes(&config.architecture, parameters.layout(), dtype),
         };
         let needed = [block, logits, weights].into_iter().fold(pages, u64::saturating_add);
         let what = || {

@@ -4,6 +4,7 @@ use candle_core::{DType, Result, Tensor};
 
 use crate::config::OutputHead;
 use crate::model::Model;
+use crate::model::linear::quantised;
 use spag_ops::cast::converted;
 use spag_ops::packed_linear::{self, PackedWeight};
 use spag_ops::row_norm;
@@ -15,13 +16,14 @@ pub(super) struct Head {
 }
 
 impl Head {
-    /// Packs the head of a model: in its own memory if nothing else uses it.
+    /// Packs the head of a model: in its own memory if nothing else uses it and it is not quantised.
     pub(super) fn new(model: &Model) -> crate::Result<Self> {
         let (kind, weight) = (model.config().architecture.head, model.head()?);
         let is_own = kind == OutputHead::Normalised || !model.parameters().is_shared();
-        let weight = match is_own {
-            false => PackedWeight::new(&weight)?,
-            true => {
+        let weight = match (model.block_format(), is_own) {
+            (Some(format), _) => quantised(&weight, format)?,
+            (None, false) => PackedWeight::new(&weight)?,
+            (None, true) => {
                 PackedWeight::in_place(&[weight])?.pop().ok_or_else(|| candle_core::Error::msg("no output head"))?
             }
         };

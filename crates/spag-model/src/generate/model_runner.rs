@@ -18,6 +18,7 @@ use spag_ops::cast::{convert_into, converted, round_columns};
 use spag_ops::kernels::{self, Kernels};
 use spag_ops::paged_attention::{self, Span};
 use spag_ops::pool::{Pool, recycle};
+use spag_ops::quantised::BlockFormat;
 use spag_ops::rope::{Direction, Positions, rotate_leading};
 use spag_ops::sample::{self, SampleError, ScoreParams, TokenLogProb};
 use spag_ops::{embedding, head_norm, rms_norm};
@@ -64,6 +65,8 @@ pub(super) struct ModelRunner {
     blocks: Vec<PackedBlock>,
     norm: Tensor,
     head: Head,
+    /// What the matrices were quantised to.
+    quantised: Option<BlockFormat>,
     shape: AttentionShape,
     pool: Arc<Pool>,
     graphs: GraphCache,
@@ -157,7 +160,9 @@ impl ModelRunner {
     /// Packs a model layer by layer, and gives up each layer when it is packed.
     pub(super) fn new(mut model: Model) -> Result<Self> {
         let architecture = &model.config().architecture;
-        let (layers, is_tied) = (architecture.num_hidden_layers, architecture.is_tied());
+        let (layers, quantised) = (architecture.num_hidden_layers, model.block_format());
+        // A quantised head is another matrix than the embedding.
+        let in_head = architecture.is_tied() && quantised.is_none();
         let embedding_scale = EmbeddingScale::of(architecture);
         let device = model.parameters().device().clone();
         let (layout, dtype) = (model.parameters().layout().clone(), model.parameters().dtype().into());
@@ -169,7 +174,7 @@ impl ModelRunner {
         let norm = unshared(&model.part(layers + 1, Part::FinalNorm)?)?;
         let head = Head::new(&model)?;
         model.release(layers + 1)?;
-        let embedding = match is_tied {
+        let embedding = match in_head {
             true => Embedding::Head,
             false => Embedding::Table { rows: model.stored(0, Part::Embedding)?, memory: TableMemory::Shared },
         };
@@ -182,6 +187,7 @@ impl ModelRunner {
             blocks,
             norm,
             head,
+            quantised,
             shape: model.network().attention_shape().clone(),
             pool: Arc::default(),
             graphs: GraphCache::default(),
@@ -193,11 +199,17 @@ impl ModelRunner {
         self.dtype
     }
 
-    /// Whether weights have the tensors of the packed ones.
+    /// Whether the weights can be replaced by these.
     ///
     /// # Errors
-    /// Another layout; the error names the first tensor that differs.
-    pub(super) fn check_layout(&self, weights: &dyn WeightSource) -> Result<()> {
+    /// Quantised weights, which are not replaced, or another layout; the error names the first tensor that differs.
+    pub(super) fn check_refresh(&self, weights: &dyn WeightSource) -> Result<()> {
+        if let Some(format) = self.quantised {
+            return Err(Error::Generation(format!(
+                "the engine's weights are quantised to {format} and cannot be refreshed; create an engine with weights that are \
+                 not quantised"
+            )));
+        }
         match self.layout.difference(weights.layout()) {
             None => Ok(()),
             Some(difference) => Err(Error::Config(format!(

@@ -66,7 +66,11 @@ impl PackedBlock {
         let (norms, head_norms, biases) = (parts.norms()?, parts.head_norms()?, parts.biases()?);
         // Last, since the memory of the layer may go with them.
         let weights = parts.weights()?;
-        let memory = if parameters.is_shared() { PackedMemory::Own } else { PackedMemory::OfWeights };
+        let memory = match model.block_format() {
+            Some(format) => PackedMemory::Quantised(format),
+            None if parameters.is_shared() => PackedMemory::Own,
+            None => PackedMemory::OfWeights,
+        };
         let mut linears = LinearWeight::pack(&weights, memory)?
             .into_iter()
             .zip(biases)

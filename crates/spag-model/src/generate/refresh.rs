@@ -63,7 +63,8 @@ impl Engine {
     /// Complete or abort these first. Requests that have not started stay, and are completed by the new weights.
     ///
     /// # Errors
-    /// Requests that have started, or weights of another architecture: the engine is as before. A failure of the source or
+    /// Requests that have started, an engine of [quantised](crate::Model::quantised) weights, or weights of another architecture:
+    /// the engine is as before. A failure of the source or
     /// of the device: [`Generate::step`](super::Generate::step) fails until a refresh succeeds, while requests can still be
     /// submitted and aborted.
     pub fn refresh(&mut self, weights: &dyn WeightSource, version: u64) -> Result<()> {
@@ -75,7 +76,7 @@ impl Engine {
                 self.version()
             )));
         }
-        self.runner.check_layout(weights)?;
+        self.runner.check_refresh(weights)?;
         if let Some(adapter) = weights.adapter() {
             self.weights.check()?;
             let own = self.pack(adapter)?;

@@ -7,6 +7,7 @@ use spag_ops::cast::in_compute_dtype;
 use spag_ops::matmul::{self, Arithmetic};
 use spag_ops::packed_linear::PackedWeight;
 use spag_ops::pool::recycle;
+use spag_ops::quantised::BlockFormat;
 use spag_ops::rms_norm::RmsNorm;
 use spag_ops::{bias, rms_norm};
 
@@ -84,12 +85,13 @@ impl LinearWeight {
         self.dense().dtype()
     }
 
-    /// Packs weights for generation: in the memory that they share, or in memory of their own.
+    /// Packs weights for generation.
     pub(crate) fn pack(weights: &[Self], memory: PackedMemory) -> Result<Vec<PackedWeight>> {
         let dense: Vec<Tensor> = weights.iter().map(|weight| weight.dense().clone()).collect();
         match memory {
             PackedMemory::OfWeights => PackedWeight::in_place(&dense),
             PackedMemory::Own => dense.iter().map(PackedWeight::new).collect(),
+            PackedMemory::Quantised(format) => dense.iter().map(|weight| quantised(weight, format)).collect(),
         }
     }
 
@@ -118,6 +120,16 @@ pub(crate) enum PackedMemory {
     OfWeights,
     /// In memory of their own.
     Own,
+    /// Quantised in memory of their own, if the format divides their inputs.
+    Quantised(BlockFormat),
+}
+
+/// Packs a matrix quantised, or as it is if the format does not divide its inputs.
+pub(crate) fn quantised(weight: &Tensor, format: BlockFormat) -> Result<PackedWeight> {
+    match format.divides(weight.dim(1)?) {
+        true => PackedWeight::quantised(weight, format),
+        false => PackedWeight::new(weight),
+    }
 }
 
 /// A linear layer of the training pass: a weight, and a bias if it has one.

@@ -6,6 +6,7 @@ mod init;
 mod layers;
 pub(crate) mod linear;
 mod network;
+mod quantised;
 mod shape;
 mod train_block;
 mod weights;
@@ -18,12 +19,14 @@ use crate::error::{Error, Result};
 use crate::packed::{PackedBatch, Targets};
 use crate::params::{FlatBuffers, GradientSink, Layout, Part};
 use spag_ops::cast::in_compute_dtype;
+use spag_ops::quantised::BlockFormat;
 use spag_ops::row_norm;
 
 pub(crate) use embedding_scale::EmbeddingScale;
 pub(crate) use init::RandomWeights;
 pub(crate) use layers::Unsharded;
 pub use network::{Activations, Forward, Network};
+pub(crate) use quantised::Matrices;
 pub(crate) use shape::AttentionShape;
 pub use train_block::SavedElements;
 
@@ -32,6 +35,8 @@ pub use train_block::SavedElements;
 pub struct Model {
     network: Network,
     parameters: FlatBuffers,
+    /// What engines quantise the matrices to.
+    quantised: Option<BlockFormat>,
 }
 
 impl Model {
@@ -53,7 +58,7 @@ impl Model {
         if parameters.layout() != network.layout() {
             return Err(Error::Config("the parameters have another layout than the configuration".into()));
         }
-        Ok(Self { network, parameters })
+        Ok(Self { network, parameters, quantised: None })
     }
 
     /// The configuration.
@@ -106,14 +111,18 @@ impl Model {
         }
     }
 
+    fn with_parameters(&self, parameters: FlatBuffers) -> Result<Self> {
+        Ok(Self { quantised: self.quantised, ..Self::from_parameters(self.config(), parameters)? })
+    }
+
     /// A copy that does not share the parameters ([`Clone`] does).
     pub fn deep_copy(&self) -> Result<Self> {
-        Self::from_parameters(self.config(), self.parameters.deep_copy()?)
+        self.with_parameters(self.parameters.deep_copy()?)
     }
 
     /// A copy with the parameters rounded to another number format.
     pub fn to_dtype(&self, dtype: WeightDtype) -> Result<Self> {
-        Self::from_parameters(self.config(), self.parameters.to_dtype(dtype)?)
+        self.with_parameters(self.parameters.to_dtype(dtype)?)
     }
 
     /// As [`Network::log_probs`].

@@ -28,6 +28,7 @@ mod kernels;
 mod oracle;
 mod piece_model;
 mod prompt_log_probs;
+mod quantised;
 mod refresh;
 mod sampling;
 mod tokenizer_families;
