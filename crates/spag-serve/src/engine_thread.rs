@@ -231,7 +231,7 @@ impl Worker {
                     AdapterChange::Add(name, adapter) => self.engine.add_adapter(&name, &adapter),
                     AdapterChange::Remove(name) => self.engine.remove_adapter(&name),
                 };
-                // An error if nobody waits any more.
+                // An error if the client has gone.
                 let _ = reply.send(changed.map_err(|error| error.to_string()));
             }
         }
