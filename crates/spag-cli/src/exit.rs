@@ -112,9 +112,14 @@ fn report(error: &Error) -> ExitCode {
 /// Prints a text of the program's own, which is not escaped.
 fn print(text: &str) -> ExitCode {
     let mut out = io::stdout().lock();
-    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
-        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => report(&Error::Stdout(error)),
-        _ => ExitCode::SUCCESS,
+    printed(out.write_all(text.as_bytes()).and_then(|()| out.flush()))
+}
+
+/// The exit code after a text was printed.
+fn printed(written: io::Result<()>) -> ExitCode {
+    match written {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => report(&Error::Stdout(error)),
     }
 }
 
@@ -123,10 +128,7 @@ fn print(text: &str) -> ExitCode {
 fn report_flags(flags: &clap::Error) -> ExitCode {
     let plain = flags.render().to_string();
     if !flags.use_stderr() {
-        return match flags.print().and_then(|()| io::stdout().flush()) {
-            Err(error) if error.kind() != io::ErrorKind::BrokenPipe => report(&Error::Stdout(error)),
-            _ => ExitCode::SUCCESS,
-        };
+        return printed(flags.print().and_then(|()| io::stdout().flush()));
     }
     if plain.len() > MAX_MESSAGE || matches!(spag_io::escape_table(&plain), Cow::Owned(_)) {
         note(plain.trim_end());

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use candle_core::{DType, Device, Result, Tensor, bail};
 use half::bf16;
 use half::vec::HalfBitsVecExt;
-use spag_ops::kernels::{Arg, Gemm, Kernels, Launch, PageLock, Turns};
+use spag_ops::kernels::{Arg, Gemm, Kernels, Launch, PageLock, Turns, check_copy};
 
 use crate::letter;
 
@@ -76,13 +76,6 @@ impl Dry {
     }
 }
 
-fn same(from: &Tensor, to: &Tensor) -> Result<()> {
-    if from.dims() != to.dims() || from.dtype() != to.dtype() {
-        bail!("copying {:?} {:?} to {:?} {:?}", from.dtype(), from.dims(), to.dtype(), to.dims());
-    }
-    Ok(())
-}
-
 impl Kernels for Dry {
     fn launch(&self, launch: &Launch<'_>) -> Result<()> {
         if launch.is_empty() { Ok(()) } else { self.check(launch) }
@@ -108,15 +101,15 @@ impl Kernels for Dry {
     }
 
     fn copy(&self, from: &Tensor, to: &Tensor) -> Result<()> {
-        same(from, to)
+        check_copy(from, to)
     }
 
     fn download(&self, from: &Tensor, to: &Tensor) -> Result<()> {
-        same(from, to)
+        check_copy(from, to)
     }
 
     fn upload(&self, from: &Tensor, to: &Tensor) -> Result<()> {
-        same(from, to)
+        check_copy(from, to)
     }
 
     fn page_lock(&self, _: &Tensor) -> Result<PageLock> {

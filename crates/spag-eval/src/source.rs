@@ -69,13 +69,11 @@ impl<'a> TaskSource<'a> {
                 .map(|(config, rows)| Task::new(config, &source, rows, Beside::default(), self.limit, format))
                 .collect();
         }
-        let missing = self.missing()?;
-        let mut chosen = self.choose(TaskConfig::read(self.tasks)?)?;
-        chosen.retain(|chosen| missing.iter().all(|task| task.name != chosen.config.name));
-        if !missing.is_empty() && (self.missing == MissingData::Refused || chosen.is_empty()) {
+        let Found { there, missing } = self.found()?;
+        if !missing.is_empty() && (self.missing == MissingData::Refused || there.is_empty()) {
             return Err(refuse(&missing));
         }
-        chosen.into_iter().map(|chosen| self.load_task(chosen, format)).collect()
+        there.into_iter().map(|(chosen, files)| self.load_task(chosen, files, format)).collect()
     }
 
     /// The chosen tasks whose files are missing. Those of the small world have none.
@@ -86,16 +84,21 @@ impl<'a> TaskSource<'a> {
         if self.tasks == Path::new(tiny::NAME) {
             return Ok(Vec::new());
         }
-        let mut missing = Vec::new();
+        Ok(self.found()?.missing)
+    }
+
+    /// The chosen tasks of a file.
+    fn found(&self) -> Result<Found> {
+        let (mut there, mut missing) = (Vec::new(), Vec::new());
         for chosen in self.choose(TaskConfig::read(self.tasks)?)? {
-            let Files { rows, shots, description } = self.files(&chosen)?;
-            let files: Vec<PathBuf> =
-                [Some(rows), shots, description].into_iter().flatten().filter(|file| !file.exists()).collect();
-            if !files.is_empty() {
-                missing.push(MissingTask { name: chosen.config.name, files });
+            let files = self.files(&chosen)?;
+            let absent = files.missing();
+            match absent.is_empty() {
+                true => there.push((chosen, files)),
+                false => missing.push(MissingTask { name: chosen.config.name, files: absent }),
             }
         }
-        Ok(missing)
+        Ok(Found { there, missing })
     }
 
     fn choose(&self, all: Vec<TaskConfig>) -> Result<Vec<Chosen>> {
@@ -118,8 +121,7 @@ impl<'a> TaskSource<'a> {
         })
     }
 
-    fn load_task(&self, chosen: Chosen, format: ContextFormat<'_>) -> Result<Task> {
-        let files = self.files(&chosen)?;
+    fn load_task(&self, chosen: Chosen, files: Files, format: ContextFormat<'_>) -> Result<Task> {
         let Chosen { config, subtask } = chosen;
         let variables = variables(subtask.as_deref());
         let read = |file: &Path| {
@@ -140,11 +142,24 @@ impl<'a> TaskSource<'a> {
     }
 }
 
+/// Chosen tasks by whether their files are there.
+struct Found {
+    there: Vec<(Chosen, Files)>,
+    missing: Vec<MissingTask>,
+}
+
 /// The files of a task.
 struct Files {
     rows: PathBuf,
     shots: Option<PathBuf>,
     description: Option<PathBuf>,
+}
+
+impl Files {
+    fn missing(&self) -> Vec<PathBuf> {
+        let all = [Some(&self.rows), self.shots.as_ref(), self.description.as_ref()];
+        all.into_iter().flatten().filter(|file| !file.exists()).cloned().collect()
+    }
 }
 
 /// What templates of file names, and rows, know of a subtask.

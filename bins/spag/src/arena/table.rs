@@ -1,6 +1,6 @@
 //! The players in memory: at most two checkpoints, and the adapters of one.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use spag_selfplay::arena::{NamedPlayer, Pairing};
 use spag_selfplay::{AnyPlayer, EndpointKeys, PlayerPair, PlayerSpec};
@@ -19,7 +19,7 @@ pub(super) struct Table<'a> {
     /// The players of the last pairing, by index.
     seated: Vec<(usize, AnyPlayer)>,
     /// The model of the league that played last, which has the engine.
-    base: Option<(PathBuf, AnyPlayer)>,
+    base: Option<AnyPlayer>,
     work: Work,
 }
 
@@ -46,7 +46,7 @@ impl<'a> Table<'a> {
         self.seated.retain(|(player, _)| pairing.0.contains(player));
         let players = pairing.0.map(|player| &self.players[player].player);
         let leagues = players.map(|player| in_league(self.players, player));
-        self.base = self.base.take().filter(|(folder, _)| leagues.contains(&Some(folder.as_path())));
+        self.base = self.base.take().filter(|base| leagues.contains(&base.shared_folder()));
         let [first, second] = pairing.0;
         let player = self.take(first)?;
         let mut pair = match first == second {
@@ -83,9 +83,9 @@ impl<'a> Table<'a> {
 
     /// A player of a league, whose model is loaded once.
     fn member(&mut self, player: &PlayerSpec, folder: &Path) -> Result<AnyPlayer> {
-        let base = match self.base.take() {
-            Some((loaded, base)) if loaded == folder => base,
-            _ => self.args.open(&PlayerSpec::Model(folder.to_owned()), self.keys)?.shared(),
+        let base = match self.base.take().filter(|base| base.shared_folder() == Some(folder)) {
+            Some(base) => base,
+            None => self.args.open(&PlayerSpec::Model(folder.to_owned()), self.keys)?.shared(),
         };
         let adapter = match player {
             PlayerSpec::Adapted { adapter, .. } => {
@@ -93,12 +93,8 @@ impl<'a> Table<'a> {
             }
             _ => None,
         };
-        let member = base.beside(adapter.as_ref().map(|(name, adapter)| (name.as_str(), adapter)))?;
-        self.base = Some((folder.to_owned(), base));
-        match member {
-            Some(member) => Ok(member),
-            None => self.args.open(player, self.keys),
-        }
+        let named = adapter.as_ref().map(|(name, adapter)| (name.as_str(), adapter));
+        Ok(self.base.insert(base).beside(named)?)
     }
 }
 

@@ -3,11 +3,11 @@
 
 use std::sync::Arc;
 
-use crate::common::{bits, checkpoint, config, engine_config, random_adapter, requests};
+use crate::common::{bits, checkpoint, engine_config, mixed_requests, random_adapter};
 use candle_core::Device;
 use spag_model::{
     Adapted, Adapter, AdapterChoice, AdapterWeights, Checkpoint, Completion, Engine, Event, Generate, GenerationConfig,
-    LoadOptions, LogProbs, PromptRange, Request, RequestError, Sampling, WeightDtype,
+    LoadOptions, Request, RequestError, WeightDtype,
 };
 use spag_tests::fixture;
 
@@ -19,17 +19,8 @@ fn adapters(checkpoint: &Checkpoint) -> Vec<(&'static str, Adapter)> {
     vec![("attention", attention), ("all", all), ("mlp", random(3, &["gate_proj", "down_proj"], 2))]
 }
 
-/// Greedy and sampled requests whose prompts have prefixes in common, and one whose prompt is scored, with an adapter.
 fn asked(adapter: &AdapterChoice) -> Vec<Request> {
-    let scored = LogProbs { prompt: Some(PromptRange::All), top: 0 };
-    let with = |sampling, log_probs, count| {
-        let config = GenerationConfig { max_new_tokens: 12, log_probs, adapter: adapter.clone(), ..config(sampling) };
-        requests(&config).into_iter().take(count).collect::<Vec<_>>()
-    };
-    let mut all = with(Sampling::Greedy, LogProbs::default(), 4);
-    all.extend(with(Sampling::at_temperature(1.2), LogProbs::default(), 3));
-    all.extend(with(Sampling::Greedy, scored, 1));
-    all
+    mixed_requests(adapter, 3, 1)
 }
 
 fn choices(adapters: &[(&'static str, Adapter)]) -> Vec<AdapterChoice> {

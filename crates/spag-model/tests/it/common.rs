@@ -7,8 +7,8 @@ use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use serde::Deserialize;
 use spag_model::{
-    Adapter, Checkpoint, Completion, Engine, EngineConfig, FlatBuffers, Generate, GenerationConfig, LoraConfig, Model,
-    Request, Sampling,
+    Adapter, AdapterChoice, Checkpoint, Completion, Engine, EngineConfig, FlatBuffers, Generate, GenerationConfig,
+    LogProbs, LoraConfig, Model, PromptRange, Request, Sampling,
 };
 use spag_tests::{fixture, json};
 
@@ -48,6 +48,18 @@ pub(crate) fn requests(config: &GenerationConfig) -> Vec<Request> {
         config: config.clone(),
     };
     cases().into_iter().enumerate().map(request).collect()
+}
+
+/// With an adapter: four greedy requests, some that are sampled, and some whose prompts are scored. Prompts have prefixes in common.
+pub(crate) fn mixed_requests(adapter: &AdapterChoice, sampled: usize, scored: usize) -> Vec<Request> {
+    let with = |sampling, log_probs, count| {
+        let config = GenerationConfig { max_new_tokens: 12, log_probs, adapter: adapter.clone(), ..config(sampling) };
+        requests(&config).into_iter().take(count).collect::<Vec<_>>()
+    };
+    let mut all = with(Sampling::Greedy, LogProbs::default(), 4);
+    all.extend(with(Sampling::at_temperature(1.2), LogProbs::default(), sampled));
+    all.extend(with(Sampling::Greedy, LogProbs { prompt: Some(PromptRange::All), top: 0 }, scored));
+    all
 }
 
 pub(crate) fn run(setting: EngineConfig, requests: Vec<Request>) -> Vec<Completion> {

@@ -3,13 +3,13 @@
 
 use std::sync::Arc;
 
-use crate::common::{bits, cases, checkpoint, config, engine_config, random_adapter, requests};
+use crate::common::{bits, cases, checkpoint, engine_config, mixed_requests, random_adapter};
 use rand::seq::SliceRandom;
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use spag_model::{
     AdapterChoice, BlockFormat, Checkpoint, Completion, Engine, EngineConfig, Generate, GenerationConfig, LogProbs,
-    PrefixSharing, PromptRange, Request, Sampling,
+    PrefixSharing, PromptRange, Request,
 };
 use spag_ops::CpuPath;
 use spag_tests::{fixture, test_process};
@@ -23,17 +23,8 @@ fn quantised(checkpoint: Checkpoint, format: BlockFormat) -> Checkpoint {
     Checkpoint { model: model.quantised(format).unwrap(), tokenizer }
 }
 
-/// Greedy, sampled and scored requests.
 fn asked(adapter: &AdapterChoice) -> Vec<Request> {
-    let scored = LogProbs { prompt: Some(PromptRange::All), top: 0 };
-    let with = |sampling, log_probs, count| {
-        let config = GenerationConfig { max_new_tokens: 12, log_probs, adapter: adapter.clone(), ..config(sampling) };
-        requests(&config).into_iter().take(count).collect::<Vec<_>>()
-    };
-    let mut all = with(Sampling::Greedy, LogProbs::default(), 4);
-    all.extend(with(Sampling::at_temperature(1.2), LogProbs::default(), 4));
-    all.extend(with(Sampling::Greedy, scored, 2));
-    all
+    mixed_requests(adapter, 4, 2)
 }
 
 /// Chunks, batches, preemption and threads: the bits of each request alone.

@@ -15,7 +15,7 @@ use half::bf16;
 
 use super::capture::{CaptureStream, capture};
 use super::cublas::{Addresses, Cublas};
-use super::{Arg, CapturedGraph, Gemm, Kernels, Launch, PageLock, Turns};
+use super::{Arg, CapturedGraph, Gemm, Kernels, Launch, PageLock, Turns, check_copy};
 use crate::cpu::{self, Stored};
 
 /// Shared memory per block available without opting in.
@@ -72,13 +72,6 @@ fn host_memory(tensor: &Tensor) -> Result<(usize, usize)> {
     };
     let each = tensor.dtype().size_in_bytes();
     Ok((base + start * each, tensor.elem_count() * each))
-}
-
-fn check_copy(from: &Tensor, to: &Tensor) -> Result<()> {
-    if from.dims() != to.dims() || from.dtype() != to.dtype() {
-        bail!("copying {:?} {:?} to {:?} {:?}", from.dtype(), from.dims(), to.dtype(), to.dims());
-    }
-    Ok(())
 }
 
 impl CudaKernels {

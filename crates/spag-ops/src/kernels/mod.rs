@@ -17,7 +17,7 @@ mod turns;
 use std::cell::RefCell;
 use std::sync::Arc;
 
-use candle_core::{DType, Device, Result, Tensor};
+use candle_core::{DType, Device, Result, Tensor, bail};
 
 #[cfg(feature = "cuda")]
 pub use cuda::CudaKernels;
@@ -95,6 +95,17 @@ pub trait Kernels: Send + Sync {
     fn poison_outputs(&self) {}
 }
 
+/// Rejects a copy between tensors of different shapes or number formats.
+///
+/// # Errors
+/// They differ.
+pub fn check_copy(from: &Tensor, to: &Tensor) -> Result<()> {
+    if from.dims() != to.dims() || from.dtype() != to.dtype() {
+        bail!("copying {:?} {:?} to {:?} {:?}", from.dtype(), from.dims(), to.dtype(), to.dims());
+    }
+    Ok(())
+}
+
 /// A captured graph of launches.
 pub trait CapturedGraph: Send {
     /// Launches the graph again, on the same memory.
@@ -151,6 +162,6 @@ pub fn of(device: &Device) -> Result<Option<Arc<dyn Kernels>>> {
         Device::Cpu => Ok(current()),
         #[cfg(feature = "cuda")]
         Device::Cuda(device) => Ok(Some(CudaKernels::of(device)?)),
-        other => candle_core::bail!("there are no kernels for {other:?}"),
+        other => bail!("there are no kernels for {other:?}"),
     }
 }

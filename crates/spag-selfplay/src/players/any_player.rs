@@ -62,15 +62,16 @@ impl AnyPlayer {
         }
     }
 
-    /// Another player with the engine of this one: the model, or the model with an adapter, which has this name there. `None` if
-    /// this one shares no engine.
+    /// Another player with the engine of this one: the model, or the model with an adapter, which has this name there.
     ///
     /// # Errors
-    /// As [`ModelPlayer::beside`].
-    pub fn beside(&self, adapter: Option<(&str, &Adapter)>) -> Result<Option<Self>> {
-        let Self::Shared { player, games, folder } = self else { return Ok(None) };
+    /// As [`ModelPlayer::beside`], or this one is not [shared](AnyPlayer::shared).
+    pub fn beside(&self, adapter: Option<(&str, &Adapter)>) -> Result<Self> {
+        let Self::Shared { player, games, folder } = self else {
+            return Err(spag_model::Error::Generation("a player has an engine that others cannot share".into()).into());
+        };
         let player = Box::new(player.beside(adapter, None)?);
-        Ok(Some(Self::Shared { player, games: *games, folder: folder.clone() }))
+        Ok(Self::Shared { player, games: *games, folder: folder.clone() })
     }
 
     /// The folder of the checkpoint whose engine others share.

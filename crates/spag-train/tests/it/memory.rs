@@ -89,6 +89,10 @@ struct Case {
 }
 
 impl Case {
+    fn of_one_process(shape: Shape, bf16: bool, recompute: bool, batch: usize) -> Self {
+        Self { shape, bf16, recompute, batch, ranks: 1, stage: 0, exact: false, lora_r: None }
+    }
+
     fn dtype(self) -> WeightDtype {
         if self.bf16 { WeightDtype::Bf16 } else { WeightDtype::F32 }
     }
@@ -243,16 +247,7 @@ fn assert_as_planned(cases: &[Case], tolerance: f64) {
 
 #[test]
 fn one_process_takes_what_is_planned() {
-    let case = |shape, bf16, recompute, batch| Case {
-        shape,
-        bf16,
-        recompute,
-        batch,
-        ranks: 1,
-        stage: 0,
-        exact: false,
-        lora_r: None,
-    };
+    let case = Case::of_one_process;
     let grouped = Shape { kv_heads: 2, ..BLOCKS };
     let wide = Shape { vocabulary: 12_000, ..BLOCKS };
     let cases = [
@@ -274,7 +269,7 @@ fn models_of_other_families_take_what_is_planned() {
     let mut cases = Vec::new();
     for (shape, batch) in [(qwen3, 8), (baichuan, 12)] {
         for (bf16, recompute) in [(false, false), (false, true), (true, true)] {
-            cases.push(Case { shape, bf16, recompute, batch, ranks: 1, stage: 0, exact: false, lora_r: None });
+            cases.push(Case::of_one_process(shape, bf16, recompute, batch));
         }
     }
     assert_as_planned(&cases, 0.1);
@@ -285,8 +280,7 @@ fn models_of_other_families_take_what_is_planned() {
 fn exact_attention_takes_what_is_planned() {
     let grouped = Shape { kv_heads: 2, ..BLOCKS };
     let wide = Shape { vocabulary: 12_000, ..BLOCKS };
-    let case =
-        |shape, exact| Case { shape, bf16: true, recompute: true, batch: 10, ranks: 1, stage: 0, exact, lora_r: None };
+    let case = |shape, exact| Case { exact, ..Case::of_one_process(shape, true, true, 10) };
     let cases = [BLOCKS, grouped, wide].map(|shape| case(shape, true));
     assert_as_planned(&cases, 0.1);
     // Slower paths of the processor have no arithmetic of bf16, and widen always.
@@ -304,14 +298,9 @@ fn exact_attention_takes_what_is_planned() {
 #[test]
 fn adapters_take_what_is_planned() {
     let case = |shape, bf16, recompute, batch, lora_r| Case {
-        shape,
-        bf16,
-        recompute,
-        batch,
-        ranks: 1,
-        stage: 0,
         exact: true,
         lora_r,
+        ..Case::of_one_process(shape, bf16, recompute, batch)
     };
     let mut cases = Vec::new();
     for (shape, batch) in [(BLOCKS, 4), (Shape { kv_heads: 2, ..BLOCKS }, 8)] {

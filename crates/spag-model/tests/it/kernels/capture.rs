@@ -6,11 +6,11 @@ use std::time::Duration;
 
 use candle_core::{DType, Result, Tensor, bail};
 use spag_emulator::{Emulator, Place};
-use spag_model::{Checkpoint, Engine, EngineConfig, Generate, GenerationConfig, PrefixSharing, Prompt, Request};
+use spag_model::{Checkpoint, Engine, Generate, GenerationConfig, Prompt, Request};
 use spag_ops::kernels::{self, CapturedGraph, Gemm, Kernels, Launch, PageLock, Turns};
 use spag_tests::fixture;
 
-use super::copied;
+use super::{copied, small_engine};
 
 /// An emulator that calls a function at the beginning of every capture, and fails the capture if that fails.
 struct Hooked<F> {
@@ -70,15 +70,7 @@ impl<F: Fn() -> Result<()> + Send + Sync> Kernels for Hooked<F> {
 fn engine() -> Engine {
     let Checkpoint { model, tokenizer } = Checkpoint::load(fixture("families/qwen3")).unwrap();
     let model = copied(&model, &Place::cpu());
-    let config = EngineConfig {
-        max_length: 64,
-        page_size: 16,
-        pages: 8,
-        max_running: 2,
-        max_step_tokens: 64,
-        prefix_sharing: PrefixSharing::On,
-    };
-    Engine::new(&Checkpoint { model, tokenizer }, config).unwrap()
+    Engine::new(&Checkpoint { model, tokenizer }, small_engine(8, 2)).unwrap()
 }
 
 /// The tokens after a prompt that begins with `first`.

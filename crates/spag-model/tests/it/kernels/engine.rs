@@ -9,7 +9,7 @@ use spag_model::{
 };
 use spag_tests::fixture;
 
-use super::copied;
+use super::{copied, small_engine};
 use crate::common::{cases, checkpoint, random_adapter};
 
 /// Generated tokens per request: enough to exceed a page.
@@ -85,14 +85,7 @@ fn adapters_give_the_tokens_of_the_cpu() {
         Request { prompt: Prompt::Tokens((1..24).collect()), seed: 1, config: Arc::new(config) }
     });
     let run = |checkpoint: &Checkpoint| -> Vec<Completion> {
-        let setting = EngineConfig {
-            max_length: 64,
-            page_size: 16,
-            pages: 16,
-            max_running: 3,
-            max_step_tokens: 64,
-            prefix_sharing: PrefixSharing::On,
-        };
+        let setting = small_engine(16, 3);
         let mut engine = Engine::new(checkpoint, setting).unwrap();
         for (name, adapter) in &adapters {
             engine.add_adapter(name, adapter).unwrap();
@@ -118,14 +111,7 @@ fn refreshed_engines_compute_as_new_ones() {
     let prompt = Prompt::Tokens((1..40).collect());
     let config = Arc::new(GenerationConfig { max_new_tokens: 3, min_new_tokens: 3, ..GenerationConfig::default() });
     let request = Request { prompt, seed: 1, config };
-    let setting = EngineConfig {
-        max_length: 64,
-        page_size: 16,
-        pages: 8,
-        max_running: 2,
-        max_step_tokens: 64,
-        prefix_sharing: PrefixSharing::On,
-    };
+    let setting = small_engine(8, 2);
     let other = Model::init(model.config(), 3).unwrap();
     for dtype in [WeightDtype::F32, WeightDtype::Bf16] {
         let engine = |model: &Model| {

@@ -8,7 +8,13 @@ mod families;
 mod greedy;
 
 use spag_emulator::Place;
-use spag_model::Model;
+use spag_model::{EngineConfig, Model, PrefixSharing};
+
+/// An engine for requests of 64 tokens.
+fn small_engine(pages: usize, max_running: usize) -> EngineConfig {
+    let (page_size, prefix_sharing) = (16, PrefixSharing::On);
+    EngineConfig { max_length: 64, page_size, pages, max_running, max_step_tokens: 64, prefix_sharing }
+}
 
 /// A copy of the model on the place's device.
 fn copied(model: &Model, place: &Place) -> Model {
