@@ -26,6 +26,8 @@ enum Packing {
     Narrow(Bf16Panels),
     /// Quantised for the CPU.
     Quantised(QuantisedMatrix),
+    /// Weights with the same input, each packed in its own way, one below the other.
+    Stack { weights: Vec<PackedWeight>, outputs: usize },
     /// For kernels: [O, I], sharing the weight's memory.
     Rows(Tensor),
 }
@@ -51,8 +53,8 @@ impl PackedWeight {
     /// Quantises `weight`, [O, I], for the CPU.
     ///
     /// # Errors
-    /// A tensor that is not contiguous, or neither f32 nor bf16, or that a GPU has; an I that is no multiple of 32; a weight that
-    /// is not finite or too large for a scale in f16.
+    /// A tensor that is not contiguous, or neither f32 nor bf16, or that a GPU has; an I that the format does not
+    /// [divide](BlockFormat::of_inputs); a weight that is not finite or too large for a scale in f16.
     pub fn quantised(weight: &Tensor, format: BlockFormat) -> Result<Self> {
         let extents = weight.dims2()?;
         if kernels::of(weight.device())?.is_some() {
@@ -60,6 +62,33 @@ impl PackedWeight {
         }
         let matrix = Values::read(weight, |values| QuantisedMatrix::new(format, extents, values))?;
         Ok(Self(Packing::Quantised(matrix)))
+    }
+
+    /// A weight [`outputs`, `inputs`] for the CPU, as a file of ggml has its rows: [`BlockFormat::stored_bytes`] for each block.
+    ///
+    /// # Errors
+    /// Bytes of another size, an input size that the format does not divide, or a scale that is not finite.
+    pub fn stored(format: BlockFormat, (outputs, inputs): (usize, usize), bytes: &[u8]) -> Result<Self> {
+        Ok(Self(Packing::Quantised(QuantisedMatrix::stored(format, (outputs, inputs), bytes)?)))
+    }
+
+    /// Weights with the same input as one, [Σ O, I]: each stays packed as it is.
+    ///
+    /// # Errors
+    /// No weights, weights of different inputs, or weights for kernels.
+    pub fn stack(weights: Vec<Self>) -> Result<Self> {
+        let inputs = weights.first().map(Self::inputs);
+        if weights.iter().any(|weight| Some(weight.inputs()) != inputs || matches!(weight.0, Packing::Rows(_))) {
+            bail!("packed linear: weights of different inputs or devices are not stacked");
+        }
+        match <[Self; 1]>::try_from(weights) {
+            Ok([one]) => Ok(one),
+            Err(weights) if weights.is_empty() => bail!("packed linear: no weights to stack"),
+            Err(weights) => {
+                let outputs = weights.iter().map(Self::outputs).sum();
+                Ok(Self(Packing::Stack { weights, outputs }))
+            }
+        }
     }
 
     /// Bytes of a quantised weight of `outputs` rows of `inputs` weights. Rows are padded to a multiple of 16.
@@ -115,7 +144,7 @@ impl PackedWeight {
                 panels.repack(values);
                 Ok(())
             }),
-            Packing::Quantised(_) => bail!("repack: quantised weights are not replaced"),
+            Packing::Quantised(_) | Packing::Stack { .. } => bail!("repack: quantised weights are not replaced"),
             Packing::Rows(rows) => {
                 *rows = weight.clone();
                 Ok(())
@@ -134,6 +163,20 @@ impl PackedWeight {
             Packing::Wide(panels) => panels.product(m, Rows { values: x, stride: panels.k() }, y, start),
             Packing::Narrow(panels) => panels.product(m, x, y, start),
             Packing::Quantised(matrix) => matrix.product(m, x, y, start),
+            Packing::Stack { weights, outputs } => {
+                let mut first = 0;
+                for weight in weights {
+                    let columns = weight.outputs();
+                    let mut part = pool::values(m * columns);
+                    weight.product_on_host(m, x, &mut part, Start::Zero)?;
+                    for (index, part) in part.chunks_exact(columns.max(1)).enumerate() {
+                        let at = index * outputs + first;
+                        start.put(part, at, &mut y[at..at + columns]);
+                    }
+                    pool::give(part);
+                    first += columns;
+                }
+            }
             Packing::Rows(_) => bail!("packed linear: the weight was packed for kernels"),
         }
         Ok(())
@@ -145,6 +188,7 @@ impl PackedWeight {
             Packing::Wide(panels) => panels.k(),
             Packing::Narrow(panels) => panels.k(),
             Packing::Quantised(matrix) => matrix.k(),
+            Packing::Stack { weights, .. } => weights.first().map_or(0, Self::inputs),
             Packing::Rows(rows) => rows.dims()[1],
         }
     }
@@ -155,6 +199,7 @@ impl PackedWeight {
             Packing::Wide(panels) => panels.n(),
             Packing::Narrow(panels) => panels.n(),
             Packing::Quantised(matrix) => matrix.n(),
+            Packing::Stack { outputs, .. } => *outputs,
             Packing::Rows(rows) => rows.dims()[0],
         }
     }
@@ -184,6 +229,7 @@ pub fn rows(ids: &[u32], w: &PackedWeight) -> Result<Tensor> {
         Packing::Wide(panels) => gather(ids, (panels.n(), panels.k()), |id, row| panels.unpack_row(id, row)),
         Packing::Narrow(panels) => gather(ids, (panels.n(), panels.k()), |id, row| panels.unpack_row(id, row)),
         Packing::Quantised(matrix) => gather(ids, (matrix.n(), matrix.k()), |id, row| matrix.unpack_row(id, row)),
+        Packing::Stack { .. } => bail!("packed linear: rows of a stack are not read"),
         Packing::Rows(rows) => embedding::forward(ids, rows),
     }
 }

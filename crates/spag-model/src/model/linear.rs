@@ -120,15 +120,16 @@ pub(crate) enum PackedMemory {
     OfWeights,
     /// In memory of their own.
     Own,
-    /// Quantised in memory of their own, if the format divides their inputs.
+    /// Quantised in memory of their own, if 32 divides their inputs.
     Quantised(BlockFormat),
 }
 
-/// Packs a matrix quantised, or as it is if the format does not divide its inputs.
+/// Packs a matrix quantised to the format or the one [in its place](BlockFormat::of_inputs), or as it is if 32 does not divide its
+/// inputs.
 pub(crate) fn quantised(weight: &Tensor, format: BlockFormat) -> Result<PackedWeight> {
-    match format.divides(weight.dim(1)?) {
-        true => PackedWeight::quantised(weight, format),
-        false => PackedWeight::new(weight),
+    match format.of_inputs(weight.dim(1)?) {
+        Some(format) => PackedWeight::quantised(weight, format),
+        None => PackedWeight::new(weight),
     }
 }
 

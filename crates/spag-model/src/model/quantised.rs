@@ -23,7 +23,7 @@ impl Model {
         }
         let architecture = &self.config().architecture;
         let matrices = Matrices::of(architecture).all();
-        if !matrices.iter().any(|matrix| format.divides(matrix.inputs)) {
+        if !matrices.iter().any(|matrix| format.of_inputs(matrix.inputs).is_some()) {
             let (hidden, intermediate) = (architecture.hidden_size, architecture.intermediate_size);
             return Err(Error::Generation(format!(
                 "no matrix can be quantised to {format}: hidden_size {hidden} and intermediate_size {intermediate} are no \
@@ -44,7 +44,7 @@ impl Model {
     pub fn kept_matrices(&self) -> Vec<String> {
         let Some(format) = self.quantised else { return Vec::new() };
         let matrices = Matrices::of(&self.config().architecture).all().into_iter();
-        let kept = matrices.filter(|matrix| !format.divides(matrix.inputs));
+        let kept = matrices.filter(|matrix| format.of_inputs(matrix.inputs).is_none());
         kept.map(|matrix| format!("{} ({})", matrix.name, matrix.inputs)).collect()
     }
 }
@@ -112,9 +112,9 @@ impl Matrices {
 
 impl Matrix {
     fn bytes(self, format: BlockFormat, dtype: WeightDtype) -> u64 {
-        match format.divides(self.inputs) {
-            true => PackedWeight::quantised_bytes(format, self.outputs, self.inputs),
-            false => self.kept_bytes(dtype),
+        match format.of_inputs(self.inputs) {
+            Some(format) => PackedWeight::quantised_bytes(format, self.outputs, self.inputs),
+            None => self.kept_bytes(dtype),
         }
     }
 

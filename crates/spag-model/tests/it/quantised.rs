@@ -14,7 +14,7 @@ use spag_model::{
 use spag_ops::CpuPath;
 use spag_tests::{fixture, test_process};
 
-const FORMATS: [BlockFormat; 2] = [BlockFormat::Q8_0, BlockFormat::Q4_0];
+const FORMATS: [BlockFormat; 6] = BlockFormat::ALL;
 /// What precedes the bits in the output of the test on one path.
 const BITS: &str = "quantised bits: ";
 
@@ -75,7 +75,12 @@ fn scores(checkpoint: &Checkpoint) -> Vec<f32> {
 #[test]
 fn log_probabilities_are_near_those_of_f32() {
     let wanted = scores(&checkpoint());
-    for (format, most, most_on_average) in [(BlockFormat::Q8_0, 0.16, 0.02), (BlockFormat::Q4_0, 2.0, 0.3)] {
+    for (format, most, most_on_average) in [
+        (BlockFormat::Q8_0, 0.16, 0.02),
+        (BlockFormat::Q5_0, 0.8, 0.1),
+        (BlockFormat::Q4_1, 1.6, 0.25),
+        (BlockFormat::Q4_0, 2.0, 0.3),
+    ] {
         let found = scores(&quantised(checkpoint(), format));
         assert_eq!(found.len(), wanted.len());
         let errors: Vec<f32> = found.iter().zip(&wanted).map(|(found, wanted)| (found - wanted).abs()).collect();

@@ -83,6 +83,17 @@ pub(crate) enum Start<'a> {
     Of(&'a [f32]),
 }
 
+impl Start<'_> {
+    /// Writes the sums of some elements, those from `at` on, to their places `c`, upon their initial values.
+    pub(crate) fn put(self, sums: &[f32], at: usize, c: &mut [f32]) {
+        match self {
+            Self::Zero => c.copy_from_slice(&sums[..c.len()]),
+            Self::Output => c.iter_mut().zip(sums).for_each(|(c, sum)| *c += sum),
+            Self::Of(base) => c.iter_mut().zip(&base[at..]).zip(sums).for_each(|((c, base), sum)| *c = base + sum),
+        }
+    }
+}
+
 /// Storage order of an operand.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Side {

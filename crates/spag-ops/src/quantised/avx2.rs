@@ -2,119 +2,170 @@
 
 use std::arch::x86_64::*;
 
-use super::activations::Activations;
-use super::blocks::Codes;
-use super::panel::{HALF, Line, PANEL, Panel, Scales};
+use super::activations::{SCALE, START, TERM, Tile};
+use super::format::Format;
+use super::panel::{GROUPS, LOW, Line, PANEL, Panel};
+use super::scales::{Factors, Halves, Scales};
 
-/// Codes of half a line, 8 rows of a panel, in the low and high group of `line`.
+/// Rows of a half of a panel, which fill a register.
+const HALF: usize = PANEL / 2;
+
+/// Codes of a group of a block, of half the rows.
 #[inline]
 #[target_feature(enable = "avx2")]
-fn codes<F: Codes>(lines: &[Line], line: usize, half: usize) -> [__m256i; 2] {
+fn codes<F: Format>(lines: &[Line], group: usize, half: usize) -> __m256i {
     let load = |line: usize| {
         let bytes = &lines[line].0[half * 32..half * 32 + 32];
         // SAFETY: the slice has 32 bytes.
         unsafe { _mm256_loadu_si256(bytes.as_ptr().cast()) }
     };
-    if F::LINES > HALF {
-        return [load(line), load(line + HALF)];
+    if F::BITS == 8 {
+        return load(group);
     }
-    let (both, mask) = (load(line), _mm256_set1_epi8(15));
-    [_mm256_and_si256(both, mask), _mm256_and_si256(_mm256_srli_epi16::<4>(both), mask)]
+    let byte = |value: i8| _mm256_set1_epi8(value);
+    let right = |line, count: usize| _mm256_srl_epi16(line, _mm_cvtsi32_si128(count as i32));
+    let low = _mm256_and_si256(right(load(group % LOW), 4 * (group / LOW)), byte(15));
+    // Bits of a byte's neighbour that a shift of 16 bits brings are cut off.
+    let at_four = |line, count: usize| match count {
+        0..4 => _mm256_sll_epi16(line, _mm_cvtsi32_si128(4 - count as i32)),
+        _ => right(line, count - 4),
+    };
+    match F::BITS {
+        5 => _mm256_or_si256(low, _mm256_and_si256(at_four(load(LOW), group), byte(16))),
+        6 => {
+            let high = at_four(load(LOW + group / 4), 2 * (group % 4));
+            _mm256_or_si256(low, _mm256_and_si256(high, byte(48)))
+        }
+        _ => low,
+    }
 }
 
-/// Adds to the sums of R rows those of a block, with the integers `dots`, for 8 rows of the panel.
+/// Halves in f32, times their factors, of half the rows.
 #[inline]
 #[target_feature(enable = "avx2,fma,f16c")]
-fn add<const R: usize>(
-    sums: &mut [[__m256; 2]; R],
-    half: usize,
-    dots: [__m256i; R],
-    scales: &Scales,
-    x: [&Activations; R],
-) {
-    let scales = &scales[half * 8..half * 8 + 8];
-    // SAFETY: the slice has 8 scales of 2 bytes.
-    let scales = _mm256_cvtph_ps(unsafe { _mm_loadu_si128(scales.as_ptr().cast()) });
-    for row in 0..R {
-        let scale = _mm256_mul_ps(scales, _mm256_set1_ps(x[row].scale));
-        sums[row][half] = _mm256_fmadd_ps(_mm256_cvtepi32_ps(dots[row]), scale, sums[row][half]);
+fn numbers(halves: &Halves, factors: Option<&Factors>, half: usize) -> __m256 {
+    let range = half * HALF..(half + 1) * HALF;
+    // SAFETY: the slices have 8 numbers of 2 bytes and of 1 byte.
+    unsafe {
+        let halves = _mm256_cvtph_ps(_mm_loadu_si128(halves[range.clone()].as_ptr().cast()));
+        let Some(factors) = factors else { return halves };
+        let factors = _mm256_cvtepi8_epi32(_mm_loadl_epi64(factors[range].as_ptr().cast()));
+        _mm256_mul_ps(halves, _mm256_cvtepi32_ps(factors))
     }
 }
 
-/// The lanes of sums.
+/// Adds the sums of products of groups of a block to `dots`, which have the starts.
 #[inline]
 #[target_feature(enable = "avx2")]
-fn stored<const R: usize>(sums: [[__m256; 2]; R]) -> [[f32; PANEL]; R] {
-    let mut stored = [[0f32; PANEL]; R];
-    for (stored, sums) in stored.iter_mut().zip(sums) {
-        for (stored, sum) in stored.chunks_exact_mut(8).zip(sums) {
-            // SAFETY: the slice has 8 floats.
-            unsafe { _mm256_storeu_ps(stored.as_mut_ptr(), sum) }
+fn add_dots<F: Format, const R: usize>(
+    dots: &mut [__m256i; R],
+    lines: &[Line],
+    half: usize,
+    x: &Tile<R>,
+    groups: std::ops::Range<usize>,
+) {
+    let ones = _mm256_set1_epi16(1);
+    if F::BITS == 8 {
+        for (group, x) in groups.clone().zip(&x[groups]) {
+            // Products of unsigned codes would leave 16 bits: the weight's sign moves to the activation, and the starts, which are
+            // for unsigned codes, were left out.
+            let codes = _mm256_xor_si256(codes::<F>(lines, group, half), _mm256_set1_epi8(-128));
+            let magnitudes = _mm256_abs_epi8(codes);
+            for row in 0..R {
+                let x = _mm256_sign_epi8(_mm256_set1_epi32(x[row]), codes);
+                let pairs = _mm256_maddubs_epi16(magnitudes, x);
+                dots[row] = _mm256_add_epi32(dots[row], _mm256_madd_epi16(pairs, ones));
+            }
+        }
+        return;
+    }
+    // Groups whose pairs are within 16 bits together: 2·127·(2^bits - 1) each.
+    let together = match F::BITS {
+        4 => 8,
+        5 => 4,
+        _ => 2,
+    };
+    let mut first = groups.start;
+    while first < groups.end {
+        let mut pairs = [_mm256_setzero_si256(); R];
+        let last = groups.end.min(first + together);
+        for (group, x) in (first..last).zip(&x[first..last]) {
+            let codes = codes::<F>(lines, group, half);
+            for row in 0..R {
+                let product = _mm256_maddubs_epi16(codes, _mm256_set1_epi32(x[row]));
+                pairs[row] = _mm256_add_epi16(pairs[row], product);
+            }
+        }
+        for row in 0..R {
+            dots[row] = _mm256_add_epi32(dots[row], _mm256_madd_epi16(pairs[row], ones));
+        }
+        first += together;
+    }
+}
+
+/// As [`add_dots`], on a processor with AVX-VNNI.
+#[inline]
+#[target_feature(enable = "avx2,avxvnni")]
+fn add_dots_vnni<F: Format, const R: usize>(
+    dots: &mut [__m256i; R],
+    lines: &[Line],
+    half: usize,
+    x: &Tile<R>,
+    groups: std::ops::Range<usize>,
+) {
+    for (group, x) in groups.clone().zip(&x[groups]) {
+        let codes = codes::<F>(lines, group, half);
+        for row in 0..R {
+            dots[row] = _mm256_dpbusd_avx_epi32(dots[row], codes, _mm256_set1_epi32(x[row]));
         }
     }
-    stored
+}
+
+/// The sums of a panel, with one of the functions above for the integers.
+macro_rules! sums {
+    ($panel:expr, $tile:expr, $start:expr, $add:path) => {{
+        let mut sums = [[_mm256_setzero_ps(); 2]; R];
+        let number = |word: i32| _mm256_set1_ps(f32::from_bits(word as u32));
+        for ((scales, lines), tile) in $panel.spans().zip($tile.chunks_exact(F::SPAN)) {
+            for ((block, lines), x) in lines.chunks_exact(F::BITS).enumerate().zip(tile) {
+                for half in 0..2 {
+                    for part in 0..F::PARTS {
+                        let mut dots = x[START + part].map($start);
+                        $add(&mut dots, lines, half, x, part * GROUPS / F::PARTS..(part + 1) * GROUPS / F::PARTS);
+                        let scale = numbers(scales.scale(), scales.factor(block, part), half);
+                        for row in 0..R {
+                            let scale = _mm256_mul_ps(scale, number(x[SCALE][row]));
+                            sums[row][half] = _mm256_fmadd_ps(_mm256_cvtepi32_ps(dots[row]), scale, sums[row][half]);
+                        }
+                    }
+                    if let Some((halves, factors)) = scales.minimum(block) {
+                        let minimum = numbers(halves, factors, half);
+                        for row in 0..R {
+                            sums[row][half] = _mm256_fmadd_ps(minimum, number(x[TERM][row]), sums[row][half]);
+                        }
+                    }
+                }
+            }
+        }
+        let mut stored = [[0f32; PANEL]; R];
+        for (stored, sums) in stored.iter_mut().zip(sums) {
+            for (stored, sum) in stored.chunks_exact_mut(HALF).zip(sums) {
+                // SAFETY: the slice has 8 floats.
+                unsafe { _mm256_storeu_ps(stored.as_mut_ptr(), sum) }
+            }
+        }
+        stored
+    }};
 }
 
 /// As [`portable::sums`](super::portable::sums).
 #[target_feature(enable = "avx2,fma,f16c")]
-pub(super) fn sums<F: Codes, const R: usize>(panel: Panel<'_>, rows: [&[Activations]; R]) -> [[f32; PANEL]; R] {
-    let mut sums = [[_mm256_setzero_ps(); 2]; R];
-    let ones = _mm256_set1_epi16(1);
-    for (index, (lines, scales)) in panel.blocks::<F>().enumerate() {
-        let x = rows.map(|row| &row[index]);
-        for half in 0..2 {
-            let mut dots = [_mm256_setzero_si256(); R];
-            for line in 0..HALF {
-                let [low, high] = codes::<F>(lines, line, half);
-                for (group, codes) in [(line, low), (line + HALF, high)] {
-                    if F::LINES > HALF {
-                        // Products of unsigned codes would leave 16 bits: the weight's sign moves to the activation.
-                        let codes = _mm256_xor_si256(codes, _mm256_set1_epi8(-128));
-                        let magnitudes = _mm256_abs_epi8(codes);
-                        for row in 0..R {
-                            let x = _mm256_sign_epi8(_mm256_set1_epi32(x[row].words[group]), codes);
-                            let pairs = _mm256_maddubs_epi16(magnitudes, x);
-                            dots[row] = _mm256_add_epi32(dots[row], _mm256_madd_epi16(pairs, ones));
-                        }
-                    } else {
-                        // 8 pairs of 15 · 127 each are within 16 bits.
-                        for row in 0..R {
-                            let pairs = _mm256_maddubs_epi16(codes, _mm256_set1_epi32(x[row].words[group]));
-                            dots[row] = _mm256_add_epi16(dots[row], pairs);
-                        }
-                    }
-                }
-            }
-            if F::LINES == HALF {
-                for row in 0..R {
-                    let offset = _mm256_set1_epi32(F::OFFSET * x[row].sum);
-                    dots[row] = _mm256_sub_epi32(_mm256_madd_epi16(dots[row], ones), offset);
-                }
-            }
-            add(&mut sums, half, dots, scales, x);
-        }
-    }
-    stored(sums)
+pub(super) fn sums<F: Format, const R: usize>(panel: Panel<'_, F>, tile: &[Tile<R>]) -> [[f32; PANEL]; R] {
+    sums!(panel, tile, |start| _mm256_set1_epi32(if F::BITS == 8 { 0 } else { start }), add_dots::<F, R>)
 }
 
 /// As [`sums`], on a processor with AVX-VNNI.
 #[target_feature(enable = "avx2,fma,f16c,avxvnni")]
-pub(super) fn sums_vnni<F: Codes, const R: usize>(panel: Panel<'_>, rows: [&[Activations]; R]) -> [[f32; PANEL]; R] {
-    let mut sums = [[_mm256_setzero_ps(); 2]; R];
-    for (index, (lines, scales)) in panel.blocks::<F>().enumerate() {
-        let x = rows.map(|row| &row[index]);
-        for half in 0..2 {
-            let mut dots = x.map(|x| _mm256_set1_epi32(-F::OFFSET * x.sum));
-            for line in 0..HALF {
-                let [low, high] = codes::<F>(lines, line, half);
-                for (group, codes) in [(line, low), (line + HALF, high)] {
-                    for row in 0..R {
-                        dots[row] = _mm256_dpbusd_avx_epi32(dots[row], codes, _mm256_set1_epi32(x[row].words[group]));
-                    }
-                }
-            }
-            add(&mut sums, half, dots, scales, x);
-        }
-    }
-    stored(sums)
+pub(super) fn sums_vnni<F: Format, const R: usize>(panel: Panel<'_, F>, tile: &[Tile<R>]) -> [[f32; PANEL]; R] {
+    sums!(panel, tile, |start| _mm256_set1_epi32(start), add_dots_vnni::<F, R>)
 }

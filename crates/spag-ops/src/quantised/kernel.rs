@@ -1,9 +1,9 @@
 //! The kernels of products with quantised weights, and which of them a CPU path has.
 
-use super::activations::Activations;
+use super::activations::{Activations, Tile};
 #[cfg(target_arch = "x86_64")]
 use super::avx2;
-use super::blocks::Codes;
+use super::format::Format;
 use super::panel::{PANEL, Panel};
 use super::portable;
 #[cfg(target_arch = "x86_64")]
@@ -65,65 +65,58 @@ impl Kernel {
     }
 
     /// Most rows of activations of a call: as many as have their sums in registers.
-    fn most_rows(self) -> usize {
+    pub(super) fn most_rows(self) -> usize {
         match self {
             Self::Portable => 1,
             #[cfg(target_arch = "x86_64")]
-            Self::Avx2 => 2,
+            Self::Avx2 | Self::AvxVnni => 4,
             #[cfg(target_arch = "x86_64")]
-            Self::AvxVnni => 4,
-            #[cfg(target_arch = "x86_64")]
-            Self::Avx512Vnni => 8,
+            Self::Avx512Vnni => 12,
         }
     }
 
-    /// Calls `write` with the number of each row of `x`, which has as many blocks as the panel, and its products with the
+    /// Calls `write` with the number of each row of the tile that begins with row `first`, of `size` rows, and its products with the
     /// panel's rows.
     ///
     /// # Safety
     /// The processor has the kernel.
-    pub(super) unsafe fn products<F: Codes>(
+    pub(super) unsafe fn products<F: Format>(
         self,
-        panel: Panel<'_>,
-        x: &[Activations],
+        panel: Panel<'_, F>,
+        x: &Activations,
+        (first, size): (usize, usize),
         mut write: impl FnMut(usize, &[f32; PANEL]),
     ) {
-        let blocks = panel.scales.len();
-        let rows = x.len().checked_div(blocks).unwrap_or(0);
-        let mut first = 0;
-        while first < rows {
-            let row = |index: usize| &x[(first + index) * blocks..(first + index + 1) * blocks];
-            let mut all = |sums: &[[f32; PANEL]]| {
-                sums.iter().enumerate().for_each(|(index, sums)| write(first + index, sums));
-                sums.len()
-            };
-            // SAFETY: guaranteed by the caller.
-            first += unsafe {
-                match (rows - first).min(self.most_rows()) {
-                    8.. => all(&self.sums::<F, 8>(panel, std::array::from_fn(row))),
-                    4.. => all(&self.sums::<F, 4>(panel, std::array::from_fn(row))),
-                    2.. => all(&self.sums::<F, 2>(panel, std::array::from_fn(row))),
-                    _ => all(&self.sums::<F, 1>(panel, std::array::from_fn(row))),
-                }
-            };
+        let mut all = |sums: &[[f32; PANEL]]| {
+            sums.iter().enumerate().for_each(|(index, sums)| write(first + index, sums));
+        };
+        // SAFETY: guaranteed by the caller.
+        unsafe {
+            match size {
+                12 => all(&self.sums::<F, 12>(panel, x.tile(first))),
+                8 => all(&self.sums::<F, 8>(panel, x.tile(first))),
+                4 => all(&self.sums::<F, 4>(panel, x.tile(first))),
+                2 => all(&self.sums::<F, 2>(panel, x.tile(first))),
+                _ => all(&self.sums::<F, 1>(panel, x.tile(first))),
+            }
         }
     }
 
-    /// Products of a panel with some rows.
+    /// Products of a panel with the rows of a tile.
     ///
     /// # Safety
     /// The processor has the kernel.
-    unsafe fn sums<F: Codes, const R: usize>(self, panel: Panel<'_>, rows: [&[Activations]; R]) -> [[f32; PANEL]; R] {
+    unsafe fn sums<F: Format, const R: usize>(self, panel: Panel<'_, F>, tile: &[Tile<R>]) -> [[f32; PANEL]; R] {
         // SAFETY: guaranteed by the caller.
         unsafe {
             match self {
-                Self::Portable => portable::sums::<F, R>(panel, rows),
+                Self::Portable => portable::sums::<F, R>(panel, tile),
                 #[cfg(target_arch = "x86_64")]
-                Self::Avx2 => avx2::sums::<F, R>(panel, rows),
+                Self::Avx2 => avx2::sums::<F, R>(panel, tile),
                 #[cfg(target_arch = "x86_64")]
-                Self::AvxVnni => avx2::sums_vnni::<F, R>(panel, rows),
+                Self::AvxVnni => avx2::sums_vnni::<F, R>(panel, tile),
                 #[cfg(target_arch = "x86_64")]
-                Self::Avx512Vnni => vnni::sums::<F, R>(panel, rows),
+                Self::Avx512Vnni => vnni::sums::<F, R>(panel, tile),
             }
         }
     }

@@ -1,14 +1,19 @@
 //! Panels of 16 rows of weights: the lanes of a register are the rows, so that sums stay in their lanes.
 //!
-//! A block of a panel has 8 groups of 4 consecutive columns. A group of Q8_0 is a cache line: byte 4·row + i is column i of the
-//! group. A line of Q4_0 is two groups, l in the low and l + 4 in the high halves of the bytes.
+//! A block of a panel has 8 groups of 4 consecutive columns; byte 4·row + i of a cache line is column i of a group. With 8 bits a
+//! code, a group is a line. With fewer, line l has the low four bits of groups l and l + 4, in the low and the high halves of its
+//! bytes. A fifth bit is bit g, for group g, of the bytes of one more line; two more bits are bits 2·(g % 4) and the next one of line
+//! g / 4 of two more.
 
-use super::blocks::{BLOCK, Block, Codes};
+use super::format::{BLOCK, Format};
+use super::span::Span;
 
 /// Rows of weights in a panel.
 pub(super) const PANEL: usize = 16;
-/// Groups in the low halves of the lines of Q4_0.
-pub(super) const HALF: usize = BLOCK / 8;
+/// Groups of a block.
+pub(super) const GROUPS: usize = BLOCK / 4;
+/// Lines of the low four bits.
+pub(super) const LOW: usize = GROUPS / 2;
 
 /// A cache line of codes.
 #[derive(Clone, Copy)]
@@ -19,61 +24,58 @@ impl Line {
     pub(super) const ZERO: Self = Self([0; 64]);
 }
 
-/// Scales of a block of each row, the bits of f16.
-pub(super) type Scales = [u16; PANEL];
-
-/// A panel: the lines and the scales of its blocks.
-#[derive(Clone, Copy)]
-pub(super) struct Panel<'a> {
+/// A panel: the lines of its blocks and the scales of its spans.
+pub(super) struct Panel<'a, F: Format> {
     pub(super) lines: &'a [Line],
-    pub(super) scales: &'a [Scales],
+    pub(super) scales: &'a [F::Scales],
 }
 
-impl<'a> Panel<'a> {
-    /// The blocks, in order.
-    #[inline(always)]
-    pub(super) fn blocks<F: Codes>(self) -> impl Iterator<Item = (&'a [Line], &'a Scales)> {
-        self.lines.chunks_exact(F::LINES).zip(self.scales)
+impl<F: Format> Clone for Panel<'_, F> {
+    fn clone(&self) -> Self {
+        *self
     }
+}
 
-    /// The line and the byte of a column of a row, and whether it is in the high half.
+impl<F: Format> Copy for Panel<'_, F> {}
+
+impl<'a, F: Format> Panel<'a, F> {
+    /// Scales of each span with the lines of its blocks.
     #[inline(always)]
-    fn place<F: Codes>(row: usize, column: usize) -> (usize, usize, Half) {
-        let (group, byte) = (column / 4, row * 4 + column % 4);
-        match F::LINES > HALF {
-            true => (group, byte, Half::Both),
-            false if group < HALF => (group, byte, Half::Low),
-            false => (group - HALF, byte, Half::High),
-        }
+    pub(super) fn spans(self) -> impl Iterator<Item = (&'a F::Scales, &'a [Line])> {
+        self.scales.iter().zip(self.lines.chunks_exact(F::BITS * F::SPAN))
     }
 
     /// The code of a column of a row of a block.
     #[inline(always)]
-    pub(super) fn code<F: Codes>(lines: &[Line], row: usize, column: usize) -> u8 {
-        let (line, byte, half) = Self::place::<F>(row, column);
-        let byte = lines[line].0[byte];
-        match half {
-            Half::Both => byte,
-            Half::Low => byte & 15,
-            Half::High => byte >> 4,
+    pub(super) fn code(lines: &[Line], row: usize, column: usize) -> u8 {
+        let (group, byte) = (column / 4, row * 4 + column % 4);
+        if F::BITS == 8 {
+            return lines[group].0[byte];
+        }
+        let low = lines[group % LOW].0[byte] >> (4 * (group / LOW)) & 15;
+        match F::BITS {
+            5 => low | (lines[LOW].0[byte] >> group & 1) << 4,
+            6 => low | (lines[LOW + group / 4].0[byte] >> (2 * (group % 4)) & 3) << 4,
+            _ => low,
         }
     }
 
-    /// Writes a row of a block to its lines, which are zero, and its scale.
-    pub(super) fn write<F: Codes>(block: &Block, row: usize, lines: &mut [Line], scales: &mut Scales) {
-        scales[row] = block.scale.to_bits();
-        for (column, code) in block.codes.iter().enumerate() {
-            let (line, byte, half) = Self::place::<F>(row, column);
-            let code = if half == Half::High { code << 4 } else { *code };
-            lines[line].0[byte] |= code;
+    /// Writes the codes of a row to the lines of a span, which are zero there.
+    pub(super) fn write(span: &Span, row: usize, lines: &mut [Line]) {
+        for (lines, codes) in lines.chunks_exact_mut(F::BITS).zip(span.codes.chunks_exact(BLOCK)) {
+            for (column, code) in codes.iter().enumerate() {
+                let (group, byte) = (column / 4, row * 4 + column % 4);
+                if F::BITS == 8 {
+                    lines[group].0[byte] = *code;
+                    continue;
+                }
+                lines[group % LOW].0[byte] |= (code & 15) << (4 * (group / LOW));
+                match F::BITS {
+                    5 => lines[LOW].0[byte] |= (code >> 4) << group,
+                    6 => lines[LOW + group / 4].0[byte] |= (code >> 4) << (2 * (group % 4)),
+                    _ => {}
+                }
+            }
         }
     }
-}
-
-/// The part of a byte that a code has.
-#[derive(Clone, Copy, PartialEq)]
-enum Half {
-    Both,
-    Low,
-    High,
 }

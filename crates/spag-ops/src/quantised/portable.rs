@@ -1,22 +1,32 @@
 //! The product that defines the bits of all others.
 
-use half::f16;
-
-use super::activations::Activations;
-use super::blocks::{BLOCK, Codes};
+use super::activations::{SCALE, START, TERM, Tile};
+use super::format::{BLOCK, Format};
 use super::panel::{PANEL, Panel};
+use super::scales::Scales;
 
-/// Products of a panel's rows of weights with `R` rows of activations. For each block in turn, the exact integer sum, as f32,
-/// times the product of both scales is added by a fused multiply-add.
-pub(super) fn sums<F: Codes, const R: usize>(panel: Panel<'_>, rows: [&[Activations]; R]) -> [[f32; PANEL]; R] {
+/// Products of a panel's rows of weights with `R` rows of activations. For each part of a block in turn, the exact integer sum, as
+/// f32, times the product of both scales is added by a fused multiply-add; then, for each block, the minimum times the sum of
+/// the activations.
+pub(super) fn sums<F: Format, const R: usize>(panel: Panel<'_, F>, tile: &[Tile<R>]) -> [[f32; PANEL]; R] {
     let mut sums = [[0f32; PANEL]; R];
-    for (index, (lines, scales)) in panel.blocks::<F>().enumerate() {
-        for (sums, row) in sums.iter_mut().zip(rows) {
-            let x = &row[index];
-            for (lane, (sum, scale)) in sums.iter_mut().zip(scales).enumerate() {
-                let products = (0..BLOCK).map(|i| i32::from(Panel::code::<F>(lines, lane, i)) * x.code(i));
-                let dot = products.sum::<i32>() - F::OFFSET * x.sum;
-                *sum = (dot as f32).mul_add(f16::from_bits(*scale).to_f32() * x.scale, *sum);
+    let part = BLOCK / F::PARTS;
+    for ((scales, lines), tile) in panel.spans().zip(tile.chunks_exact(F::SPAN)) {
+        for ((block, lines), x) in lines.chunks_exact(F::BITS).enumerate().zip(tile) {
+            for (row, sums) in sums.iter_mut().enumerate() {
+                let code = |column: usize| i32::from(x[column / 4][row].to_le_bytes()[column % 4] as i8);
+                let (scale, term) = (f32::from_bits(x[SCALE][row] as u32), f32::from_bits(x[TERM][row] as u32));
+                for (lane, sum) in sums.iter_mut().enumerate() {
+                    for at in 0..F::PARTS {
+                        let columns = at * part..(at + 1) * part;
+                        let products = columns.map(|i| i32::from(Panel::<F>::code(lines, lane, i)) * code(i));
+                        let dot = products.sum::<i32>() + x[START + at][row];
+                        *sum = (dot as f32).mul_add(scales.scale_of(lane, block, at) * scale, *sum);
+                    }
+                    if let Some(minimum) = scales.minimum_of(lane, block) {
+                        *sum = minimum.mul_add(term, *sum);
+                    }
+                }
             }
         }
     }

@@ -1,8 +1,9 @@
 use half::bf16;
 
 use super::*;
+use crate::product::Values;
 
-const FORMATS: [BlockFormat; 2] = [BlockFormat::Q8_0, BlockFormat::Q4_0];
+const FORMATS: [BlockFormat; 6] = BlockFormat::ALL;
 
 fn values(count: usize, seed: usize) -> Vec<f32> {
     (0..count).map(|i| ((i * 2_654_435_761 + seed * 40_503 + 17) % 10_007) as f32 / 10_007.0 - 0.5).collect()
@@ -20,15 +21,14 @@ fn bits(values: &[f32]) -> Vec<u32> {
     values.iter().map(|value| value.to_bits()).collect()
 }
 
-/// Rows below and above the groups of each kernel, rows of weights that do not fill a panel, one block and many, on one thread and on
+/// Rows below and above the tiles of each kernel, rows of weights that do not fill a panel, one span and many, on one thread and on
 /// several.
 #[test]
 fn all_kernels_have_the_bits_of_the_portable_one() {
     let kernels = Kernel::available();
     for format in FORMATS {
-        for (m, k, n) in
-            [(1, 32, 1), (2, 64, 17), (3, 96, 16), (7, 160, 33), (15, 32, 48), (23, 416, 75), (37, 512, 130)]
-        {
+        for (m, spans, n) in [(1, 1, 1), (2, 2, 17), (3, 3, 16), (7, 5, 33), (15, 1, 48), (23, 13, 75), (37, 16, 130)] {
+            let k = spans * format.span();
             let matrix = QuantisedMatrix::new(format, (n, k), Values::F32(&values(n * k, m))).unwrap();
             let (a, base) = (values(m * k, 3), values(m * n, 4));
             for start in [Start::Zero, Start::Output, Start::Of(&base)] {
@@ -42,17 +42,31 @@ fn all_kernels_have_the_bits_of_the_portable_one() {
     }
 }
 
-/// The largest codes of both sides: integer sums of 16 bits would saturate.
+/// The largest codes of both sides, of both signs: integer sums of 16 bits would saturate. Scales are 2⁻¹⁰.
 #[test]
 fn the_largest_products_are_exact() {
     for format in FORMATS {
-        for (weight, x) in [(1.0, 1.0), (1.0, -1.0), (-1.0, 1.0), (-1.0, -1.0)] {
-            let matrix = QuantisedMatrix::new(format, (16, 64), Values::F32(&[weight; 16 * 64])).unwrap();
+        for codes in [0u8, 0xff, 0x7f, 0x80] {
+            let mut bytes = vec![codes; 16 * 2 * format.stored_bytes()];
+            for span in bytes.chunks_exact_mut(format.stored_bytes()) {
+                let scales = match format {
+                    BlockFormat::Q6K => &[208][..],
+                    BlockFormat::Q4K | BlockFormat::Q4_1 => &[0, 2],
+                    _ => &[0],
+                };
+                scales.iter().for_each(|at| span[*at..*at + 2].copy_from_slice(&[0x00, 0x14]));
+            }
+            let k = 2 * format.span();
+            let matrix = QuantisedMatrix::stored(format, (16, k), &bytes).unwrap();
             let row = matrix_row(&matrix, 0);
-            let wanted = 64.0 * row[0] * x;
-            for kernel in Kernel::available() {
-                for sum in product(&matrix, kernel, &[x; 64], Start::Zero) {
-                    assert!((sum - wanted).abs() <= 1e-5 * 64.0, "{format} by {kernel:?}: {sum}, not {wanted}");
+            for x in [1.0f32, -1.0] {
+                let wanted: f32 = row.iter().map(|weight| weight * x).sum();
+                let size: f32 = row.iter().map(|weight| weight.abs()).sum();
+                for kernel in Kernel::available() {
+                    for sum in product(&matrix, kernel, &vec![x; k], Start::Zero) {
+                        let error = (sum - wanted).abs();
+                        assert!(error <= 1e-5 * size, "{format} by {kernel:?}: {sum}, not {wanted}");
+                    }
                 }
             }
         }
@@ -67,8 +81,9 @@ fn matrix_row(matrix: &QuantisedMatrix, index: usize) -> Vec<f32> {
 
 #[test]
 fn a_row_does_not_depend_on_the_others() {
-    let (m, k, n) = (29, 192, 83);
+    let (m, n) = (29, 83);
     for format in FORMATS {
+        let k = 6 * format.span();
         let matrix = QuantisedMatrix::new(format, (n, k), Values::F32(&values(n * k, 1))).unwrap();
         let a = values(m * k, 2);
         for kernel in Kernel::available() {
@@ -88,13 +103,10 @@ fn products_are_those_of_dequantised_numbers() {
         let weights: Vec<bf16> = values(n * k, 8).into_iter().map(bf16::from_f32).collect();
         let matrix = QuantisedMatrix::new(format, (n, k), Values::Bf16(&weights)).unwrap();
         let a = values(m * k, 9);
-        let quantised = activations::quantise(&a);
+        let quantised = with_format!(format, F => Activations::quantise::<F>(&a, k, 4));
         let found = product(&matrix, Kernel::of(CpuPath::current()), &a, Start::Zero);
-        for (i, x) in quantised.chunks(k / BLOCK).enumerate() {
-            let x: Vec<f64> = x
-                .iter()
-                .flat_map(|block| (0..BLOCK).map(|at| f64::from(block.scale) * f64::from(block.code(at))))
-                .collect();
+        for i in 0..m {
+            let x = quantised.row(i);
             for column in 0..n {
                 let row = matrix_row(&matrix, column);
                 let products = row.iter().zip(&x).map(|(w, x)| f64::from(*w) * x);
@@ -109,9 +121,16 @@ fn products_are_those_of_dequantised_numbers() {
 
 #[test]
 fn dequantised_rows_are_near_the_weights() {
-    let (n, k) = (19, 96);
+    let (n, k) = (19, 768);
     let weights = values(n * k, 11);
-    for (format, bound) in [(BlockFormat::Q8_0, 0.5 * (0.5 / 127.0 + 1.0 / 2048.0)), (BlockFormat::Q4_0, 0.0635)] {
+    for (format, bound) in [
+        (BlockFormat::Q8_0, 0.5 * (0.5 / 127.0 + 1.0 / 2048.0)),
+        (BlockFormat::Q6K, 0.5 * 0.036),
+        (BlockFormat::Q5_0, 0.5 * 0.0635),
+        (BlockFormat::Q4_1, 0.5 * 0.068),
+        (BlockFormat::Q4_0, 0.0635),
+        (BlockFormat::Q4K, 0.07),
+    ] {
         let matrix = QuantisedMatrix::new(format, (n, k), Values::F32(&weights)).unwrap();
         for (index, row) in weights.chunks(k).enumerate() {
             for (found, wanted) in matrix_row(&matrix, index).iter().zip(row) {

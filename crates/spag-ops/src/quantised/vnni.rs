@@ -1,45 +1,80 @@
-//! AVX512-VNNI: a cache line of codes, four columns of 16 rows, times four activations, in one instruction.
+//! AVX512-VNNI: a group of a block, four columns of 16 rows, times four activations, in one instruction.
 
 use std::arch::x86_64::*;
 
-use super::activations::Activations;
-use super::blocks::Codes;
-use super::panel::{HALF, Line, PANEL, Panel};
+use super::activations::{SCALE, START, TERM, Tile};
+use super::format::Format;
+use super::panel::{GROUPS, LOW, Line, PANEL, Panel};
+use super::scales::{Factors, Halves, Scales};
 
-/// Codes of the low and high group of `line`.
+/// Codes of a group of a block.
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw")]
-fn codes<F: Codes>(lines: &[Line], line: usize) -> [__m512i; 2] {
+fn codes<F: Format>(lines: &[Line], group: usize) -> __m512i {
     // SAFETY: a line has 64 bytes.
     let load = |line: usize| unsafe { _mm512_load_si512(lines[line].0.as_ptr().cast()) };
-    if F::LINES > HALF {
-        return [load(line), load(line + HALF)];
+    if F::BITS == 8 {
+        return load(group);
     }
-    let (both, mask) = (load(line), _mm512_set1_epi8(15));
-    [_mm512_and_si512(both, mask), _mm512_and_si512(_mm512_srli_epi16::<4>(both), mask)]
+    let byte = |value: i8| _mm512_set1_epi8(value);
+    let right = |line, count: usize| _mm512_srl_epi16(line, _mm_cvtsi32_si128(count as i32));
+    let low = _mm512_and_si512(right(load(group % LOW), 4 * (group / LOW)), byte(15));
+    // Bits of a byte's neighbour that a shift of 16 bits brings are cut off.
+    let at_four = |line, count: usize| match count {
+        0..4 => _mm512_sll_epi16(line, _mm_cvtsi32_si128(4 - count as i32)),
+        _ => right(line, count - 4),
+    };
+    match F::BITS {
+        5 => _mm512_or_si512(low, _mm512_and_si512(at_four(load(LOW), group), byte(16))),
+        6 => {
+            let high = at_four(load(LOW + group / 4), 2 * (group % 4));
+            _mm512_or_si512(low, _mm512_and_si512(high, byte(48)))
+        }
+        _ => low,
+    }
+}
+
+/// Halves in f32, times their factors.
+#[inline]
+#[target_feature(enable = "avx512f")]
+fn numbers(halves: &Halves, factors: Option<&Factors>) -> __m512 {
+    // SAFETY: the arrays have 16 numbers of 2 bytes and of 1 byte.
+    unsafe {
+        let halves = _mm512_cvtph_ps(_mm256_loadu_si256(halves.as_ptr().cast()));
+        let Some(factors) = factors else { return halves };
+        let factors = _mm512_cvtepi8_epi32(_mm_loadu_si128(factors.as_ptr().cast()));
+        _mm512_mul_ps(halves, _mm512_cvtepi32_ps(factors))
+    }
 }
 
 /// As [`portable::sums`](super::portable::sums).
 #[target_feature(enable = "avx512f,avx512bw,avx512vnni")]
-pub(super) fn sums<F: Codes, const R: usize>(panel: Panel<'_>, rows: [&[Activations]; R]) -> [[f32; PANEL]; R] {
+pub(super) fn sums<F: Format, const R: usize>(panel: Panel<'_, F>, tile: &[Tile<R>]) -> [[f32; PANEL]; R] {
     let mut sums = [_mm512_setzero_ps(); R];
-    for (index, (lines, scales)) in panel.blocks::<F>().enumerate() {
-        let x = rows.map(|row| &row[index]);
-        // Codes are unsigned, so their products exceed those of the weights by the offset times the sum of the activations.
-        let mut dots = x.map(|x| _mm512_set1_epi32(-F::OFFSET * x.sum));
-        for line in 0..HALF {
-            let [low, high] = codes::<F>(lines, line);
-            for (group, codes) in [(line, low), (line + HALF, high)] {
+    let number = |word: i32| _mm512_set1_ps(f32::from_bits(word as u32));
+    for ((scales, lines), tile) in panel.spans().zip(tile.chunks_exact(F::SPAN)) {
+        for ((block, lines), x) in lines.chunks_exact(F::BITS).enumerate().zip(tile) {
+            for part in 0..F::PARTS {
+                let mut dots = x[START + part].map(|start| _mm512_set1_epi32(start));
+                let groups = part * GROUPS / F::PARTS..(part + 1) * GROUPS / F::PARTS;
+                for (group, x) in groups.clone().zip(&x[groups]) {
+                    let codes = codes::<F>(lines, group);
+                    for row in 0..R {
+                        dots[row] = _mm512_dpbusd_epi32(dots[row], codes, _mm512_set1_epi32(x[row]));
+                    }
+                }
+                let scale = numbers(scales.scale(), scales.factor(block, part));
                 for row in 0..R {
-                    dots[row] = _mm512_dpbusd_epi32(dots[row], codes, _mm512_set1_epi32(x[row].words[group]));
+                    let scale = _mm512_mul_ps(scale, number(x[SCALE][row]));
+                    sums[row] = _mm512_fmadd_ps(_mm512_cvtepi32_ps(dots[row]), scale, sums[row]);
                 }
             }
-        }
-        // SAFETY: a block has 16 scales of 2 bytes.
-        let scales = _mm512_cvtph_ps(unsafe { _mm256_loadu_si256(scales.as_ptr().cast()) });
-        for row in 0..R {
-            let scale = _mm512_mul_ps(scales, _mm512_set1_ps(x[row].scale));
-            sums[row] = _mm512_fmadd_ps(_mm512_cvtepi32_ps(dots[row]), scale, sums[row]);
+            if let Some((halves, factors)) = scales.minimum(block) {
+                let minimum = numbers(halves, factors);
+                for row in 0..R {
+                    sums[row] = _mm512_fmadd_ps(minimum, number(x[TERM][row]), sums[row]);
+                }
+            }
         }
     }
     let mut stored = [[0f32; PANEL]; R];
