@@ -4,7 +4,10 @@ use std::path::Path;
 
 use clap::Args;
 use spag_dist::LaunchEnv;
-use spag_model::{BlockFormat, BosRule, Checkpoint, DtypeChoice, LoadOptions, Model, WeightDtype, load_config};
+use spag_model::{
+    BlockFormat, BosRule, Checkpoint, DtypeChoice, LoadOptions, Model, Quantisation, WeightDtype, load_config,
+    load_quantised,
+};
 use spag_ops::{DeviceChoice, OpenDevice};
 
 use crate::{Error, Result, adapter_args, exit, flags};
@@ -61,11 +64,13 @@ pub struct LoadArgs {
     /// f32). On a CPU, bf16 also rounds the inputs of linear layers, keys and values; all other arithmetic is f32.
     #[arg(long, value_name = "TYPE", default_value_t = DtypeChoice::Auto, help_heading = "Device")]
     dtype: DtypeChoice,
-    /// Quantise the weights of linear layers and of the output head as they are loaded, as ggml does: q8_0 (8 bits a weight) or
-    /// q4_0 (4 bits), and a scale for every 32 [default: they are not quantised]. On a CPU only. Embeddings, norms, keys, values,
-    /// adapters of a server, and matrices whose input size 32 does not divide have the number format of --dtype.
+    /// Quantise the weights of linear layers and of the output head as they are loaded, as ggml does: q8_0 (8.5 bits a weight), q6_k
+    /// (6.6), q5_0 (5.5), q4_1 (5), q4_0 (4.5) or q4_k (4.5, and the best of 4 bits); or stored: the quantised tensors of a GGUF file as
+    /// they are in it [default: weights are not quantised, and those of a GGUF file are dequantised]. On a CPU only. Embeddings,
+    /// norms, keys, values, adapters of a server, and matrices whose input size 32 does not divide have the number format of --dtype;
+    /// where 256 does not divide it, q5_0 is taken for q4_k and q8_0 for q6_k.
     #[arg(long, value_name = "TYPE", help_heading = "Device")]
-    quantize: Option<BlockFormat>,
+    quantize: Option<Quantisation>,
     #[command(flatten)]
     bos: BosArgs,
 }
@@ -92,7 +97,11 @@ impl LoadArgs {
     /// As [`LoadArgs::dtype`].
     pub fn number_format(&self, path: &Path) -> Result<String> {
         let dtype = self.dtype(path)?;
-        Ok(self.quantize.map_or(dtype.to_string(), |format| format!("{dtype} quantised to {format}")))
+        Ok(match self.quantize {
+            None => dtype.to_string(),
+            Some(Quantisation::To(format)) => format!("{dtype} quantised to {format}"),
+            Some(Quantisation::Stored) => format!("{dtype} quantised as in its file"),
+        })
     }
 
     /// The number format of the model at `path` once loaded.
@@ -132,26 +141,57 @@ impl LoadArgs {
             (DtypeChoice::Auto, true) => WeightDtype::F32,
             (DtypeChoice::Auto, false) => self.dtype(path)?,
         };
-        let Checkpoint { model, tokenizer } = Checkpoint::load_with(path, &LoadOptions { device, dtype })?;
-        if let Some(adapter) = adapter {
-            adapter.merge_into(model.parameters())?;
-        }
-        let model = self.quantised(model, path)?;
+        let Checkpoint { model, tokenizer } = match (self.quantize, adapter) {
+            (None, adapter) => {
+                let checkpoint = Checkpoint::load_with(path, &LoadOptions { device, dtype })?;
+                if let Some(adapter) = adapter {
+                    adapter.merge_into(checkpoint.model.parameters())?;
+                }
+                checkpoint
+            }
+            (Some(quantisation), None) => {
+                let (checkpoint, dequantised) = load_quantised(path, dtype, quantisation)?;
+                for (format, count) in dequantised {
+                    exit::note(format_args!("note: {}: {count} matrices in {format} are in {dtype}", path.display()));
+                }
+                checkpoint
+            }
+            // The sum of weights and adapter is quantised.
+            (Some(Quantisation::To(format)), Some(adapter)) => {
+                let Checkpoint { model, tokenizer } = Checkpoint::load_with(path, &LoadOptions { device, dtype })?;
+                adapter.merge_into(model.parameters())?;
+                Checkpoint { model: model.quantised(format)?, tokenizer }
+            }
+            (Some(Quantisation::Stored), Some(_)) => {
+                return Err(Error::BadValue {
+                    flag: format!("--quantize {}", Quantisation::Stored),
+                    problem:
+                        "an adapter is added to the weights, which cannot stay as they are; name a format to quantise \
+                              their sum to, as in --quantize q8_0"
+                            .into(),
+                });
+            }
+        };
+        note_replaced(&model, path);
         Ok(Checkpoint { model, tokenizer: tokenizer.with_bos_rule(self.bos_rule()) })
     }
+}
 
-    /// The model, to be quantised by engines if the flag asks for it.
-    fn quantised(&self, model: Model, path: &Path) -> Result<Model> {
-        let Some(format) = self.quantize else { return Ok(model) };
-        let model = model.quantised(format)?;
-        let kept = model.kept_matrices();
-        if !kept.is_empty() {
-            exit::note(format_args!(
-                "note: {}: not quantised, since 32 does not divide their input size: {}",
-                path.display(),
-                kept.join(", ")
-            ));
+/// Says which matrices are not in the format that was asked for.
+fn note_replaced(model: &Model, path: &Path) {
+    let named = |format: Option<BlockFormat>| {
+        let replaced = model.replaced_matrices().into_iter().filter(|matrix| matrix.format == format);
+        replaced.map(|matrix| format!("{} ({})", matrix.name, matrix.inputs)).collect::<Vec<_>>().join(", ")
+    };
+    let path = path.display();
+    for format in BlockFormat::ALL {
+        let names = named(Some(format));
+        if !names.is_empty() {
+            exit::note(format_args!("note: {path}: in {format}, since 256 does not divide their input size: {names}"));
         }
-        Ok(model)
+    }
+    let kept = named(None);
+    if !kept.is_empty() {
+        exit::note(format_args!("note: {path}: not quantised, since 32 does not divide their input size: {kept}"));
     }
 }

@@ -36,6 +36,7 @@ mod memory;
 // ── Computation ──
 mod model;
 mod packed;
+mod packed_weights;
 mod prefix_tree;
 
 // ── Checkpoints and generation ──
@@ -46,7 +47,7 @@ mod tokenizer;
 pub use adapter::{Adapter, AdapterPlaces, LoraConfig};
 pub use checkpoint::{
     Checkpoint, DtypeChoice, LoadOptions, ShardSize, WeightDtype, WriteOptions, WrittenFile, check_checkpoint,
-    load_config, load_model, load_model_with, load_tokenizer, python_files, read_buffers, read_tensors,
+    load_config, load_model, load_model_with, load_quantised, load_tokenizer, python_files, read_buffers, read_tensors,
     save_checkpoint, save_model, weights_digest, write_buffers, write_random_model,
 };
 pub use config::{
@@ -60,7 +61,7 @@ pub use generate::{
     PrefixSharing, Processor, Prompt, PromptRange, Request, RequestError, RequestId, Streamed, TokenEvent,
 };
 pub use memory::{GenerationMemory, GenerationMemorySettings, PromptLogProbs};
-pub use model::{Activations, Forward, Model, Network, SavedElements};
+pub use model::{Activations, Forward, Model, Network, Quantisation, ReplacedMatrix, SavedElements};
 pub use packed::{PackedBatch, Targets};
 pub use params::{
     Adapted, AdapterWeights, FlatBuffers, GradientSink, LayerLayout, Layout, Part, Update, View, WeightSource,

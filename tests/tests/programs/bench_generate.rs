@@ -52,7 +52,7 @@ fn a_variable_forces_the_kernels() {
 #[test]
 fn quantised_weights_are_named_and_invalid_formats_refused() {
     let short = ["--prompt", "10", "--new_tokens", "2", "--batch", "2", "--rounds", "1", "--device", "cpu"];
-    for (quantize, dtype) in [("q8_0", "float32"), ("q4_0", "bfloat16")] {
+    for (quantize, dtype) in [("q8_0", "float32"), ("q4_0", "bfloat16"), ("q4_k", "float32")] {
         let mut command = program("spag");
         command.args(MODEL).args(short).args(["--quantize", quantize, "--dtype", dtype]);
         let (out, _) = run(&mut command, 0);
@@ -60,7 +60,11 @@ fn quantised_weights_are_named_and_invalid_formats_refused() {
         assert_eq!((&line["quantize"], &line["dtype"]), (&quantize.into(), &dtype.into()));
     }
     let (_, err) = run(program("spag").args(MODEL).args(["--quantize", "q5_1"]), 2);
-    assert!(err.contains("unknown format of quantised weights \"q5_1\"; expected q8_0 or q4_0"), "{err}");
+    let expected =
+        "unknown format of quantised weights \"q5_1\"; expected one of q8_0, q6_k, q5_0, q4_1, q4_0, q4_k, or stored";
+    assert!(err.contains(expected), "{err}");
+    let (_, err) = run(program("spag").args(MODEL).args(["--quantize", "stored"]), 1);
+    assert!(err.contains("it is a folder, whose weights are not quantised"), "{err}");
     let (_, err) = run(program("spag").args(MODEL).args(["--quantize", "q8_0", "--device", "cuda"]), 2);
     assert!(err.contains("cuda"), "{err}");
     let (_, err) = run(program("spag-train").args(["--quantize", "q8_0"]), 2);

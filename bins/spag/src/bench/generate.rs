@@ -9,9 +9,7 @@ use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use serde_json::json;
 use spag_io::gib;
-use spag_model::{
-    BlockFormat, Engine, EngineConfig, EngineSettings, EosRule, Event, Generate, GenerationConfig, Request, Streamed,
-};
+use spag_model::{Engine, EngineConfig, EngineSettings, EosRule, Event, Generate, GenerationConfig, Request, Streamed};
 use spag_ops::CpuPath;
 use spag_selfplay::limits;
 use spag_train::{median, peak_memory_of};
@@ -65,7 +63,7 @@ fn case(args: &GenerateArgs, batch: usize) -> Result<()> {
     let checkpoint = args.loading.load_adapted(&args.model, args.adapter.folder())?;
     let device = checkpoint.model.parameters().device().clone();
     let (model, dtype) = (checkpoint.model.config().clone(), checkpoint.model.parameters().dtype());
-    let quantize = checkpoint.model.block_format().map(BlockFormat::name);
+    let quantize = checkpoint.model.quantisation().map(|quantisation| quantisation.to_string());
     let positions = model.architecture.max_position_embeddings;
     let length = args.prompt.saturating_add(args.new_tokens);
     if length > positions {

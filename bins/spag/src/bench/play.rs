@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::Args;
 use serde_json::json;
 use spag_io::gib;
-use spag_model::{BlockFormat, EngineConfig, EngineSettings};
+use spag_model::{EngineConfig, EngineSettings};
 use spag_selfplay::{SamplingSettings, TimingConfig, time_play};
 use spag_train::peak_memory_of;
 
@@ -65,7 +65,7 @@ pub(super) fn run(args: &PlayArgs) -> Result<()> {
         "device": args.loading.open()?.to_string(),
         "cpu_path": cpu_path(&args.loading.open()?),
         "dtype": checkpoint.model.parameters().dtype().to_string(),
-        "quantize": checkpoint.model.block_format().map(BlockFormat::name),
+        "quantize": checkpoint.model.quantisation().map(|quantisation| quantisation.to_string()),
         "games": args.work.games,
         "batch": engine.max_running,
         "turns": args.work.turns,

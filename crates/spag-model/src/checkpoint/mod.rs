@@ -2,6 +2,7 @@
 
 mod dtype;
 pub(crate) mod gguf;
+mod quantised;
 mod read;
 mod safetensors;
 mod shard_size;
@@ -23,6 +24,7 @@ use crate::model::Model;
 use crate::tokenizer::Tokenizer;
 
 pub use dtype::{DtypeChoice, WeightDtype};
+pub use quantised::load_quantised;
 pub(crate) use read::read_adapter;
 pub use read::{
     check_checkpoint, load_config, load_model, load_model_with, load_tokenizer, read_buffers, read_tensors,

@@ -134,7 +134,7 @@ pub fn weights_digest(path: impl AsRef<Path>) -> Result<String> {
 /// Reads a stored tensor into its view.
 ///
 /// On a CPU it is read into the buffer directly; for other devices the tensor is read into host memory first.
-fn copy_into(
+pub(super) fn copy_into(
     file: &WeightFile,
     reader: &mut File,
     tensor: Stored<'_>,

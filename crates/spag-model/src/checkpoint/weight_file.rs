@@ -186,6 +186,21 @@ impl WeightFile {
         Ok(())
     }
 
+    /// Reads a matrix as it is in the file, with its rows in the order of the model.
+    pub(super) fn read_blocks(&self, file: &mut File, tensor: Stored<'_>) -> Result<Vec<u8>> {
+        let Stored { name, info, .. } = tensor;
+        let io = spag_io::Error::io(&self.path);
+        let format = self.check_dtype(name, info)?;
+        let row = info.shape.iter().skip(1).product::<usize>() / format.block_size() * format.type_size();
+        let mut bytes = vec![0; info.shape.first().copied().unwrap_or(1) * row];
+        file.seek(SeekFrom::Start(info.start)).map_err(io)?;
+        file.read_exact(&mut bytes).map_err(io)?;
+        if let RowOrder::Interleaved { head } = info.rows {
+            separate_halves(&mut bytes, head, row);
+        }
+        Ok(bytes)
+    }
+
     /// The number format of a tensor, if [`WeightFile::read`] supports it.
     pub(super) fn check_dtype(&self, name: &str, info: &TensorInfo) -> Result<GgmlDType> {
         match &info.dtype {

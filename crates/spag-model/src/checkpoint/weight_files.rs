@@ -8,7 +8,7 @@ use std::path::{Component, Path, PathBuf};
 
 use spag_io::{quote, read_whole};
 
-use super::weight_file::{Format, Stored, TensorInfo, Values, WeightFile};
+use super::weight_file::{Format, Stored, StoredDtype, TensorInfo, Values, WeightFile};
 use crate::error::{Error, Result};
 use crate::params::Layout;
 
@@ -84,6 +84,29 @@ fn read_index(path: &Path, format: Format) -> Result<BTreeMap<String, String>> {
     Ok(weight_map)
 }
 
+/// Where a tensor is.
+pub(super) struct Located<'a> {
+    pub(super) file: &'a WeightFile,
+    pub(super) name: String,
+}
+
+impl Located<'_> {
+    /// Its place in the file.
+    pub(super) fn info(&self) -> &TensorInfo {
+        &self.file.tensors[&self.name]
+    }
+
+    /// Its bytes in the file; 0 if its number format is not read.
+    pub(super) fn bytes(&self) -> u64 {
+        let TensorInfo { dtype, shape, .. } = self.info();
+        let count = shape.iter().fold(1u64, |product, size| product.saturating_mul(*size as u64));
+        match dtype {
+            StoredDtype::Read(format) => count / format.block_size() as u64 * format.type_size() as u64,
+            StoredDtype::Other(_) => 0,
+        }
+    }
+}
+
 /// The opened files of a folder, with their headers.
 pub(super) struct WeightFiles {
     dir: PathBuf,
@@ -119,6 +142,28 @@ impl WeightFiles {
     /// Checks that the files hold every tensor of `layout`, in its shape, and no other.
     pub(super) fn check(&self, layout: &Layout) -> Result<()> {
         self.for_each(layout, |_, _, _, _| Ok(()))
+    }
+
+    /// What the values of the tensors may be.
+    pub(super) fn values(&self) -> Values {
+        self.values
+    }
+
+    /// Where the tensors of `layout` are: those of each layer, in the order of its views.
+    ///
+    /// # Errors
+    /// As [`WeightFiles::check`].
+    pub(super) fn locate(&self, layout: &Layout) -> Result<Vec<Vec<Located<'_>>>> {
+        let mut found = BTreeMap::new();
+        self.for_each(layout, |file, name, _, at| {
+            found.insert(at, Located { file, name: name.to_owned() });
+            Ok(())
+        })?;
+        let mut layers: Vec<Vec<Located<'_>>> = layout.layers.iter().map(|_| Vec::new()).collect();
+        for ((layer, _), located) in found {
+            layers[layer].push(located);
+        }
+        Ok(layers)
     }
 
     /// Calls `read` for every tensor of `layout`, in the order of the files, with the indices of its layer and view.

@@ -2,12 +2,12 @@
 
 use candle_core::Device;
 
-use super::packed_block::packing_bytes;
 use crate::checkpoint::WeightDtype;
 use crate::config::ModelConfig;
 use crate::error::{Error, Result};
 use crate::memory::{self, GenerationMemory, GenerationMemorySettings, PromptLogProbs};
 use crate::model::{Matrices, Model};
+use crate::packed_weights::packing_bytes;
 use spag_ops::{available_memory, free_memory};
 
 /// Whether requests reuse the KV cache of requests with the same prefix.
@@ -155,7 +155,7 @@ impl EngineConfig {
         // A CPU packs the weights; kernels use them as they are.
         let (matrices, dtype) = (Matrices::of(&config.architecture), parameters.dtype());
         let weights = match (weights, model.block_format()) {
-            _ if !device.is_cpu() => 0,
+            _ if !device.is_cpu() || model.packed().is_some() => 0,
             (Weights::Copied, Some(format)) => matrices.bytes(format, dtype),
             (Weights::Taken, Some(format)) => matrices.packing_bytes(format, dtype),
             (Weights::Copied, None) => memory::weight_bytes(parameters.layout(), dtype),

@@ -7,66 +7,30 @@ use candle_core::{DType, Device, Tensor};
 
 use super::adapters::{AdapterRows, PackedAdapter, Place};
 use super::graphs::{self, GraphCache, Inputs};
-use super::head::Head;
 use super::kv::{KvCache, PrefixRoot};
-use super::packed_block::{LayerParts, PackedBlock, unshared};
 use crate::error::{Error, Result};
 use crate::model::block::{self, BlockPass, Used};
-use crate::model::{AttentionShape, EmbeddingScale, Model, Unsharded};
+use crate::model::{AttentionShape, EmbeddingScale, Model, Quantisation};
+use crate::packed_weights::{PackedBlock, PackedWeights};
 use crate::params::{AdapterWeights, Layout, Part, WeightSource};
-use spag_ops::cast::{convert_into, converted, round_columns};
-use spag_ops::kernels::{self, Kernels};
+use spag_ops::cast::round_columns;
+use spag_ops::kernels;
 use spag_ops::paged_attention::{self, Span};
 use spag_ops::pool::{Pool, recycle};
-use spag_ops::quantised::BlockFormat;
 use spag_ops::rope::{Direction, Positions, rotate_leading};
 use spag_ops::sample::{self, SampleError, ScoreParams, TokenLogProb};
 use spag_ops::{embedding, head_norm, rms_norm};
 
-/// Where the embeddings of tokens are found.
-enum Embedding {
-    /// In a table, [V, D].
-    Table { rows: Tensor, memory: TableMemory },
-    /// In the output head, which is the same matrix.
-    Head,
-}
-
-/// Who uses the memory of a table.
-#[derive(PartialEq)]
-enum TableMemory {
-    /// Perhaps a checkpoint too: it must not be written.
-    Shared,
-    Own,
-}
-
-impl Embedding {
-    /// Converts another table to the number format of this one.
-    fn refresh(&mut self, matrix: &Tensor) -> candle_core::Result<()> {
-        let Self::Table { rows, memory } = self else { return Ok(()) };
-        if kernels::of(rows.device())?.is_some() {
-            *rows = matrix.clone();
-            return Ok(());
-        }
-        if *memory == TableMemory::Shared {
-            (*rows, *memory) = (Tensor::zeros(rows.dims(), rows.dtype(), rows.device())?, TableMemory::Own);
-        }
-        convert_into(matrix, rows)
-    }
-}
-
 /// The weights, packed for generation.
 pub(super) struct ModelRunner {
     layout: Layout,
-    embedding: Embedding,
+    /// Quantised ones are those of a loaded model, which other engines may have too.
+    weights: Arc<PackedWeights>,
     embedding_scale: EmbeddingScale,
     /// Number format of the weights.
     dtype: DType,
     device: Device,
-    blocks: Vec<PackedBlock>,
-    norm: Tensor,
-    head: Head,
-    /// What the matrices were quantised to.
-    quantised: Option<BlockFormat>,
+    quantisation: Option<Quantisation>,
     shape: AttentionShape,
     pool: Arc<Pool>,
     graphs: GraphCache,
@@ -158,37 +122,23 @@ impl BlockPass for GeneratePass<'_, '_> {
 
 impl ModelRunner {
     /// Packs a model layer by layer, and gives up each layer when it is packed.
-    pub(super) fn new(mut model: Model) -> Result<Self> {
-        let architecture = &model.config().architecture;
-        let (layers, quantised) = (architecture.num_hidden_layers, model.block_format());
-        // A quantised head is another matrix than the embedding.
-        let in_head = architecture.is_tied() && quantised.is_none();
-        let embedding_scale = EmbeddingScale::of(architecture);
+    pub(super) fn new(model: Model) -> Result<Self> {
         let device = model.parameters().device().clone();
         let (layout, dtype) = (model.parameters().layout().clone(), model.parameters().dtype().into());
-        let mut blocks = Vec::with_capacity(layers);
-        for layer in 1..=layers {
-            blocks.push(PackedBlock::new(&model, layer)?);
-            model.release(layer)?;
-        }
-        let norm = unshared(&model.part(layers + 1, Part::FinalNorm)?)?;
-        let head = Head::new(&model)?;
-        model.release(layers + 1)?;
-        let embedding = match in_head {
-            true => Embedding::Head,
-            false => Embedding::Table { rows: model.stored(0, Part::Embedding)?, memory: TableMemory::Shared },
+        let embedding_scale = EmbeddingScale::of(&model.config().architecture);
+        let (quantisation, shape) = (model.quantisation(), model.network().attention_shape().clone());
+        let weights = match model.packed() {
+            Some(weights) => weights.clone(),
+            None => Arc::new(PackedWeights::of_model(model)?),
         };
         Ok(Self {
             layout,
-            embedding,
+            weights,
             embedding_scale,
             dtype,
             device,
-            blocks,
-            norm,
-            head,
-            quantised,
-            shape: model.network().attention_shape().clone(),
+            quantisation,
+            shape,
             pool: Arc::default(),
             graphs: GraphCache::default(),
         })
@@ -204,10 +154,10 @@ impl ModelRunner {
     /// # Errors
     /// Quantised weights, which are not replaced, or another layout; the error names the first tensor that differs.
     pub(super) fn check_refresh(&self, weights: &dyn WeightSource) -> Result<()> {
-        if let Some(format) = self.quantised {
+        if let Some(quantisation) = self.quantisation {
             return Err(Error::Generation(format!(
-                "the engine's weights are quantised to {format} and cannot be refreshed; create an engine with weights that are \
-                 not quantised"
+                "the engine's weights are quantised ({quantisation}) and cannot be refreshed; create an engine with weights that are not \
+                 quantised"
             )));
         }
         match self.layout.difference(weights.layout()) {
@@ -223,45 +173,10 @@ impl ModelRunner {
     pub(super) fn refresh(&mut self, weights: &dyn WeightSource) -> Result<()> {
         // Captured graphs read the memory of the old weights.
         self.graphs = GraphCache::default();
-        let kernels = kernels::of(&self.device)?;
-        let last = self.layout.layers.len().saturating_sub(1);
-        for layer in 0..=last {
-            let unsharded = Unsharded::new(weights, layer, Some(layer + 1).filter(|next| *next <= last))?;
-            let buffer = match &kernels {
-                Some(kernels) => self.copied(&**kernels, &unsharded.buffer)?,
-                None => unsharded.buffer.to_device(&self.device)?,
-            };
-            let parts = LayerParts { layout: &self.layout, buffer: &buffer, layer, dtype: self.dtype };
-            match layer.checked_sub(1).and_then(|index| self.blocks.get_mut(index)) {
-                Some(block) => block.refresh(&parts)?,
-                None if layer == 0 => {
-                    let matrix = parts.matrix(Part::Embedding)?;
-                    self.embedding.refresh(&matrix)?;
-                    if self.head.is_tied() {
-                        self.head.refresh(&matrix, self.dtype)?;
-                    }
-                }
-                None => {
-                    self.norm = parts.norm(Part::FinalNorm)?;
-                    if !self.head.is_tied() {
-                        self.head.refresh(&parts.matrix(Part::Head)?, self.dtype)?;
-                    }
-                }
-            }
-            if let Some(kernels) = &kernels {
-                // The source may use the memory of its layer again.
-                kernels.synchronize()?;
-            }
-        }
-        Ok(())
-    }
-
-    /// A layer in memory of the device, in the number format of the weights.
-    fn copied(&self, kernels: &dyn Kernels, buffer: &Tensor) -> Result<Tensor> {
-        let buffer = converted(&buffer.to_device(&self.device)?, self.dtype)?;
-        let copy = kernels.empty(buffer.dims(), self.dtype)?;
-        kernels.copy(&buffer, &copy)?;
-        Ok(copy)
+        let Some(own) = Arc::get_mut(&mut self.weights) else {
+            return Err(Error::Generation("another engine has the same weights, which cannot be refreshed".into()));
+        };
+        own.refresh(&self.layout, weights, (&self.device, self.dtype))
     }
 
     /// The device of the weights.
@@ -276,7 +191,7 @@ impl ModelRunner {
 
     /// The number of tokens that have an embedding and a logit.
     pub(super) fn vocabulary(&self) -> usize {
-        self.head.outputs()
+        self.weights.head.outputs()
     }
 
     /// Packs an adapter in the number format of the weights.
@@ -318,10 +233,7 @@ impl ModelRunner {
         };
         let mut ids = ids.to_vec();
         ids.resize(padded, 0);
-        let embedded = match &self.embedding {
-            Embedding::Table { rows, .. } => embedding::forward(&ids, rows)?,
-            Embedding::Head => self.head.rows(&ids)?,
-        };
+        let embedded = self.weights.embed(&ids)?;
         let inputs = Inputs {
             x: self.embedding_scale.apply(embedded, self.dtype)?,
             positions: self.positions(spans, padded)?,
@@ -356,9 +268,9 @@ impl ModelRunner {
         for chunk in scored.chunks(sample::scored_rows(self.vocabulary())) {
             let rows: Vec<u32> = chunk.iter().map(|params| params.row as u32).collect();
             let rows = embedding::forward(&rows, x)?;
-            let normed = rms_norm::forward(&rows, &self.norm, self.shape.norm)?;
+            let normed = rms_norm::forward(&rows, &self.weights.norm, self.shape.norm)?;
             recycle(rows)?;
-            let logits = self.head.forward_f32(&normed)?;
+            let logits = self.weights.head.forward_f32(&normed)?;
             recycle(normed)?;
             let within: Vec<ScoreParams> =
                 chunk.iter().enumerate().map(|(row, params)| ScoreParams { row, ..*params }).collect();
@@ -384,7 +296,7 @@ impl ModelRunner {
         cache: &KvCache,
     ) -> candle_core::Result<(Tensor, Duration)> {
         let (mut x, mut attention) = (inputs.x.clone(), Duration::ZERO);
-        for (layer, block) in self.blocks.iter().enumerate() {
+        for (layer, block) in self.weights.blocks.iter().enumerate() {
             let (shape, attended) = (&self.shape, Duration::ZERO);
             let mut pass = GeneratePass { block, shape, layer, inputs, adapters, cache, attention: attended };
             x = block::forward(x, self.shape.norms, &mut pass)?;
@@ -395,9 +307,9 @@ impl ModelRunner {
 
     /// Logits of rows of the last block's output.
     fn logits(&self, rows: Tensor) -> candle_core::Result<Tensor> {
-        let normed = rms_norm::forward(&rows, &self.norm, self.shape.norm)?;
+        let normed = rms_norm::forward(&rows, &self.weights.norm, self.shape.norm)?;
         recycle(rows)?;
-        let logits = self.head.forward(&normed)?;
+        let logits = self.weights.head.forward(&normed)?;
         recycle(normed)?;
         Ok(logits)
     }

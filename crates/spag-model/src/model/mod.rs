@@ -11,22 +11,25 @@ mod shape;
 mod train_block;
 mod weights;
 
+use std::sync::Arc;
+
 use candle_core::Tensor;
 
 use crate::checkpoint::WeightDtype;
 use crate::config::{ModelConfig, OutputHead};
 use crate::error::{Error, Result};
 use crate::packed::{PackedBatch, Targets};
+use crate::packed_weights::PackedWeights;
 use crate::params::{FlatBuffers, GradientSink, Layout, Part};
 use spag_ops::cast::in_compute_dtype;
-use spag_ops::quantised::BlockFormat;
 use spag_ops::row_norm;
 
 pub(crate) use embedding_scale::EmbeddingScale;
 pub(crate) use init::RandomWeights;
 pub(crate) use layers::Unsharded;
 pub use network::{Activations, Forward, Network};
-pub(crate) use quantised::Matrices;
+pub(crate) use quantised::{Matrices, QuantisedModel, check_inputs};
+pub use quantised::{Quantisation, ReplacedMatrix};
 pub(crate) use shape::AttentionShape;
 pub use train_block::SavedElements;
 
@@ -35,8 +38,9 @@ pub use train_block::SavedElements;
 pub struct Model {
     network: Network,
     parameters: FlatBuffers,
-    /// What engines quantise the matrices to.
-    quantised: Option<BlockFormat>,
+    quantisation: Option<Quantisation>,
+    /// The weights of a model that was quantised as it was read. The parameters are empty then.
+    packed: Option<Arc<PackedWeights>>,
 }
 
 impl Model {
@@ -58,7 +62,7 @@ impl Model {
         if parameters.layout() != network.layout() {
             return Err(Error::Config("the parameters have another layout than the configuration".into()));
         }
-        Ok(Self { network, parameters, quantised: None })
+        Ok(Self { network, parameters, quantisation: None, packed: None })
     }
 
     /// The configuration.
@@ -112,7 +116,8 @@ impl Model {
     }
 
     fn with_parameters(&self, parameters: FlatBuffers) -> Result<Self> {
-        Ok(Self { quantised: self.quantised, ..Self::from_parameters(self.config(), parameters)? })
+        let (quantisation, packed) = (self.quantisation, self.packed.clone());
+        Ok(Self { quantisation, packed, ..Self::from_parameters(self.config(), parameters)? })
     }
 
     /// A copy that does not share the parameters ([`Clone`] does).
@@ -120,7 +125,7 @@ impl Model {
         self.with_parameters(self.parameters.deep_copy()?)
     }
 
-    /// A copy with the parameters rounded to another number format.
+    /// A copy with the parameters rounded to another number format. Quantised weights stay as they are.
     pub fn to_dtype(&self, dtype: WeightDtype) -> Result<Self> {
         self.with_parameters(self.parameters.to_dtype(dtype)?)
     }

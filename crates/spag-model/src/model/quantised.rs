@@ -1,17 +1,77 @@
 //! Models whose matrices engines quantise.
 
+use std::sync::Arc;
+
+use candle_core::Device;
+
 use super::Model;
 use crate::checkpoint::WeightDtype;
-use crate::config::{Architecture, OutputHead};
+use crate::config::{Architecture, ModelConfig, OutputHead};
 use crate::error::{Error, Result};
+use crate::packed_weights::PackedWeights;
+use crate::params::{FlatBuffers, Layout};
 use spag_ops::kernels;
 use spag_ops::packed_linear::PackedWeight;
 use spag_ops::quantised::BlockFormat;
 
+/// Where the bits of quantised weights come from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Quantisation {
+    /// The matrices of blocks and the output head are quantised to a format, or to the one
+    /// [in its place](BlockFormat::of_inputs).
+    To(BlockFormat),
+    /// The tensors of a GGUF file that a [`BlockFormat`] has stay as they are in the file.
+    Stored,
+}
+
+impl Quantisation {
+    const STORED: &str = "stored";
+}
+
+impl std::fmt::Display for Quantisation {
+    /// The name of the format, or "stored".
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::To(format) => format.fmt(f),
+            Self::Stored => f.write_str(Self::STORED),
+        }
+    }
+}
+
+impl std::str::FromStr for Quantisation {
+    type Err = String;
+    fn from_str(text: &str) -> std::result::Result<Self, String> {
+        match text {
+            Self::STORED => Ok(Self::Stored),
+            other => match other.parse() {
+                Ok(format) => Ok(Self::To(format)),
+                Err(why) => Err(format!("{why}, or {} (GGUF files as they are)", Self::STORED)),
+            },
+        }
+    }
+}
+
+/// A matrix of a quantised model that is not in the format that was asked for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ReplacedMatrix {
+    /// The linear layers, as `down_proj`.
+    pub name: &'static str,
+    /// Their input size.
+    pub inputs: usize,
+    /// The format that they have in its place; `None` for that of the parameters.
+    pub format: Option<BlockFormat>,
+}
+
+/// The weights of a model that are quantised as they are read.
+pub(crate) struct QuantisedModel {
+    pub(crate) quantisation: Quantisation,
+    pub(crate) weights: PackedWeights,
+}
+
 impl Model {
     /// The model, for engines that quantise the matrices of its blocks and its output head when they pack them. Embeddings, norms,
-    /// biases, and matrices whose input size 32 does not divide ([`Model::kept_matrices`]) keep the number format of the parameters, which
-    /// stay as they are: all passes but those of engines compute with them.
+    /// biases, and matrices whose input size 32 does not divide ([`Model::replaced_matrices`]) keep the number format of the
+    /// parameters, which stay as they are: all passes but those of engines compute with them.
     ///
     /// # Errors
     /// A model on a GPU, or one without a matrix that can be quantised.
@@ -21,32 +81,62 @@ impl Model {
                 "weights are quantised to {format} on a CPU only; use --device cpu"
             )));
         }
-        let architecture = &self.config().architecture;
-        let matrices = Matrices::of(architecture).all();
-        if !matrices.iter().any(|matrix| format.of_inputs(matrix.inputs).is_some()) {
-            let (hidden, intermediate) = (architecture.hidden_size, architecture.intermediate_size);
-            return Err(Error::Generation(format!(
-                "no matrix can be quantised to {format}: hidden_size {hidden} and intermediate_size {intermediate} are no \
-                 multiples of {}; generate without --quantize",
-                BlockFormat::BLOCK
-            )));
-        }
-        Ok(Self { quantised: Some(format), ..self })
+        check_inputs(&self.config().architecture, format)?;
+        Ok(Self { quantisation: Some(Quantisation::To(format)), ..self })
+    }
+
+    /// A model of weights that were packed as they were read, layer by layer.
+    pub(crate) fn of_quantised(config: &ModelConfig, model: QuantisedModel, dtype: WeightDtype) -> Result<Self> {
+        let layout = Layout::new(&config.architecture);
+        let parameters = FlatBuffers::released(&layout, dtype, &Device::Cpu)?;
+        let (quantisation, packed) = (Some(model.quantisation), Some(Arc::new(model.weights)));
+        Ok(Self { quantisation, packed, ..Self::from_parameters(config, parameters)? })
+    }
+
+    /// The weights, if they were packed as they were read.
+    pub(crate) fn packed(&self) -> Option<&Arc<PackedWeights>> {
+        self.packed.as_ref()
+    }
+
+    /// How the weights of engines are quantised, if they are.
+    pub fn quantisation(&self) -> Option<Quantisation> {
+        self.quantisation
     }
 
     /// What engines quantise the matrices to, if they do.
-    pub fn block_format(&self) -> Option<BlockFormat> {
-        self.quantised
+    pub(crate) fn block_format(&self) -> Option<BlockFormat> {
+        match self.quantisation {
+            Some(Quantisation::To(format)) => Some(format),
+            Some(Quantisation::Stored) | None => None,
+        }
     }
 
-    /// The matrices that engines do not quantise, since 32 does not divide their input size, as `down_proj (172)`. Empty if the
-    /// model is not [quantised](Model::quantised).
-    pub fn kept_matrices(&self) -> Vec<String> {
-        let Some(format) = self.quantised else { return Vec::new() };
+    /// The matrices that are not in the format to which a model is quantised.
+    pub fn replaced_matrices(&self) -> Vec<ReplacedMatrix> {
+        let Some(format) = self.block_format() else { return Vec::new() };
         let matrices = Matrices::of(&self.config().architecture).all().into_iter();
-        let kept = matrices.filter(|matrix| format.of_inputs(matrix.inputs).is_none());
-        kept.map(|matrix| format!("{} ({})", matrix.name, matrix.inputs)).collect()
+        let replaced = matrices.filter(|matrix| format.of_inputs(matrix.inputs) != Some(format));
+        let replaced = replaced.map(|Matrix { name, inputs, .. }| ReplacedMatrix {
+            name,
+            inputs,
+            format: format.of_inputs(inputs),
+        });
+        replaced.collect()
     }
+}
+
+/// Refuses a model without a matrix that can be quantised.
+pub(crate) fn check_inputs(architecture: &Architecture, format: BlockFormat) -> Result<()> {
+    let matrices = Matrices::of(architecture).all();
+    if matrices.iter().any(|matrix| format.of_inputs(matrix.inputs).is_some()) {
+        return Ok(());
+    }
+    let (hidden, intermediate) = (architecture.hidden_size, architecture.intermediate_size);
+    Err(Error::Generation(format!(
+        "no matrix can be quantised to {format}: hidden_size {hidden} and intermediate_size {intermediate} are no multiples of \
+         {}; generate without --quantize",
+        BlockFormat::BLOCK
+    )))
 }
 
 /// The extents of a matrix that engines pack.
@@ -150,12 +240,31 @@ mod tests {
     }
 
     #[test]
-    fn kept_matrices_are_named_and_a_model_of_them_alone_is_refused() {
-        let quantised = |hidden, intermediate| model(hidden, intermediate).quantised(BlockFormat::Q4_0);
-        assert!(model(64, 40).kept_matrices().is_empty());
-        assert_eq!(quantised(64, 40).unwrap().kept_matrices(), ["down_proj (40)"]);
-        assert!(quantised(64, 96).unwrap().kept_matrices().is_empty());
-        let error = quantised(40, 72).unwrap_err().to_string();
+    fn replaced_matrices_are_named_and_a_model_that_cannot_be_quantised_is_refused() {
+        let quantised = |hidden, intermediate, format| model(hidden, intermediate).quantised(format);
+        let replaced = |hidden, intermediate, format| {
+            let replaced = quantised(hidden, intermediate, format).unwrap().replaced_matrices();
+            replaced
+                .into_iter()
+                .map(|ReplacedMatrix { name, inputs, format }| (name, inputs, format))
+                .collect::<Vec<_>>()
+        };
+        assert!(model(64, 40).replaced_matrices().is_empty());
+        assert_eq!(replaced(64, 40, BlockFormat::Q4_0), [("down_proj", 40, None)]);
+        assert!(replaced(64, 96, BlockFormat::Q4_0).is_empty());
+        let replaced = replaced(64, 256, BlockFormat::Q4K);
+        assert_eq!(replaced.len(), 4);
+        assert!(replaced.iter().all(|(_, inputs, format)| (*inputs, *format) == (64, Some(BlockFormat::Q5_0))));
+        let error = quantised(40, 72, BlockFormat::Q4_0).unwrap_err().to_string();
         assert!(error.contains("hidden_size 40 and intermediate_size 72 are no multiples of 32"), "{error}");
+    }
+
+    #[test]
+    fn names_are_read_as_they_are_written() {
+        for quantisation in [Quantisation::To(BlockFormat::Q4K), Quantisation::Stored] {
+            assert_eq!(quantisation.to_string().parse(), Ok(quantisation));
+        }
+        let error = "q3_k".parse::<Quantisation>().unwrap_err();
+        assert!(error.ends_with("q4_0, q4_k, or stored (GGUF files as they are)"), "{error}");
     }
 }

@@ -55,6 +55,13 @@ impl FlatBuffers {
         Ok(Self { layout: layout.clone(), layers, sharing: Arc::default() })
     }
 
+    /// Buffers of which all layers were [given up](FlatBuffers::release).
+    pub(crate) fn released(layout: &Layout, dtype: WeightDtype, device: &Device) -> Result<Self> {
+        let layers = layout.layers.iter().map(|_| Tensor::zeros(0, dtype.into(), device));
+        let layers = layers.collect::<candle_core::Result<_>>()?;
+        Ok(Self { layout: layout.clone(), layers, sharing: Arc::default() })
+    }
+
     /// Copies the buffers to another device, one layer at a time. On the same device the memory is shared.
     pub fn to_device(&self, device: &Device) -> Result<Self> {
         let layers = self.layers.iter().map(|l| l.to_device(device)).collect::<candle_core::Result<_>>()?;

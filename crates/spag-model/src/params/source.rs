@@ -102,7 +102,14 @@ pub trait GradientSink: Send + Sync {
 
 impl FlatBuffers {
     pub(super) fn layer(&self, layer: usize) -> Result<Tensor> {
-        self.layers.get(layer).cloned().ok_or_else(|| Error::Config(format!("layer {layer} does not exist")))
+        let buffer = self.layers.get(layer).ok_or_else(|| Error::Config(format!("layer {layer} does not exist")))?;
+        if buffer.elem_count() == 0 && self.layout.layers[layer].len > 0 {
+            return Err(Error::Config(format!(
+                "the weights of layer {layer} are in an engine, or quantised, and nothing else can use them; load the model once \
+                 more, as it is"
+            )));
+        }
+        Ok(buffer.clone())
     }
 }
 

@@ -29,6 +29,7 @@ mod oracle;
 mod piece_model;
 mod prompt_log_probs;
 mod quantised;
+mod quantised_files;
 mod refresh;
 mod sampling;
 mod tokenizer_families;

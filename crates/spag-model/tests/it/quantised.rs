@@ -112,7 +112,7 @@ fn every_family_generates_from_quantised_weights() {
         };
         let (found, wanted) = (score(&checkpoint), score(&load()));
         let worst = found.iter().zip(&wanted).fold(0f32, |worst, (a, b)| worst.max((a - b).abs()));
-        eprintln!("{}: at most {worst:.4}, kept {:?}", folder.display(), checkpoint.model.kept_matrices());
+        eprintln!("{}: at most {worst:.4}, kept {:?}", folder.display(), checkpoint.model.replaced_matrices());
         assert!(worst > 0.0 && worst < 0.2, "{}: {worst}", folder.display());
         tested += 1;
     }
@@ -144,7 +144,7 @@ fn a_refresh_is_refused_and_changes_nothing() {
     let mut engine = Engine::new(&checkpoint, engine_config(16)).unwrap();
     let before: Vec<_> = engine.generate(asked(&AdapterChoice::Base)).unwrap().iter().map(bits).collect();
     let error = engine.refresh(checkpoint.model.parameters(), 3).unwrap_err().to_string();
-    assert!(error.contains("quantised to q4_0 and cannot be refreshed"), "{error}");
+    assert!(error.contains("quantised (q4_0) and cannot be refreshed"), "{error}");
     let after: Vec<_> = engine.generate(asked(&AdapterChoice::Base)).unwrap().iter().map(bits).collect();
     assert_eq!((engine.version(), before), (0, after));
 }

@@ -1,5 +1,8 @@
 //! Formats of quantised weights, those of ggml.
 
+use half::f16;
+use rayon::prelude::*;
+
 use super::scales::{OfBlock, OfBlockWithMinimum, OfSixBits, OfSuperBlock, Scales};
 
 /// Weights of a block.
@@ -63,7 +66,24 @@ impl BlockFormat {
         }
     }
 
-    /// Bytes of that many weights in a file of ggml.
+    /// Places of the numbers in f16 among the bytes of a span.
+    fn halves(self) -> &'static [usize] {
+        match self {
+            Self::Q8_0 | Self::Q4_0 | Self::Q5_0 => &[0],
+            Self::Q4_1 | Self::Q4K => &[0, 2],
+            Self::Q6K => &[208],
+        }
+    }
+
+    /// The first weight that is not finite, of weights as a file of ggml has them.
+    pub fn first_not_finite(self, bytes: &[u8]) -> Option<usize> {
+        let half = |span: &[u8], at: usize| f16::from_le_bytes([span[at], span[at + 1]]);
+        let is_finite = |span: &[u8]| self.halves().iter().all(|at| half(span, *at).is_finite());
+        let spans = bytes.par_chunks_exact(self.stored_bytes());
+        spans.position_first(|span| !is_finite(span)).map(|span| span * self.span())
+    }
+
+    /// Bytes of a span, the consecutive weights that share a scale, in a file of ggml: 32 weights, or 256 in q4_k and q6_k.
     pub fn stored_bytes(self) -> usize {
         match self {
             Self::Q8_0 => 34,

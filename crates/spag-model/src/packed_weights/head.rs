@@ -10,14 +10,19 @@ use spag_ops::packed_linear::{self, PackedWeight};
 use spag_ops::row_norm;
 
 /// The output head: a packed matrix, [V, D], with normalised rows if the architecture says so.
-pub(super) struct Head {
+pub(crate) struct Head {
     kind: OutputHead,
     weight: PackedWeight,
 }
 
 impl Head {
+    /// A head with a packed matrix.
+    pub(super) fn of_weight(kind: OutputHead, weight: PackedWeight) -> Self {
+        Self { kind, weight }
+    }
+
     /// Packs the head of a model: in its own memory if nothing else uses it and it is not quantised.
-    pub(super) fn new(model: &Model) -> crate::Result<Self> {
+    pub(super) fn of_model(model: &Model) -> crate::Result<Self> {
         let (kind, weight) = (model.config().architecture.head, model.head()?);
         let is_own = kind == OutputHead::Normalised || !model.parameters().is_shared();
         let weight = match (model.block_format(), is_own) {
@@ -31,12 +36,12 @@ impl Head {
     }
 
     /// Whether the head is the embedding.
-    pub(super) fn is_tied(&self) -> bool {
+    pub(crate) fn is_tied(&self) -> bool {
         self.kind == OutputHead::Tied
     }
 
     /// Packs another stored matrix [V, D] in the memory of this one. `dtype` is the number format of the engine's weights.
-    pub(super) fn refresh(&mut self, stored: &Tensor, dtype: DType) -> Result<()> {
+    pub(crate) fn refresh(&mut self, stored: &Tensor, dtype: DType) -> Result<()> {
         match self.kind {
             OutputHead::Normalised => self.weight.repack(&row_norm::forward(&converted(stored, dtype)?)?),
             OutputHead::Plain | OutputHead::Tied => self.weight.repack(stored),
@@ -44,22 +49,22 @@ impl Head {
     }
 
     /// Vocabulary size, V.
-    pub(super) fn outputs(&self) -> usize {
+    pub(crate) fn outputs(&self) -> usize {
         self.weight.outputs()
     }
 
     /// Logits [N, V] of normed outputs [N, D].
-    pub(super) fn forward(&self, normed: &Tensor) -> Result<Tensor> {
+    pub(crate) fn forward(&self, normed: &Tensor) -> Result<Tensor> {
         packed_linear::forward(normed, &self.weight, None)
     }
 
     /// As [`Head::forward`], in f32 for every number format.
-    pub(super) fn forward_f32(&self, normed: &Tensor) -> Result<Tensor> {
+    pub(crate) fn forward_f32(&self, normed: &Tensor) -> Result<Tensor> {
         packed_linear::forward_f32(normed, &self.weight)
     }
 
     /// The rows of tokens, [N, D]: their embeddings, if the head is the embedding.
-    pub(super) fn rows(&self, ids: &[u32]) -> Result<Tensor> {
+    pub(crate) fn rows(&self, ids: &[u32]) -> Result<Tensor> {
         packed_linear::rows(ids, &self.weight)
     }
 }

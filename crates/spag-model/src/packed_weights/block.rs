@@ -12,17 +12,18 @@ use spag_ops::cast::{converted, in_compute_dtype};
 use spag_ops::kernels;
 use spag_ops::low_rank::{self, AdaptedRows};
 use spag_ops::packed_linear::{self, PackedWeight};
+use spag_ops::quantised::BlockFormat;
 use spag_ops::{bias, cpu};
 
 /// A linear layer, or several with the same input as one.
-pub(super) struct PackedLinear {
+pub(crate) struct PackedLinear {
     weight: PackedWeight,
     bias: Option<Tensor>,
 }
 
 impl PackedLinear {
     /// `x` [N, I], `residual` [N, O] → [N, O]. Adapters change their own rows.
-    pub(super) fn forward(
+    pub(crate) fn forward(
         &self,
         x: &Tensor,
         residual: Option<&Tensor>,
@@ -40,51 +41,57 @@ impl PackedLinear {
 }
 
 /// The weights of a block.
-pub(super) struct PackedBlock {
+pub(crate) struct PackedBlock {
     /// The norms that the block has.
     norms: Vec<(Part, Tensor)>,
     /// Query, key and value projections, stacked.
-    pub(super) qkv: PackedLinear,
+    pub(crate) qkv: PackedLinear,
     /// Norms of queries, and of keys.
-    pub(super) head_norms: Option<(Tensor, Tensor)>,
-    pub(super) o: PackedLinear,
+    pub(crate) head_norms: Option<(Tensor, Tensor)>,
+    pub(crate) o: PackedLinear,
     /// Gate and up projections, stacked.
-    pub(super) gate_up: PackedLinear,
-    pub(super) down: PackedLinear,
+    pub(crate) gate_up: PackedLinear,
+    pub(crate) down: PackedLinear,
 }
 
 impl PackedBlock {
-    /// Packs a layer: in its own memory if nothing else uses the parameters.
-    pub(super) fn new(model: &Model, layer: usize) -> Result<Self> {
+    /// Packs a layer of a model: in its own memory if nothing else uses the parameters.
+    pub(super) fn of_model(model: &Model, layer: usize) -> Result<Self> {
         let parameters = model.parameters();
         let parts = LayerParts {
             layout: parameters.layout(),
             buffer: &parameters.unshard(layer, None)?,
             layer,
             dtype: parameters.dtype().into(),
+            stored: &[],
         };
-        let (norms, head_norms, biases) = (parts.norms()?, parts.head_norms()?, parts.biases()?);
-        // Last, since the memory of the layer may go with them.
-        let weights = parts.weights()?;
         let memory = match model.block_format() {
             Some(format) => PackedMemory::Quantised(format),
             None if parameters.is_shared() => PackedMemory::Own,
             None => PackedMemory::OfWeights,
         };
-        let mut linears = LinearWeight::pack(&weights, memory)?
-            .into_iter()
-            .zip(biases)
-            .map(|(weight, bias)| PackedLinear { weight, bias });
+        Self::new(&parts, memory)
+    }
+
+    /// Packs a layer.
+    pub(super) fn new(parts: &LayerParts<'_>, memory: PackedMemory) -> Result<Self> {
+        let (norms, head_norms, biases) = (parts.norms()?, parts.head_norms()?, parts.biases()?);
+        // Last, since the memory of the layer may go with them.
+        let weights = match parts.stored {
+            [] => LinearWeight::pack(&parts.weights()?, memory)?,
+            _ => LINEARS.iter().map(|linear| parts.packed(linear, memory)).collect::<Result<_>>()?,
+        };
+        let mut linears = weights.into_iter().zip(biases).map(|(weight, bias)| PackedLinear { weight, bias });
         let (Some(qkv), Some(o), Some(gate_up), Some(down)) =
             (linears.next(), linears.next(), linears.next(), linears.next())
         else {
-            return Err(Error::Config(format!("layer {layer} has too few weights")));
+            return Err(Error::Config(format!("layer {} has too few weights", parts.layer)));
         };
         Ok(Self { norms, qkv, head_norms, o, gate_up, down })
     }
 
     /// A norm that the block has.
-    pub(super) fn norm(&self, part: Part) -> candle_core::Result<&Tensor> {
+    pub(crate) fn norm(&self, part: Part) -> candle_core::Result<&Tensor> {
         match self.norms.iter().find(|(own, _)| *own == part) {
             Some((_, norm)) => Ok(norm),
             None => candle_core::bail!("a block has no {part:?}"),
@@ -92,7 +99,7 @@ impl PackedBlock {
     }
 
     /// Packs other weights in the memory of these.
-    pub(super) fn refresh(&mut self, parts: &LayerParts<'_>) -> Result<()> {
+    pub(crate) fn refresh(&mut self, parts: &LayerParts<'_>) -> Result<()> {
         (self.norms, self.head_norms) = (parts.norms()?, parts.head_norms()?);
         let linears = [&mut self.qkv, &mut self.o, &mut self.gate_up, &mut self.down];
         for ((linear, weight), bias) in linears.into_iter().zip(parts.weights()?).zip(parts.biases()?) {
@@ -103,21 +110,42 @@ impl PackedBlock {
     }
 }
 
+/// The linear layers of a block: the parts that are stacked.
+const LINEARS: [&[Part]; 4] =
+    [&[Part::Query, Part::Key, Part::Value], &[Part::Output], &[Part::Gate, Part::Up], &[Part::Down]];
+
+/// A quantised matrix as a file has it, in the order of the model's rows.
+pub(crate) struct StoredMatrix {
+    pub(crate) part: Part,
+    pub(crate) format: BlockFormat,
+    /// Rows and columns.
+    pub(crate) extents: (usize, usize),
+    pub(crate) bytes: Vec<u8>,
+}
+
+impl StoredMatrix {
+    pub(crate) fn pack(&self) -> Result<PackedWeight> {
+        Ok(PackedWeight::stored(self.format, self.extents, &self.bytes)?)
+    }
+}
+
 /// The parts of a layer's buffer as generation wants them.
-pub(super) struct LayerParts<'a> {
-    pub(super) layout: &'a Layout,
-    pub(super) buffer: &'a Tensor,
-    pub(super) layer: usize,
+pub(crate) struct LayerParts<'a> {
+    pub(crate) layout: &'a Layout,
+    pub(crate) buffer: &'a Tensor,
+    pub(crate) layer: usize,
     /// Number format of the engine's weights, to which small tensors are converted first.
-    pub(super) dtype: DType,
+    pub(crate) dtype: DType,
+    /// Matrices that are packed as they are; the buffer has zeros in their place.
+    pub(crate) stored: &'a [StoredMatrix],
 }
 
 impl LayerParts<'_> {
     /// Consecutive parts as one tensor that shares the memory of the buffer.
-    fn stored(&self, parts: &[Part]) -> Result<Tensor> {
+    fn dense(&self, parts: &[Part]) -> Result<Tensor> {
         let Self { layout, buffer, layer, .. } = *self;
-        let stored = layout.joined(buffer, layer, parts)?;
-        stored.ok_or_else(|| Error::Config(format!("the layout of layer {layer} has no {parts:?} side by side")))
+        let dense = layout.joined(buffer, layer, parts)?;
+        dense.ok_or_else(|| Error::Config(format!("the layout of layer {layer} has no {parts:?} side by side")))
     }
 
     /// Consecutive norms or biases as one tensor with memory of its own, in the format that ops accept.
@@ -127,14 +155,14 @@ impl LayerParts<'_> {
     }
 
     /// A norm that every layer of the kind has.
-    pub(super) fn norm(&self, part: Part) -> Result<Tensor> {
+    pub(crate) fn norm(&self, part: Part) -> Result<Tensor> {
         let layer = self.layer;
         self.small(&[part])?.ok_or_else(|| Error::Config(format!("the layout of layer {layer} has no {part:?}")))
     }
 
     /// A matrix of the layer.
-    pub(super) fn matrix(&self, part: Part) -> Result<Tensor> {
-        self.stored(&[part])
+    pub(crate) fn matrix(&self, part: Part) -> Result<Tensor> {
+        self.dense(&[part])
     }
 
     fn norms(&self) -> Result<Vec<(Part, Tensor)>> {
@@ -156,20 +184,46 @@ impl LayerParts<'_> {
         ])
     }
 
-    fn weights(&self) -> Result<[LinearWeight; 4]> {
-        let weight = |parts: &[Part]| Ok::<_, Error>(LinearWeight::Dense(self.stored(parts)?));
-        Ok([
-            weight(&[Part::Query, Part::Key, Part::Value])?,
-            weight(&[Part::Output])?,
-            weight(&[Part::Gate, Part::Up])?,
-            weight(&[Part::Down])?,
-        ])
+    fn weights(&self) -> Result<Vec<LinearWeight>> {
+        LINEARS.iter().map(|parts| Ok(LinearWeight::Dense(self.dense(parts)?))).collect()
+    }
+
+    /// A linear layer, with its matrices as they are stored.
+    fn packed(&self, parts: &[Part], memory: PackedMemory) -> Result<PackedWeight> {
+        let of = |part: Part| self.stored.iter().find(|matrix| matrix.part == part);
+        if parts.iter().all(|part| of(*part).is_none()) {
+            let mut packed = LinearWeight::pack(&[LinearWeight::Dense(self.dense(parts)?)], memory)?;
+            return packed.pop().ok_or_else(|| Error::Config(format!("layer {} has too few weights", self.layer)));
+        }
+        // Neighbours of one format are one matrix, so that fewer products are started.
+        let mut weights = Vec::new();
+        let mut pending: Option<StoredMatrix> = None;
+        for part in parts {
+            match (of(*part), &mut pending) {
+                (Some(matrix), Some(last)) if matrix.format == last.format => {
+                    last.extents.0 += matrix.extents.0;
+                    last.bytes.extend_from_slice(&matrix.bytes);
+                }
+                (found, last) => {
+                    weights.extend(last.take().map(|last| last.pack()).transpose()?);
+                    match found {
+                        Some(StoredMatrix { part, format, extents, bytes }) => {
+                            let (part, format, extents, bytes) = (*part, *format, *extents, bytes.clone());
+                            *last = Some(StoredMatrix { part, format, extents, bytes });
+                        }
+                        None => weights.push(PackedWeight::new(&self.dense(&[*part])?)?),
+                    }
+                }
+            }
+        }
+        weights.extend(pending.map(|last| last.pack()).transpose()?);
+        Ok(PackedWeight::stack(weights)?)
     }
 }
 
 /// Bytes that packing a model, which nothing else uses, takes beside it on a CPU: those of the largest layer that cannot be
 /// packed in its own memory.
-pub(super) fn packing_bytes(model: &Architecture, layout: &Layout, dtype: WeightDtype) -> u64 {
+pub(crate) fn packing_bytes(model: &Architecture, layout: &Layout, dtype: WeightDtype) -> u64 {
     let (d, qkv) = (model.hidden_size, model.query_size() + 2 * model.kv_size());
     let fits = |rows: &[usize]| rows.iter().all(|rows| PackedWeight::fits_in_place(*rows));
     // The layer after the embedding stands for all blocks.
@@ -181,7 +235,7 @@ pub(super) fn packing_bytes(model: &Architecture, layout: &Layout, dtype: Weight
 
 /// A small tensor that does not share the memory of its layer, so that the layer can be freed or packed. Kernels share all
 /// weights.
-pub(super) fn unshared(tensor: &Tensor) -> candle_core::Result<Tensor> {
+pub(crate) fn unshared(tensor: &Tensor) -> candle_core::Result<Tensor> {
     match kernels::of(tensor.device())? {
         None => cpu::read(tensor, |values| Tensor::from_slice(values, tensor.dims(), &Device::Cpu)),
         Some(_) => Ok(tensor.clone()),

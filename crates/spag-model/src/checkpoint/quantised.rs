@@ -1,0 +1,165 @@
+//! Reads a model whose weights are quantised as they are read: at most one layer of it exists in another number format.
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::path::Path;
+
+use candle_core::quantized::GgmlDType;
+use candle_core::{Device, Tensor};
+use spag_io::quote;
+
+use super::read::copy_into;
+use super::source::Source;
+use super::weight_file::{Stored, StoredDtype};
+use super::weight_files::{Located, WeightFiles};
+use super::{Checkpoint, WeightDtype, load_tokenizer};
+use crate::error::{Error, Result};
+use crate::model::linear::PackedMemory;
+use crate::model::{Matrices, Model, Quantisation, QuantisedModel, check_inputs};
+use crate::packed_weights::{LoadedLayer, PackedWeights, StoredMatrix};
+use crate::params::{FlatBuffers, Layout, Part};
+use spag_ops::quantised::BlockFormat;
+
+/// Reads a checkpoint for engines with quantised weights, on the CPU. `dtype` is the number format of what is not quantised: keys and
+/// values, norms, biases, embeddings, and matrices that cannot be quantised.
+///
+/// With [`Quantisation::Stored`] the embedding stays as it is in the file too, and a tied output head is the embedding. Tensors in
+/// other number formats than those of [`BlockFormat`] are dequantised; they are counted by their format in the second part of the
+/// result.
+///
+/// The model has no other weights: its own passes and training refuse it.
+///
+/// # Errors
+/// As [`Checkpoint::load_with`], or a checkpoint without a matrix that can be quantised, or that is quantised in its file.
+pub fn load_quantised(
+    path: impl AsRef<Path>,
+    dtype: WeightDtype,
+    quantisation: Quantisation,
+) -> Result<(Checkpoint, BTreeMap<String, usize>)> {
+    let path = path.as_ref();
+    let tokenizer = load_tokenizer(path)?;
+    let source = Source::find(path)?;
+    let config = source.config()?;
+    let layout = Layout::new(&config.architecture);
+    let files = source.weights()?;
+    let located = files.locate(&layout)?;
+    let layers = Layers { layout: &layout, files: &files, located: &located, dtype, quantisation };
+    let dequantised = layers.check(path, source)?;
+    if let Quantisation::To(format) = quantisation {
+        check_inputs(&config.architecture, format)?;
+    }
+    layers.require_room(path, &Matrices::of(&config.architecture))?;
+    let memory = match quantisation {
+        Quantisation::To(format) => PackedMemory::Quantised(format),
+        Quantisation::Stored => PackedMemory::Own,
+    };
+    let weights = PackedWeights::load(&config.architecture, memory, |layer| layers.read(layer))?;
+    let model = Model::of_quantised(&config, QuantisedModel { quantisation, weights }, dtype)?;
+    Ok((Checkpoint { model, tokenizer }, dequantised))
+}
+
+/// The layers of a checkpoint in its files.
+struct Layers<'a> {
+    layout: &'a Layout,
+    files: &'a WeightFiles,
+    located: &'a [Vec<Located<'a>>],
+    dtype: WeightDtype,
+    quantisation: Quantisation,
+}
+
+impl Layers<'_> {
+    /// The format in which a matrix is kept.
+    fn kept(&self, located: &Located<'_>) -> Option<BlockFormat> {
+        match (self.quantisation, &located.info().dtype) {
+            (Quantisation::Stored, StoredDtype::Read(format)) if located.info().shape.len() == 2 => {
+                block_format(*format)
+            }
+            _ => None,
+        }
+    }
+
+    /// Refuses a checkpoint of which nothing could be kept. Counts the matrices that are dequantised, by number format.
+    fn check(&self, path: &Path, source: Source<'_>) -> Result<BTreeMap<String, usize>> {
+        let mut dequantised = BTreeMap::new();
+        if self.quantisation != Quantisation::Stored {
+            return Ok(dequantised);
+        }
+        let matrices = self.located.iter().flatten().filter(|located| located.info().shape.len() == 2);
+        let (kept, others): (Vec<_>, Vec<_>) = matrices.partition(|located| self.kept(located).is_some());
+        if kept.is_empty() {
+            let what = match source {
+                Source::Folder(_) => "a folder, whose weights are not quantised",
+                Source::Gguf(_) => "a GGUF file without a matrix in Q8_0, Q6_K, Q5_0, Q4_1, Q4_0 or Q4_K",
+            };
+            return Err(Error::Generation(format!(
+                "{}: it is {what}, and --quantize stored takes the matrices of a GGUF file as they are; name a format, as in \
+                 --quantize q8_0",
+                path.display()
+            )));
+        }
+        for located in others {
+            if let StoredDtype::Read(format) = &located.info().dtype {
+                *dequantised.entry(format!("{format:?}")).or_default() += 1;
+            }
+        }
+        Ok(dequantised)
+    }
+
+    /// Refuses a model that does not fit into the memory.
+    fn require_room(&self, path: &Path, matrices: &Matrices) -> Result<()> {
+        let of_layer = |layer: usize| self.layout.layers[layer].len as u64 * self.dtype.bytes() as u64;
+        let packed = match self.quantisation {
+            Quantisation::To(format) => matrices.bytes(format, self.dtype).saturating_add(of_layer(0)),
+            Quantisation::Stored => self.located.iter().flatten().map(|located| located.bytes()).sum(),
+        };
+        let largest = (0..self.layout.layers.len()).map(of_layer).max().unwrap_or(0);
+        let what = || format!("{}: the weights, quantised ({}),", path.display(), self.quantisation);
+        let advice = "stop other programs, use a machine with more memory, or a format with fewer bits";
+        Ok(spag_ops::require_room(packed.saturating_add(largest), &Device::Cpu, what, advice)?)
+    }
+
+    /// Reads a layer.
+    fn read(&self, layer: usize) -> Result<LoadedLayer> {
+        let layout = Layout { layers: vec![self.layout.layers[layer].clone()] };
+        let buffers = FlatBuffers::zeros_of(&layout, self.dtype, &Device::Cpu)?;
+        let mut stored = Vec::new();
+        for (view, located) in self.located[layer].iter().enumerate() {
+            let (file, tensor) =
+                (located.file, Stored { name: &located.name, info: located.info(), values: self.files.values() });
+            let mut reader = File::open(&file.path).map_err(spag_io::Error::io(&file.path))?;
+            match self.kept(located) {
+                None => copy_into(file, &mut reader, tensor, &buffers, (0, view))?,
+                Some(format) => {
+                    let bytes = file.read_blocks(&mut reader, tensor)?;
+                    let shape = &located.info().shape;
+                    check_finite(format, &bytes, located)?;
+                    let part: Part = layout.layers[0].views[view].part;
+                    stored.push(StoredMatrix { part, format, extents: (shape[0], shape[1]), bytes });
+                }
+            }
+        }
+        let buffer: Tensor = buffers.layers()[0].clone();
+        Ok(LoadedLayer { layout, buffer, stored })
+    }
+}
+
+/// The format of engines for one of ggml.
+fn block_format(format: GgmlDType) -> Option<BlockFormat> {
+    match format {
+        GgmlDType::Q8_0 => Some(BlockFormat::Q8_0),
+        GgmlDType::Q6K => Some(BlockFormat::Q6K),
+        GgmlDType::Q5_0 => Some(BlockFormat::Q5_0),
+        GgmlDType::Q4_1 => Some(BlockFormat::Q4_1),
+        GgmlDType::Q4_0 => Some(BlockFormat::Q4_0),
+        GgmlDType::Q4K => Some(BlockFormat::Q4K),
+        _ => None,
+    }
+}
+
+/// Refuses a NaN or an infinity.
+fn check_finite(format: BlockFormat, bytes: &[u8], located: &Located<'_>) -> Result<()> {
+    match format.first_not_finite(bytes) {
+        None => Ok(()),
+        Some(index) => Err(Error::NotFinite { path: located.file.path.clone(), name: quote(&located.name), index }),
+    }
+}
