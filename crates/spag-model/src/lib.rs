@@ -47,8 +47,8 @@ mod tokenizer;
 pub use adapter::{Adapter, AdapterPlaces, LoraConfig};
 pub use checkpoint::{
     Checkpoint, DtypeChoice, LoadOptions, ShardSize, WeightDtype, WriteOptions, WrittenFile, check_checkpoint,
-    load_config, load_model, load_model_with, load_quantised, load_tokenizer, python_files, read_buffers, read_tensors,
-    save_checkpoint, save_model, weights_digest, write_buffers, write_random_model,
+    load_config, load_model, load_model_with, load_quantised, load_quantised_layers, load_tokenizer, python_files,
+    read_buffers, read_tensors, save_checkpoint, save_model, weights_digest, write_buffers, write_random_model,
 };
 pub use config::{
     Architecture, Biases, Embeddings, HeadNorm, ModelConfig, NormWeights, Norms, OutputHead, Position, Projections,
@@ -63,6 +63,7 @@ pub use generate::{
 pub use memory::{GenerationMemory, GenerationMemorySettings, PromptLogProbs};
 pub use model::{Activations, Forward, Model, Network, Quantisation, ReplacedMatrix, SavedElements};
 pub use packed::{PackedBatch, Targets};
+pub use packed_weights::QuantisedLayers;
 pub use params::{
     Adapted, AdapterWeights, FlatBuffers, GradientSink, LayerLayout, Layout, Part, Update, View, WeightSource,
 };

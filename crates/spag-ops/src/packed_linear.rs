@@ -11,9 +11,9 @@ use half::bf16;
 use rayon::prelude::*;
 
 use super::cpu::{self, Stored};
-use super::product::{Bf16Panels, CpuPath, Panels, Rows, SharedMemory, Start, Values, Widened};
+use super::product::{Bf16Panels, CpuPath, Element, Panels, Rows, SharedMemory, Start, Values, Widened};
 use super::quantised::{BlockFormat, QuantisedMatrix};
-use super::{embedding, matmul, pool, product};
+use super::{embedding, matmul, pool, product, simd};
 use crate::kernels;
 
 /// Packed weights of a linear layer, or of several layers with the same input.
@@ -232,6 +232,39 @@ pub fn rows(ids: &[u32], w: &PackedWeight) -> Result<Tensor> {
         Packing::Stack { .. } => bail!("packed linear: rows of a stack are not read"),
         Packing::Rows(rows) => embedding::forward(ids, rows),
     }
+}
+
+/// Writes a quantised weight, dequantised, to `to`, [O, I], in f32 or bf16.
+///
+/// # Errors
+/// A weight that is not quantised, or a tensor of another shape, device or number format.
+pub fn dequantise(w: &PackedWeight, to: &Tensor) -> Result<()> {
+    let Packing::Quantised(matrix) = &w.0 else { bail!("dequantise: the weight is not quantised") };
+    let (n, k) = (matrix.n(), matrix.k());
+    if to.dims() != [n, k] {
+        bail!("dequantise: [{n}, {k}] to {:?}", to.dims());
+    }
+    match to.dtype() {
+        DType::BF16 => dequantise_as::<bf16>(matrix, to),
+        _ => dequantise_as::<f32>(matrix, to),
+    }
+}
+
+fn dequantise_as<T: Element>(matrix: &QuantisedMatrix, to: &Tensor) -> Result<()> {
+    T::update(to, |to| {
+        let k = matrix.k();
+        to.par_chunks_mut(k).enumerate().for_each_init(
+            || vec![0f32; k],
+            |row, (index, to)| {
+                matrix.unpack_row(index, row);
+                simd::vectorized(
+                    #[inline(always)]
+                    || to.iter_mut().zip(&*row).for_each(|(to, from)| *to = T::nearest(*from)),
+                );
+            },
+        );
+        Ok(())
+    })
 }
 
 /// Rows of a matrix `[n, k]` on the host.

@@ -2,13 +2,32 @@
 
 use std::ops::Deref;
 
-use spag_model::{Adapted, Adapter, AdapterWeights, FlatBuffers, WeightSource};
+use spag_model::{Adapted, Adapter, AdapterWeights, FlatBuffers, QuantisedLayers, WeightSource};
 
 /// The frozen weights under an adapter, whole on every rank, and the adapter's settings and places.
 pub(crate) struct AdaptedBase {
-    pub(crate) base: FlatBuffers,
+    pub(crate) base: Frozen,
     /// As it was when training began.
     pub(crate) adapter: Adapter,
+}
+
+/// Weights that stay as they are.
+pub(crate) enum Frozen {
+    /// In the number format of training.
+    Plain(FlatBuffers),
+    /// Quantised, and dequantised a layer at a time.
+    Quantised(QuantisedLayers),
+}
+
+impl Deref for Frozen {
+    type Target = dyn WeightSource;
+
+    fn deref(&self) -> &Self::Target {
+        match self {
+            Self::Plain(weights) => weights,
+            Self::Quantised(weights) => weights,
+        }
+    }
 }
 
 /// The weights of a learner as passes read them.
@@ -26,7 +45,7 @@ impl<'a> LearnedWeights<'a> {
             None => Self::Whole(trained),
             Some(AdaptedBase { base, adapter }) => {
                 let adapter = AdapterWeights { places: adapter.places(), weights: trained };
-                Self::Adapted(Adapted { base, adapter })
+                Self::Adapted(Adapted { base: &**base, adapter })
             }
         }
     }

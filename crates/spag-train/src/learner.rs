@@ -6,11 +6,11 @@ use std::sync::Arc;
 use spag_dist::{ProcessGroup, gather_numbers};
 use spag_model::{
     Activations, Adapter, Arithmetic, FlatBuffers, LoadOptions, Model, Network, WeightSource, load_config,
-    load_model_with,
+    load_model_with, load_quantised_layers,
 };
 use spag_ops::kernels;
 
-use crate::adapted::{AdaptedBase, LearnedWeights};
+use crate::adapted::{AdaptedBase, Frozen, LearnedWeights};
 use crate::config::{ShardingPlan, TrainConfig};
 use crate::deepspeed::Scheduler;
 use crate::error::{Error, Result};
@@ -113,8 +113,13 @@ impl Learner {
             let state = ShardedState::single(model.parameters(), config)?;
             return Self::with_state((network, None), state, config, Schedule::new(config, steps));
         };
+        if config.quantize.is_some() {
+            let reason = "weights are quantised as a folder is read; load the learner from one".to_owned();
+            return Err(Error::Setting { name: "quantize", reason });
+        }
         let base = model.parameters().clone();
         let matrices = adapter.weights().to_dtype(base.dtype())?.to_device(base.device())?;
+        let base = Frozen::Plain(base);
         let state = ShardedState::single(&matrices, config)?;
         Self::with_state((network, Some(AdaptedBase { base, adapter })), state, config, Schedule::new(config, steps))
     }
@@ -134,7 +139,10 @@ impl Learner {
             let state = ShardedState::load(dir, network.layout(), options, config, plan, group)?;
             return Self::with_state((network, None), state, config, Schedule::new(config, steps));
         };
-        let base = load_model_with(dir, options)?.parameters().clone();
+        let base = match config.quantize {
+            None => Frozen::Plain(load_model_with(dir, options)?.parameters().clone()),
+            Some(format) => Frozen::Quantised(load_quantised_layers(dir, options.dtype, format)?),
+        };
         let state = ShardedState::of(adapter.weights(), options, config, plan, group)?;
         Self::with_state((network, Some(AdaptedBase { base, adapter })), state, config, Schedule::new(config, steps))
     }
@@ -207,8 +215,8 @@ impl Learner {
     }
 
     /// The frozen weights under the adapter that is trained, whole on every rank; `None` if all weights are trained.
-    pub fn frozen(&self) -> Option<&FlatBuffers> {
-        self.base.as_ref().map(|base| &base.base)
+    pub fn frozen(&self) -> Option<&dyn WeightSource> {
+        self.base.as_ref().map(|base| &*base.base)
     }
 
     /// The sum of the frozen weights and the adapter that is trained, on the host; `None` if all weights are trained. All ranks have to
@@ -219,7 +227,7 @@ impl Learner {
     pub fn merged(&self) -> Result<Option<FlatBuffers>> {
         let Some(AdaptedBase { base, adapter }) = &self.base else { return Ok(None) };
         let matrices = FlatBuffers::gathered(self.trained())?;
-        let sum = base.copied_to_host()?;
+        let sum = FlatBuffers::gathered(&**base)?;
         adapter.with_weights(&matrices)?.merge_into(&sum)?;
         Ok(Some(sum))
     }

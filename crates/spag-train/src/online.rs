@@ -169,7 +169,7 @@ impl OnlineLearner {
         let weights = match &self.reference {
             Reference::None => None,
             Reference::Frozen => self.learner.frozen(),
-            Reference::Model(model) => Some(model.parameters()),
+            Reference::Model(model) => Some(model.parameters() as &dyn WeightSource),
         };
         weights.map_or(Ok(()), |weights| add_reference(self.learner.network(), weights, trajectories))
     }

@@ -68,5 +68,5 @@ fn quantised_weights_are_named_and_invalid_formats_refused() {
     let (_, err) = run(program("spag").args(MODEL).args(["--quantize", "q8_0", "--device", "cuda"]), 2);
     assert!(err.contains("cuda"), "{err}");
     let (_, err) = run(program("spag-train").args(["--quantize", "q8_0"]), 2);
-    assert!(err.contains("--quantize q8_0 is not supported: weights are quantised in generation only"), "{err}");
+    assert!(err.contains("`quantize`: quantised weights are trained by an adapter over them only"), "{err}");
 }

@@ -8,7 +8,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 use spag_cli::{Error, Result, flags};
-use spag_model::{AdapterPlaces, ModelConfig, load_config};
+use spag_model::{AdapterPlaces, BlockFormat, ModelConfig, load_config};
 use spag_pipeline::{MachineSettings, TrainSettings, read_toml};
 use spag_train::deepspeed::{DeepSpeed, RunFacts};
 use spag_train::{Placement, ShardingPlan, ShardingRequest, TrainConfig, ZeroStage, limits};
@@ -71,6 +71,9 @@ spag_io::settings! {
         /// Names of the linear layers with an adapter, or all-linear
         #[arg(value_name = "NAMES")]
         pub(super) lora_target_modules: Option<String>;
+        /// What the weights under an adapter are quantised to
+        #[arg(value_name = "TYPE")]
+        pub(super) quantize: Option<BlockFormat>;
         /// DeepSpeed file with the ZeRO settings
         #[arg(value_name = "FILE")]
         pub(super) deepspeed: Option<PathBuf>;

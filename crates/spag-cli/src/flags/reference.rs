@@ -209,10 +209,9 @@ const OF_PLAYING: Meaning = NoEffect("a flag of spag-play");
 const OF_TRAINING: Meaning = NoEffect("a flag of spag-train");
 
 const PLAY_FLAGS: &[FlagGroup] = &[
-    flags("quantize", One, Unsupported("weights are quantised in generation only; training needs all of their bits")),
     flags("play_on record_tokens", Switch, OF_PLAYING),
     flags(
-        "attacker_model_name_or_path defender_model_name_or_path attacker_adapter defender_adapter task_type temperature top_k top_p max_length
+        "quantize attacker_model_name_or_path defender_model_name_or_path attacker_adapter defender_adapter task_type temperature top_k top_p max_length
          max_new_tokens min_new_tokens seed per_device_eval_batch_size kv_cache_gib page_size max_step_tokens
          prefix_sharing device dtype add_bos_token requests_in_flight requests_per_minute request_timeout data_path taboo_max_turns
          games_per_word max_failed_in_a_row game game_options python python_timeout judge prompts prompt_format output_dir model_prefix data_suffix
@@ -232,7 +231,7 @@ const TRAIN_FLAGS: &[FlagGroup] = &[
          adam_beta2 adam_epsilon max_grad_norm logging_steps logging_dir evaluation_strategy eval_strategy eval_steps
          per_device_eval_batch_size save_strategy save_steps save_total_limit max_shard_size resume_from_checkpoint
          add_bos_token device deepspeed zero_stage offload_param offload_optimizer packing lora_r
-         lora_alpha lora_dropout lora_target_modules",
+         lora_alpha lora_dropout lora_target_modules quantize",
         One,
         OF_TRAINING,
     ),

@@ -13,10 +13,11 @@ use super::source::Source;
 use super::weight_file::{Stored, StoredDtype};
 use super::weight_files::{Located, WeightFiles};
 use super::{Checkpoint, WeightDtype, load_tokenizer};
+use crate::config::ModelConfig;
 use crate::error::{Error, Result};
 use crate::model::linear::PackedMemory;
 use crate::model::{Matrices, Model, Quantisation, QuantisedModel, check_inputs};
-use crate::packed_weights::{LoadedLayer, PackedWeights, StoredMatrix};
+use crate::packed_weights::{LoadedLayer, PackedWeights, QuantisedLayers, StoredMatrix};
 use crate::params::{FlatBuffers, Layout, Part};
 use spag_ops::quantised::BlockFormat;
 
@@ -38,6 +39,37 @@ pub fn load_quantised(
 ) -> Result<(Checkpoint, BTreeMap<String, usize>)> {
     let path = path.as_ref();
     let tokenizer = load_tokenizer(path)?;
+    let memory = match quantisation {
+        Quantisation::To(format) => PackedMemory::Quantised(format),
+        Quantisation::Stored => PackedMemory::Own,
+    };
+    with_layers((path, dtype, quantisation), |config, layers, dequantised| {
+        let weights = PackedWeights::load(&config.architecture, memory, |layer| layers.read(layer))?;
+        let model = Model::of_quantised(config, QuantisedModel { quantisation, weights }, dtype)?;
+        Ok((Checkpoint { model, tokenizer }, dequantised))
+    })
+}
+
+/// Reads the weights of a checkpoint on which an adapter is trained, quantised to a format or the one
+/// [in its place](BlockFormat::of_inputs). `dtype` is the number format of layers as passes get them.
+///
+/// # Errors
+/// As [`load_quantised`].
+pub fn load_quantised_layers(
+    path: impl AsRef<Path>,
+    dtype: WeightDtype,
+    format: BlockFormat,
+) -> Result<QuantisedLayers> {
+    with_layers((path.as_ref(), dtype, Quantisation::To(format)), |_, layers, _| {
+        QuantisedLayers::load(layers.layout.clone(), dtype, format, |layer| layers.read(layer))
+    })
+}
+
+/// Opens the files of a checkpoint and calls `load` with its layers.
+fn with_layers<T>(
+    (path, dtype, quantisation): (&Path, WeightDtype, Quantisation),
+    load: impl FnOnce(&ModelConfig, &Layers<'_>, BTreeMap<String, usize>) -> Result<T>,
+) -> Result<T> {
     let source = Source::find(path)?;
     let config = source.config()?;
     let layout = Layout::new(&config.architecture);
@@ -49,13 +81,7 @@ pub fn load_quantised(
         check_inputs(&config.architecture, format)?;
     }
     layers.require_room(path, &Matrices::of(&config.architecture))?;
-    let memory = match quantisation {
-        Quantisation::To(format) => PackedMemory::Quantised(format),
-        Quantisation::Stored => PackedMemory::Own,
-    };
-    let weights = PackedWeights::load(&config.architecture, memory, |layer| layers.read(layer))?;
-    let model = Model::of_quantised(&config, QuantisedModel { quantisation, weights }, dtype)?;
-    Ok((Checkpoint { model, tokenizer }, dequantised))
+    load(&config, &layers, dequantised)
 }
 
 /// The layers of a checkpoint in its files.

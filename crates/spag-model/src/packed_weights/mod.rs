@@ -2,6 +2,7 @@
 
 mod block;
 mod embedding;
+mod frozen;
 mod head;
 
 use candle_core::{DType, Device, Result as CandleResult, Tensor};
@@ -17,6 +18,8 @@ use spag_ops::cast::converted;
 use spag_ops::kernels::{self, Kernels};
 use spag_ops::packed_linear::PackedWeight;
 use spag_ops::row_norm;
+
+pub use frozen::QuantisedLayers;
 
 pub(crate) use block::{LayerParts, PackedBlock, StoredMatrix, packing_bytes};
 

@@ -11,19 +11,25 @@ pub(super) const BLOCK: usize = 32;
 pub(super) const SUPERBLOCK: usize = 256;
 
 /// Number format of quantised weights, by its name in ggml. Blocks are consecutive weights of a row.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
 pub enum BlockFormat {
     /// 8 bits a weight: w = d·q with q from -127 to 127; a scale d in f16 for every 32 weights.
+    #[serde(rename = "q8_0")]
     Q8_0,
     /// 4 bits a weight: w = d·(q - 8); a scale in f16 for every 32 weights.
+    #[serde(rename = "q4_0")]
     Q4_0,
     /// 4 bits a weight: w = d·q + m; a scale and a minimum in f16 for every 32 weights.
+    #[serde(rename = "q4_1")]
     Q4_1,
     /// 5 bits a weight: w = d·(q - 16); a scale in f16 for every 32 weights.
+    #[serde(rename = "q5_0")]
     Q5_0,
     /// 4 bits a weight: w = d·s·q - m·t; d and m in f16 for every 256 weights, s and t of 6 bits for every 32.
+    #[serde(rename = "q4_k")]
     Q4K,
     /// 6 bits a weight: w = d·s·(q - 32); d in f16 for every 256 weights, s of 8 bits for every 16.
+    #[serde(rename = "q6_k")]
     Q6K,
 }
 
@@ -200,6 +206,7 @@ mod tests {
     fn names_are_those_of_ggml() {
         for format in BlockFormat::ALL {
             assert_eq!(format.to_string().parse(), Ok(format));
+            assert_eq!(serde_json::to_value(format).unwrap(), format.name());
         }
         let error = "Q4_K_M".parse::<BlockFormat>().unwrap_err();
         assert_eq!(

@@ -120,20 +120,27 @@ impl QuantisedMatrix {
     /// If the matrix has no such row, or `row` is not as long as one.
     pub(crate) fn unpack_row(&self, index: usize, row: &mut [f32]) {
         assert!(index < self.n && row.len() == self.k, "quantised: row out of range");
-        with_format!(self.format, F => self.unpack::<F>(index, row))
+        with_format!(self.format, F => simd::vectorized(
+            #[inline(always)]
+            || self.unpack::<F>(index, row),
+        ))
     }
 
+    #[inline(always)]
     fn unpack<F: Format>(&self, index: usize, row: &mut [f32]) {
         let lane = index % PANEL;
-        let part = BLOCK / F::PARTS;
         let spans = self.panel::<F>(index / PANEL).spans();
         for (values, (scales, lines)) in row.chunks_exact_mut(BLOCK * F::SPAN).zip(spans) {
             let blocks = values.chunks_exact_mut(BLOCK).zip(lines.chunks_exact(F::BITS));
             for (block, (values, lines)) in blocks.enumerate() {
+                let codes = Panel::<F>::codes(lines, lane);
                 let minimum = scales.minimum_of(lane, block).unwrap_or(0.0);
-                for (column, value) in values.iter_mut().enumerate() {
-                    let code = i32::from(Panel::<F>::code(lines, lane, column)) - F::OFFSET;
-                    *value = scales.scale_of(lane, block, column / part) * code as f32 + minimum;
+                let parts = values.chunks_exact_mut(BLOCK / F::PARTS).zip(codes.chunks_exact(BLOCK / F::PARTS));
+                for (part, (values, codes)) in parts.enumerate() {
+                    let scale = scales.scale_of(lane, block, part);
+                    for (value, code) in values.iter_mut().zip(codes) {
+                        *value = scale * (i32::from(*code) - F::OFFSET) as f32 + minimum;
+                    }
                 }
             }
         }

@@ -45,19 +45,26 @@ impl<'a, F: Format> Panel<'a, F> {
         self.scales.iter().zip(self.lines.chunks_exact(F::BITS * F::SPAN))
     }
 
-    /// The code of a column of a row of a block.
+    /// The codes of a row of a block.
     #[inline(always)]
-    pub(super) fn code(lines: &[Line], row: usize, column: usize) -> u8 {
-        let (group, byte) = (column / 4, row * 4 + column % 4);
-        if F::BITS == 8 {
-            return lines[group].0[byte];
+    pub(super) fn codes(lines: &[Line], row: usize) -> [u8; BLOCK] {
+        // The four codes of a group at once.
+        let word = |line: usize| {
+            let bytes = &lines[line].0[4 * row..4 * row + 4];
+            u32::from_le_bytes([bytes[0], bytes[1], bytes[2], bytes[3]])
+        };
+        let mut codes = [0; BLOCK];
+        for (group, codes) in codes.as_chunks_mut::<4>().0.iter_mut().enumerate() {
+            let low = || word(group % LOW) >> (4 * (group / LOW)) & 0x0f0f_0f0f;
+            let four = match F::BITS {
+                8 => word(group),
+                5 => low() | (word(LOW) >> group & 0x0101_0101) << 4,
+                6 => low() | (word(LOW + group / 4) >> (2 * (group % 4)) & 0x0303_0303) << 4,
+                _ => low(),
+            };
+            *codes = four.to_le_bytes();
         }
-        let low = lines[group % LOW].0[byte] >> (4 * (group / LOW)) & 15;
-        match F::BITS {
-            5 => low | (lines[LOW].0[byte] >> group & 1) << 4,
-            6 => low | (lines[LOW + group / 4].0[byte] >> (2 * (group % 4)) & 3) << 4,
-            _ => low,
-        }
+        codes
     }
 
     /// Writes the codes of a row to the lines of a span, which are zero there.

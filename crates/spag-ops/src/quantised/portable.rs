@@ -13,13 +13,14 @@ pub(super) fn sums<F: Format, const R: usize>(panel: Panel<'_, F>, tile: &[Tile<
     let part = BLOCK / F::PARTS;
     for ((scales, lines), tile) in panel.spans().zip(tile.chunks_exact(F::SPAN)) {
         for ((block, lines), x) in lines.chunks_exact(F::BITS).enumerate().zip(tile) {
-            for (row, sums) in sums.iter_mut().enumerate() {
-                let code = |column: usize| i32::from(x[column / 4][row].to_le_bytes()[column % 4] as i8);
-                let (scale, term) = (f32::from_bits(x[SCALE][row] as u32), f32::from_bits(x[TERM][row] as u32));
-                for (lane, sum) in sums.iter_mut().enumerate() {
+            for lane in 0..PANEL {
+                let codes = Panel::<F>::codes(lines, lane);
+                for (row, sums) in sums.iter_mut().enumerate() {
+                    let sum = &mut sums[lane];
+                    let x_of = |column: usize| i32::from(x[column / 4][row].to_le_bytes()[column % 4] as i8);
+                    let (scale, term) = (f32::from_bits(x[SCALE][row] as u32), f32::from_bits(x[TERM][row] as u32));
                     for at in 0..F::PARTS {
-                        let columns = at * part..(at + 1) * part;
-                        let products = columns.map(|i| i32::from(Panel::<F>::code(lines, lane, i)) * code(i));
+                        let products = (at * part..(at + 1) * part).map(|i| i32::from(codes[i]) * x_of(i));
                         let dot = products.sum::<i32>() + x[START + at][row];
                         *sum = (dot as f32).mul_add(scales.scale_of(lane, block, at) * scale, *sum);
                     }

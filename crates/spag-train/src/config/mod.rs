@@ -7,7 +7,9 @@ mod placement;
 
 use clap::{ArgAction, Args};
 use spag_io::Settings as _;
-use spag_model::{Activations, AdapterPlaces, Architecture, Layout, LoraConfig, ShardSize, WeightDtype, WriteOptions};
+use spag_model::{
+    Activations, AdapterPlaces, Architecture, BlockFormat, Layout, LoraConfig, ShardSize, WeightDtype, WriteOptions,
+};
 
 use crate::error::{Error, Result};
 
@@ -159,6 +161,12 @@ spag_io::settings! {
         #[arg(value_name = "NAMES", help_heading = "Adapter")]
         #[serde(skip_serializing_if = "Option::is_none")]
         pub lora_target_modules: Option<String>;
+        /// Quantise the weights under an adapter as they are read, as ggml does (QLoRA): q8_0 (8.5 bits a weight), q6_k, q5_0, q4_1, q4_0
+        /// or q4_k (4.5 bits). A layer is dequantised when a pass needs it. Embeddings, norms and biases are not quantised. On a
+        /// CPU only; requires --lora_r [default: they have the number format of training].
+        #[arg(value_name = "TYPE", help_heading = "Adapter")]
+        #[serde(skip_serializing_if = "Option::is_none")]
+        pub quantize: Option<BlockFormat>;
         /// Activation checkpointing: recompute activations in the backward pass. Less memory, more time, same result.
         #[arg(value_name = "BOOL", num_args = 0..=1, action = ArgAction::Set, default_value = "False", default_missing_value = "True", value_parser = spag_io::truth, help_heading = "Steps")]
         pub gradient_checkpointing: bool;
@@ -181,6 +189,11 @@ impl TrainConfig {
         if self.lora_r.is_none() && (self.lora_target_modules.is_some() || !is_default_alpha(&self.lora_alpha)) {
             let reason = "it is of an adapter, whose rank is not set; set lora_r, or leave this out".to_owned();
             return Err(Error::Setting { name: "lora_alpha, lora_target_modules", reason });
+        }
+        if self.lora_r.is_none() && self.quantize.is_some() {
+            let reason =
+                "quantised weights are trained by an adapter over them only; set lora_r, or leave this out".to_owned();
+            return Err(Error::Setting { name: "quantize", reason });
         }
         self.check_numbers().map_err(|(name, reason)| Error::Setting { name, reason })
     }

@@ -78,6 +78,10 @@ fn train(
     if let Some(note) = device.take_note() {
         progress.message(&format!("note: {note}"));
     }
+    if let (Some(format), false) = (job.config.quantize, device.device().is_cpu()) {
+        let reason = format!("weights are quantised to {format} on a CPU only; use --device cpu");
+        return Err(Error::Setting { name: "quantize", reason });
+    }
     let (files, eval_files) = (SampleFiles::open(&job.train_data_path)?, SampleFiles::open(&job.eval_data_path)?);
     let output = if group.rank() == 0 { Some(OutputDir::open(job)?) } else { None };
     let saved = match start_from(job, &**group)? {

@@ -3,7 +3,7 @@
 use std::fmt;
 
 use spag_io::format_gib;
-use spag_model::{Arithmetic, Layout, ModelConfig, WeightDtype};
+use spag_model::{Arithmetic, Layout, ModelConfig, QuantisedLayers, WeightDtype};
 
 use super::activations::StepMemory;
 use super::whole_layers::{LayerBytes, Whole, WholeLayers};
@@ -16,7 +16,7 @@ use crate::zero::Partition;
 pub struct RankMemory {
     /// Parameters on the device: whole, or the rank's shards.
     parameters: u64,
-    /// Gathered layers at the peak.
+    /// Gathered and dequantised layers at the peak.
     gathered: u64,
     /// Gradients, f32: whole, or the rank's shards.
     gradients: u64,
@@ -64,8 +64,11 @@ impl RankMemory {
         world_size: usize,
     ) -> Self {
         // Under an adapter, every rank has all weights of the model, without gradients and optimizer state.
-        let frozen =
-            config.lora_r.map_or(0, |_| Layout::new(&model.architecture).len() * config.dtype().bytes()) as u64;
+        let (frozen, dequantised) = match (config.lora_r, config.quantize) {
+            (None, _) => (0, 0),
+            (Some(_), None) => ((Layout::new(&model.architecture).len() * config.dtype().bytes()) as u64, 0),
+            (Some(_), Some(format)) => QuantisedLayers::bytes(&model.architecture, format, config.dtype()),
+        };
         let trained = config.trained_layout(&model.architecture);
         let partition = Partition::new(&trained, 0, world_size);
         let layers = 0..partition.layout().layers.len();
@@ -105,7 +108,7 @@ impl RankMemory {
         let on = |here: bool, bytes: u64| if here { bytes } else { 0 };
         Self {
             parameters: frozen + on(!parameters_on_host, parameters),
-            gathered,
+            gathered: gathered + dequantised,
             gradients: own_of_all(ZeroStage::OptimizerState) * 4,
             reducing,
             optimizer: on(!optimizer_on_host, optimizer),
