@@ -2,6 +2,7 @@
 //! B [O, r], with which the layer computes x·(W + s·B·A)ᵀ, s = alpha / r.
 
 mod config;
+mod keys;
 mod modules;
 mod places;
 
@@ -89,7 +90,7 @@ impl Adapter {
         dir: impl AsRef<Path>,
         options: WriteOptions,
     ) -> Result<Vec<WrittenFile>> {
-        write_json_atomically(dir.as_ref().join(config::FILE), &self.config.to_json())?;
+        write_json_atomically(dir.as_ref().join(keys::FILE), &self.config.to_json())?;
         write_buffers(weights, dir, Self::STEM, options)
     }
 
@@ -127,7 +128,7 @@ impl Adapter {
             for (at, pair) in adapted.views.chunks_exact(2).enumerate() {
                 let view = self.view_of(parameters.layout(), layer, &pair[0])?;
                 let (a, b) = (self.weights.view(layer, 2 * at)?, self.weights.view(layer, 2 * at + 1)?);
-                let scale = self.config.scale(module_of(&pair[0]));
+                let scale = self.config.scale(module_of(&pair[0])).map_err(Error::Config)?;
                 let change = (b.matmul(&a)? * scale)?;
                 let weight = parameters.view(layer, view)?.to_device(&Device::Cpu)?;
                 let sum = (converted(&weight, WeightDtype::F32.into())? + change)?;

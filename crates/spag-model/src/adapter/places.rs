@@ -43,17 +43,17 @@ impl AdapterPlaces {
     /// Target modules that the model does not have.
     pub fn new(config: &LoraConfig, model: &Architecture) -> Result<Self, String> {
         let (layout, base) = (config.layout(model)?, Layout::new(model));
-        let places = |(layer, own): (usize, &crate::params::LayerLayout)| {
-            let pairs = own.views.chunks_exact(2).enumerate();
-            let of_pair = pairs.flat_map(|(at, pair)| {
+        let mut layers = Vec::with_capacity(layout.layers.len());
+        for (layer, own) in layout.layers.iter().enumerate() {
+            let mut places = Vec::new();
+            for (at, pair) in own.views.chunks_exact(2).enumerate() {
                 let module = module_of(&pair[0]);
-                let scale = config.scale(module);
+                let scale = config.scale(module)?;
                 let parts = base.layers[layer].parts_of(&format!("{module}.weight"));
-                parts.into_iter().map(move |(part, rows)| Place { part, view: 2 * at, rows, scale })
-            });
-            of_pair.collect()
-        };
-        let layers = layout.layers.iter().enumerate().map(places).collect();
+                places.extend(parts.into_iter().map(|(part, rows)| Place { part, view: 2 * at, rows, scale }));
+            }
+            layers.push(places);
+        }
         Ok(Self { layout, layers })
     }
 
