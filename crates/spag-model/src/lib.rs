@@ -43,7 +43,7 @@ mod checkpoint;
 mod generate;
 mod tokenizer;
 
-pub use adapter::{Adapter, AdapterPlaces, LoraConfig};
+pub use adapter::{Adapter, AdapterPlaces, BaseDigest, LoraConfig};
 pub use checkpoint::{
     Checkpoint, DtypeChoice, LoadOptions, ShardSize, WeightDtype, WriteOptions, WrittenFile, check_checkpoint,
     load_config, load_model, load_model_with, load_tokenizer, python_files, read_buffers, read_tensors,

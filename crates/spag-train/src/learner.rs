@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use spag_dist::{ProcessGroup, gather_numbers};
 use spag_model::{
-    Activations, Adapter, Arithmetic, FlatBuffers, LoadOptions, Model, Network, WeightSource, load_config,
+    Activations, Adapter, Arithmetic, BaseDigest, FlatBuffers, LoadOptions, Model, Network, WeightSource, load_config,
     load_model_with,
 };
 use spag_ops::kernels;
@@ -127,13 +127,14 @@ impl Learner {
         let ModelShard { dir, adapter, options, plan, group } = shard;
         let network = Network::new(&load_config(dir)?)?;
         let adapter = match adapter {
-            Some(saved) => Some(Adapter::load(saved, &network.config().architecture)?),
+            Some(saved) => Some(Adapter::load_for(saved, dir)?),
             None => new_adapter(config, &network, Some(dir))?,
         };
         let Some(adapter) = adapter else {
             let state = ShardedState::load(dir, network.layout(), options, config, plan, group)?;
             return Self::with_state((network, None), state, config, Schedule::new(config, steps));
         };
+        let adapter = adapter.with_base(BaseDigest::of(dir)?);
         let base = load_model_with(dir, options)?.parameters().clone();
         let state = ShardedState::of(adapter.weights(), options, config, plan, group)?;
         Self::with_state((network, Some(AdaptedBase { base, adapter })), state, config, Schedule::new(config, steps))

@@ -67,7 +67,10 @@ fn run_learns_an_adapter_and_resumes_with_the_same_bits() {
         let model = load_model(fixture("tiny-llama")).unwrap();
         let adapter = Adapter::load(&out, &model.config().architecture).unwrap();
         assert_eq!(adapter.len(), 3 * (2 * 2 * 4 * 64 + 4 * (172 + 64)));
-        // Another base, other settings.
+        // Another base of the same shape, other settings.
+        let other = TrainJob { model_name_or_path: fixture("tiny-llama/ref"), ..resumed.clone() };
+        let said = run(&other, &mut Silent).unwrap_err().to_string();
+        assert!(said.contains("checkpoint-3") && said.contains("digest"), "{said}");
         let other = TrainJob { config: TrainConfig { lora_r: Some(8), ..resumed.config.clone() }, ..resumed.clone() };
         assert!(run(&other, &mut Silent).unwrap_err().to_string().contains("lora_r"));
     }
