@@ -13,11 +13,11 @@ use spag_model::{Adapter, FlatBuffers, LoadOptions, ModelConfig, load_model};
 use spag_tests::{fixture, json, reserve_port};
 use spag_train::{
     DataOrder, IntervalStrategy, Learner, ModelShard, RankMemory, SchedulerType, ShardingPlan, Span, Start,
-    TrainConfig, TrainJob, TrainMethod, Trajectory, ZeroStage, run,
+    TargetModules, TrainConfig, TrainJob, TrainMethod, Trajectory, ZeroStage, run,
 };
 
 fn lora(method: TrainMethod) -> TrainConfig {
-    let modules = Some("q_proj, v_proj down_proj".to_owned());
+    let modules = TargetModules::of(["q_proj, v_proj", "down_proj"]);
     TrainConfig {
         lora_r: Some(4),
         lora_alpha: 16.0,
@@ -154,7 +154,7 @@ fn memory_is_that_of_the_model_and_of_a_small_optimizer() {
     let of = |lora_r| {
         let config = TrainConfig {
             lora_r,
-            lora_target_modules: lora_r.map(|_| "all-linear".to_owned()),
+            lora_target_modules: lora_r.map_or_else(TargetModules::default, |_| TargetModules::of(["all-linear"])),
             bf16: true,
             gradient_checkpointing: true,
             per_device_train_batch_size: 1,
@@ -176,7 +176,7 @@ fn memory_is_that_of_the_model_and_of_a_small_optimizer() {
 #[test]
 fn settings_of_adapters_that_cannot_be_are_refused() {
     let dir = tempfile::tempdir().unwrap();
-    let modules = |names: &str| Some(names.to_owned());
+    let modules = |names: &str| TargetModules::of([names]);
     for (change, expected) in [
         (TrainConfig { lora_target_modules: modules("query"), ..lora(TrainMethod::Sft) }, "\"query\""),
         (TrainConfig { lora_target_modules: modules(" , "), ..lora(TrainMethod::Sft) }, "lora_target_modules"),
@@ -195,7 +195,7 @@ fn losses_and_gradients_are_those_of_peft() {
     let dir = tempfile::tempdir().unwrap();
     let config = TrainConfig {
         lora_r: Some(8),
-        lora_target_modules: Some("all-linear".to_owned()),
+        lora_target_modules: TargetModules::of(["all-linear"]),
         learning_rate: 3e-3,
         lr_scheduler_type: SchedulerType::Cosine,
         warmup_ratio: 0.1,
