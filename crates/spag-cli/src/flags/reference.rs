@@ -231,8 +231,8 @@ const TRAIN_FLAGS: &[FlagGroup] = &[
          learning_rate lr_scheduler_type deepspeed_first_step warmup_ratio warmup_steps optim weight_decay adam_beta1
          adam_beta2 adam_epsilon max_grad_norm logging_steps logging_dir evaluation_strategy eval_strategy eval_steps
          per_device_eval_batch_size save_strategy save_steps save_total_limit max_shard_size resume_from_checkpoint
-         add_bos_token device deepspeed zero_stage offload_param offload_optimizer packing lora_r
-         lora_alpha lora_dropout",
+         add_bos_token device deepspeed zero_stage offload_param offload_optimizer packing adapter
+         lora_r lora_alpha lora_dropout",
         One,
         OF_TRAINING,
     ),

@@ -66,11 +66,30 @@ impl LoraConfig {
         self.base.as_deref()
     }
 
+    /// r of modules that no pattern gives another rank.
+    pub fn rank(&self) -> usize {
+        self.rank
+    }
+
+    /// alpha of modules that no pattern gives another one.
+    pub fn alpha(&self) -> f64 {
+        self.alpha
+    }
+
+    /// The names of its modules, which may be `all-linear` alone; `None` for a regular expression.
+    pub fn module_names(&self) -> Option<Vec<String>> {
+        match &self.targets {
+            Targets::AllLinear => Some(vec![ALL_LINEAR.to_owned()]),
+            Targets::Named(names) => Some(names.clone()),
+            Targets::Matching(_) => None,
+        }
+    }
+
     /// r of a module's matrices.
     ///
     /// # Errors
     /// As [`Pattern::matches`].
-    fn rank(&self, module: &str) -> Result<usize, String> {
+    fn rank_of(&self, module: &str) -> Result<usize, String> {
         Ok(first_match(&self.ranks, module)?.unwrap_or(self.rank))
     }
 
@@ -80,7 +99,7 @@ impl LoraConfig {
     /// As [`Pattern::matches`].
     pub(super) fn scale(&self, module: &str) -> Result<f64, String> {
         let alpha = first_match(&self.alphas, module)?.unwrap_or(self.alpha);
-        let rank = self.rank(module)? as f64;
+        let rank = self.rank_of(module)? as f64;
         Ok(match self.scaling {
             Scaling::Rank => alpha / rank,
             Scaling::RootOfRank => alpha / rank.sqrt(),
@@ -118,7 +137,7 @@ impl LoraConfig {
         let mut targets = BTreeMap::new();
         for module in linear {
             if self.targets.include(&module)? {
-                let rank = self.rank(&module)?;
+                let rank = self.rank_of(&module)?;
                 targets.insert(module, rank);
             }
         }

@@ -62,6 +62,18 @@ impl AdapterPlaces {
         &self.layout
     }
 
+    /// The names of the modules that have matrices.
+    pub fn modules(&self) -> Vec<String> {
+        let pairs = self.layout.layers.iter().flat_map(|layer| layer.views.chunks_exact(2));
+        pairs.map(|pair| module_of(&pair[0]).to_owned()).collect()
+    }
+
+    /// The largest rank.
+    pub fn max_rank(&self) -> usize {
+        let pairs = self.layout.layers.iter().flat_map(|layer| layer.views.chunks_exact(2));
+        pairs.map(|pair| pair[0].shape[0]).max().unwrap_or_default()
+    }
+
     /// The matrices of a part of a layer, if it has an adapter: in the layer's buffer of weights, or of gradients.
     ///
     /// # Errors
