@@ -25,6 +25,13 @@ ADAPTERS = {
         alpha_pattern={"gate_proj": 5},
         use_rslora=True,
     ),
+    "expressions": dict(
+        r=4,
+        lora_alpha=8,
+        target_modules=r"model\.layers\.(?:1\..*_proj|0\.self_attn\.[qv]_proj)",
+        rank_pattern={r"mlp\.(?!up).*": 2, r"^model\.layers\.\d+\.self_attn\.q_proj": 3},
+        alpha_pattern={"[kq]_proj": 5},
+    ),
 }
 
 for seed, (name, settings) in enumerate(ADAPTERS.items(), start=1):

@@ -17,6 +17,10 @@ pub(crate) struct TrainArgs {
     /// The checkpoint to train: a Hugging Face folder or a GGUF file. A folder is written.
     #[arg(long, value_name = "DIR", help_heading = "Model and data")]
     pub(super) model_name_or_path: PathBuf,
+    /// A LoRA adapter of the checkpoint to continue training: a folder in PEFT's format, which has the settings of the adapter.
+    /// The optimizer state is new.
+    #[arg(long, value_name = "DIR", help_heading = "Adapter")]
+    pub(super) adapter: Option<PathBuf>,
     /// The frozen reference model of the KL term.
     #[arg(long, value_name = "DIR", help_heading = "Model and data")]
     pub(super) ref_model_name_or_path: Option<PathBuf>,

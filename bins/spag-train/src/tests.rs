@@ -2,7 +2,7 @@ use super::*;
 
 use std::path::PathBuf;
 
-use spag_train::{IntervalStrategy, SchedulerType, Start, TrainConfig, TrainMethod};
+use spag_train::{IntervalStrategy, SchedulerType, Start, TargetModules, TrainConfig, TrainMethod};
 
 const IMITATION: &str = "--output_dir im --model_name_or_path Llama-2-7b-hf --ref_model_name_or_path Llama-2-7b-hf \
     --lm_kl_coeff 0.1 --train_method SFTwithKL --train_data_path ./data/train_imitation_gpt4.json \
@@ -91,6 +91,25 @@ fn steps_and_several_files_are_parsed() {
     }
     assert_eq!(config(&format!("{MINIMAL} --warmup_steps 0")).warmup_steps, None);
     assert_eq!(config(&format!("{MINIMAL} --warmup_steps 5")).warmup_steps, Some(5));
+}
+
+#[test]
+fn target_modules_are_one_word_or_several() {
+    let of = |flags: &str| config(&format!("{MINIMAL} --lora_r 4 {flags}")).lora_target_modules;
+    let expected = TargetModules::of(["q_proj", "v_proj"]);
+    for flags in [
+        "--lora_target_modules q_proj v_proj",
+        "--lora-target-modules q_proj,v_proj",
+        "--lora_target_modules=q_proj,v_proj",
+        "--lora_target_modules q_proj, v_proj --bf16 True",
+    ] {
+        assert_eq!(of(flags), expected, "{flags}");
+    }
+    let words = ["spag-train", "--lora_target_modules", "q_proj v_proj"].map(OsString::from);
+    let words = words.into_iter().chain(MINIMAL.split(' ').map(OsString::from));
+    let (args, _) = flags::parse_reference::<TrainArgs>(Task::Training, words).unwrap();
+    assert_eq!(args.config.lora_target_modules, expected);
+    assert_eq!(of("").names(), None);
 }
 
 #[test]

@@ -54,6 +54,7 @@ fn job(args: TrainArgs, mut notes: Notes) -> Result<(TrainJob, Notes)> {
     let job = TrainJob {
         config: args.config(max_length),
         model_name_or_path: args.model_name_or_path,
+        adapter: args.adapter,
         ref_model_name_or_path: reference,
         train_data_path: args.train_data_path,
         eval_data_path: args.job.eval_data_path,

@@ -33,7 +33,7 @@ pub(crate) struct MergeArgs {
 pub(crate) fn run(args: MergeArgs) -> Result<()> {
     threads::start()?;
     let config = load_config(&args.model)?;
-    let adapter = Adapter::load(&args.adapter, &config.architecture)?;
+    let adapter = Adapter::load_for(&args.adapter, &args.model)?;
     let dtype = args.dtype.unwrap_or(WeightDtype::stored(&config));
     let checkpoint = Checkpoint::load(&args.model)?;
     adapter.merge_into(checkpoint.model.parameters())?;

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use clap::Args;
-use spag_model::{Adapter, load_config};
+use spag_model::Adapter;
 use spag_selfplay::adapter_fingerprint;
 
 use crate::{Error, Result};
@@ -49,9 +49,9 @@ impl std::str::FromStr for NamedFolder {
 /// Reads the adapter in a folder, for the model at `model`, whose weights are not read.
 ///
 /// # Errors
-/// The model's configuration cannot be read, or an adapter that is invalid or for another model.
+/// The model's configuration cannot be read, or an adapter that is invalid, for another model or trained on another one.
 pub fn read(folder: &Path, model: &Path) -> Result<Adapter> {
-    Ok(Adapter::load(folder, &load_config(model)?.architecture)?)
+    Ok(Adapter::load_for(folder, model)?)
 }
 
 /// What records say of a model's adapter, after what they say of the model. Nothing without one.

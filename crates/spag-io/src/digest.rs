@@ -1,12 +1,17 @@
 //! Digests of files and bytes.
 
 use std::fs::File;
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Read, Seek, SeekFrom};
 use std::path::Path;
 
 use sha2::{Digest, Sha256};
 
 use crate::error::{Error, Result};
+
+/// Bytes of a sample of a file.
+const SAMPLE: u64 = 64 << 10;
+/// Evenly spaced samples of a long file.
+const SAMPLES: u64 = 64;
 
 /// Bytes as lower-case hexadecimal digits.
 pub fn hex(bytes: &[u8]) -> String {
@@ -36,6 +41,35 @@ pub fn sha256_file(path: impl AsRef<Path>) -> Result<String> {
         let read = bytes.len();
         file.consume(read);
     }
+}
+
+/// Calls `each` with the length of a file and 4 MiB of it, evenly spaced (all of a shorter file), so that a digest of files of
+/// many gigabytes takes milliseconds. Every training step changes it, but a change of single bytes may not.
+///
+/// # Errors
+/// The file cannot be read.
+pub fn read_samples(path: impl AsRef<Path>, mut each: impl FnMut(&[u8])) -> Result<()> {
+    let path = path.as_ref();
+    samples(path, &mut each).map_err(Error::io(path))
+}
+
+fn samples(path: &Path, each: &mut dyn FnMut(&[u8])) -> std::io::Result<()> {
+    let mut file = File::open(path)?;
+    let length = file.metadata()?.len();
+    each(&length.to_le_bytes());
+    let mut buffer = Vec::with_capacity(SAMPLE as usize);
+    let mut add = |from: u64| -> std::io::Result<()> {
+        file.seek(SeekFrom::Start(from))?;
+        buffer.clear();
+        file.by_ref().take(SAMPLE).read_to_end(&mut buffer)?;
+        each(&buffer);
+        Ok(())
+    };
+    if length <= SAMPLE * SAMPLES {
+        return (0..length.div_ceil(SAMPLE)).try_for_each(|index| add(index * SAMPLE));
+    }
+    // The first sample is at the start of the file and the last one at its end.
+    (0..SAMPLES).try_for_each(|index| add((length - SAMPLE) * index / (SAMPLES - 1)))
 }
 
 #[cfg(test)]

@@ -23,7 +23,7 @@ mod text_file;
 mod whole;
 
 pub use atomic::{AtomicFile, read_json, sync_folder, write_atomically, write_json_atomically, write_jsonl_atomically};
-pub use digest::{hex, sha256, sha256_file};
+pub use digest::{hex, read_samples, sha256, sha256_file};
 pub use display::{abridge, escape, escape_lines, escape_table, quote};
 pub use error::{Classify, Error, ErrorClass, Result, error_chain};
 pub use guard::{catch_panic, catch_template_panic, is_panic_caught};

@@ -19,7 +19,8 @@ pub fn is_default<T: Default + PartialEq>(setting: &T) -> bool {
 /// Every struct has [`Default`], [`Settings`], and `Serialize` and `Deserialize` of serde. Unknown keys and numbers beyond
 /// their limits are errors, and settings that are absent have their defaults. In structs of the kind `flags`, which derive
 /// `clap::Args`, the flags have the names, limits and defaults of the settings; `#[arg(…)]` adds to them or replaces them. The settings of
-/// the structs after `+` are read from the same table. A key other than the field's name is written `field as "key"`.
+/// the structs after `+` are read from the same table, and their flags from the same command line. A key other than the field's name is
+/// written `field as "key"`.
 ///
 /// ```
 /// spag_io::settings! {
@@ -126,7 +127,7 @@ macro_rules! settings {
         $vis:vis struct $name:ident { $(
             $(#[$field_meta:meta])*
             $field_vis:vis $field:ident $(as $key:literal)?: $type:ty, [$($limits:expr)?], [$($default:expr)?];
-        )* } {}
+        )* } { $($(#[$part_meta:meta])* $part_vis:vis $part:ident: $part_type:ty;)* }
     ) => {
         $(#[$meta])*
         #[derive(Clone, Debug, PartialEq, ::serde::Serialize)]
@@ -138,6 +139,11 @@ macro_rules! settings {
             $(#[$field_meta])*
             $(#[serde(rename = $key)])?
             $field_vis $field: $type,
+        )* $(
+            #[command(flatten)]
+            #[serde(flatten)]
+            $(#[$part_meta])*
+            $part_vis $part: $part_type,
         )* }
     };
     (@default) => { ::std::default::Default::default() };

@@ -44,7 +44,7 @@ mod checkpoint;
 mod generate;
 mod tokenizer;
 
-pub use adapter::{Adapter, AdapterPlaces, LoraConfig};
+pub use adapter::{Adapter, AdapterPlaces, BaseDigest, LoraConfig};
 pub use checkpoint::{
     Checkpoint, DtypeChoice, LoadOptions, ShardSize, WeightDtype, WriteOptions, WrittenFile, check_checkpoint,
     load_config, load_model, load_model_with, load_quantised, load_quantised_layers, load_tokenizer, python_files,

@@ -1,18 +1,16 @@
 //! Digests of checkpoints and files, which depend only on their contents.
 
 use std::fs::{self, File};
-use std::io::{Read, Seek, SeekFrom};
+use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use sha2::{Digest, Sha256};
-use spag_io::{Error, hex};
+use spag_io::{Error, hex, read_samples};
 
 use crate::error::Result;
 
-/// Bytes of a sample.
-const SAMPLE: u64 = 64 << 10;
-/// Evenly spaced samples of a long file.
-const SAMPLES: u64 = 64;
+/// Bytes that are read at once.
+const CHUNK: usize = 64 << 10;
 /// The index of a sharded checkpoint, which the fingerprint leaves out.
 const INDEX: &str = "model.safetensors.index.json";
 
@@ -28,14 +26,14 @@ pub fn checkpoint_fingerprint(checkpoint: impl AsRef<Path>) -> Result<String> {
     let checkpoint = checkpoint.as_ref();
     if checkpoint.is_file() {
         let mut hash = Sha256::new();
-        add_samples(&mut hash, checkpoint).map_err(Error::io(checkpoint))?;
+        read_samples(checkpoint, |bytes| hash.update(bytes))?;
         return Ok(hex(&hash.finalize()[..8]));
     }
     let mut hash = Sha256::new();
     for path in checkpoint_files(checkpoint)?.into_iter().filter(|path| !path.ends_with(INDEX)) {
         hash.update(path.file_name().unwrap_or_default().as_encoded_bytes());
         hash.update([0]);
-        add_samples(&mut hash, &path).map_err(Error::io(&path))?;
+        read_samples(&path, |bytes| hash.update(bytes))?;
     }
     Ok(hex(&hash.finalize()[..8]))
 }
@@ -48,7 +46,7 @@ pub fn adapter_fingerprint(folder: impl AsRef<Path>) -> Result<String> {
     let mut hash = Sha256::new();
     for name in ["adapter_model.safetensors", "adapter_config.json"] {
         let path = folder.as_ref().join(name);
-        add_samples(&mut hash, &path).map_err(Error::io(&path))?;
+        read_samples(&path, |bytes| hash.update(bytes))?;
     }
     Ok(hex(&hash.finalize()[..8]))
 }
@@ -77,7 +75,7 @@ fn add_file(hash: &mut Sha256, path: &Path) -> std::io::Result<()> {
     let mut file = File::open(path)?;
     let length = file.metadata()?.len();
     hash.update(length.to_le_bytes());
-    let mut buffer = vec![0; SAMPLE as usize];
+    let mut buffer = vec![0; CHUNK];
     let mut left = length;
     while left > 0 {
         let wanted = buffer.len().min(usize::try_from(left).unwrap_or(usize::MAX));
@@ -104,25 +102,6 @@ fn checkpoint_files(folder: &Path) -> Result<Vec<PathBuf>> {
     }
     files.sort();
     Ok(files)
-}
-
-fn add_samples(hash: &mut Sha256, path: &Path) -> std::io::Result<()> {
-    let mut file = File::open(path)?;
-    let length = file.metadata()?.len();
-    hash.update(length.to_le_bytes());
-    let mut buffer = Vec::with_capacity(SAMPLE as usize);
-    let mut add = |from: u64| -> std::io::Result<()> {
-        file.seek(SeekFrom::Start(from))?;
-        buffer.clear();
-        file.by_ref().take(SAMPLE).read_to_end(&mut buffer)?;
-        hash.update(&buffer);
-        Ok(())
-    };
-    if length <= SAMPLE * SAMPLES {
-        return (0..length.div_ceil(SAMPLE)).try_for_each(|index| add(index * SAMPLE));
-    }
-    // The first sample is at the start of the file and the last one at its end.
-    (0..SAMPLES).try_for_each(|index| add((length - SAMPLE) * index / (SAMPLES - 1)))
 }
 
 #[cfg(test)]

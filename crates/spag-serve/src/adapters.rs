@@ -8,7 +8,7 @@ use axum::extract::{Request, State};
 use axum::http::header;
 use axum::response::{IntoResponse, Response};
 use spag_io::quote;
-use spag_model::{Adapter, AdapterChoice};
+use spag_model::AdapterChoice;
 
 use crate::api::{ApiError, Fields, Refused};
 use crate::engine_thread::AdapterChange;
@@ -79,7 +79,7 @@ impl ModelPool {
             let folder = quote(&folder.display().to_string());
             return Err(ApiError::not_found(format!("No adapter found in {folder}: no adapter_config.json")));
         }
-        let adapter = Adapter::load(folder, &model.architecture).map_err(|error| ApiError::bad(error.to_string()))?;
+        let adapter = model.read_adapter(folder).map_err(|error| ApiError::bad(error.to_string()))?;
         model.engine.change_adapter(AdapterChange::Add(name.to_owned(), Box::new(adapter)))?;
         self.adapters.insert(name, LoadedAdapter { model: at, folder: folder.to_owned() });
         Ok(())

@@ -1,12 +1,13 @@
 //! A model that is served, and its names.
 
 use std::collections::HashMap;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use serde_json::{Value, json};
 use spag_chat::{ChatTemplate, PromptEncoder};
-use spag_model::{Adapter, AdapterChoice, Architecture, Checkpoint, Engine, EngineConfig, Tokenizer};
+use spag_model::{Adapter, AdapterChoice, Architecture, BaseDigest, Checkpoint, Engine, EngineConfig, Tokenizer};
 use tokio::sync::watch;
 
 use crate::adapters::{AdapterNames, AdapterToServe, LoadedAdapter};
@@ -26,10 +27,18 @@ pub struct ModelToServe {
     pub names: Vec<String>,
     /// The checkpoint.
     pub checkpoint: Checkpoint,
+    /// Its folder, or its GGUF file.
+    pub folder: PathBuf,
     /// The limits of its engine.
     pub engine: EngineConfig,
     /// Adapters that requests may name in its place.
     pub adapters: Vec<AdapterToServe>,
+}
+
+fn read_adapter(folder: &Path, architecture: &Architecture, base: &BaseDigest) -> spag_model::Result<Adapter> {
+    let adapter = Adapter::load(folder, architecture)?;
+    adapter.check_base(folder, base)?;
+    Ok(adapter)
 }
 
 /// A model as a request names it.
@@ -60,6 +69,8 @@ pub(crate) struct ServedModel {
     pub(crate) vocabulary: usize,
     /// Which adapters fit it.
     pub(crate) architecture: Architecture,
+    /// Of its files when they were loaded.
+    pub(crate) base: BaseDigest,
     pub(crate) engine: EngineHandle,
 }
 
@@ -72,8 +83,9 @@ impl ServedModel {
         faulty: watch::Sender<bool>,
     ) -> Result<Self> {
         let architecture = model.checkpoint.model.config().architecture.clone();
+        let base = BaseDigest::of(&model.folder)?;
         // Read first, so that a wrong one is found before the weights are packed.
-        let adapters = model.adapters.iter().map(|adapter| Adapter::load(&adapter.folder, &architecture));
+        let adapters = model.adapters.iter().map(|adapter| read_adapter(&adapter.folder, &architecture, &base));
         let adapters = adapters.collect::<spag_model::Result<Vec<_>>>()?;
         let mut engine = Engine::from_checkpoint(model.checkpoint, model.engine)?;
         for (AdapterToServe { name, .. }, adapter) in model.adapters.iter().zip(&adapters) {
@@ -88,8 +100,14 @@ impl ServedModel {
             max_length: engine.config().max_length,
             vocabulary,
             architecture,
+            base,
             engine: EngineHandle::start(engine, metrics, queue.max_waiting, faulty)?,
         })
+    }
+
+    /// Reads an adapter of this model.
+    pub(crate) fn read_adapter(&self, folder: &Path) -> spag_model::Result<Adapter> {
+        read_adapter(folder, &self.architecture, &self.base)
     }
 
     /// The first of its names.

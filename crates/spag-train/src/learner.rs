@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use spag_dist::{ProcessGroup, gather_numbers};
 use spag_model::{
-    Activations, Adapter, Arithmetic, FlatBuffers, LoadOptions, Model, Network, WeightSource, load_config,
+    Activations, Adapter, Arithmetic, BaseDigest, FlatBuffers, LoadOptions, Model, Network, WeightSource, load_config,
     load_model_with, load_quantised_layers,
 };
 use spag_ops::kernels;
@@ -132,13 +132,14 @@ impl Learner {
         let ModelShard { dir, adapter, options, plan, group } = shard;
         let network = Network::new(&load_config(dir)?)?;
         let adapter = match adapter {
-            Some(saved) => Some(Adapter::load(saved, &network.config().architecture)?),
+            Some(saved) => Some(Adapter::load_for(saved, dir)?),
             None => new_adapter(config, &network, Some(dir))?,
         };
         let Some(adapter) = adapter else {
             let state = ShardedState::load(dir, network.layout(), options, config, plan, group)?;
             return Self::with_state((network, None), state, config, Schedule::new(config, steps));
         };
+        let adapter = adapter.with_base(BaseDigest::of(dir)?);
         let base = match config.quantize {
             None => Frozen::Plain(load_model_with(dir, options)?.parameters().clone()),
             Some(format) => Frozen::Quantised(load_quantised_layers(dir, options.dtype, format)?),

@@ -58,7 +58,7 @@ pub use batch::{Batch, BatchSample};
 pub use checkpoint::{SavedRun, SavedState, checkpoint_folders, latest_checkpoint};
 pub use config::{
     DataOrder, FirstStepRate, IntervalStrategy, JobSettings, Optim, Packing, Placement, SchedulerType, ShardingPlan,
-    ShardingRequest, TrainConfig, TrainMethod, ZeroStage, limits,
+    ShardingRequest, TargetModules, TrainConfig, TrainMethod, ZeroStage, limits,
 };
 pub use dataset::Dataset;
 pub use encode::encode;

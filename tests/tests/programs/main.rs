@@ -1,5 +1,6 @@
 //! The programs: their flags, files, messages and exit codes, and the layers of the workspace.
 
+mod adapter_base;
 mod adapter_flags;
 mod bad_input;
 mod bench_generate;

@@ -11,7 +11,7 @@ use spag_cli::{Error, Result, flags};
 use spag_model::{AdapterPlaces, BlockFormat, ModelConfig, load_config};
 use spag_pipeline::{MachineSettings, TrainSettings, read_toml};
 use spag_train::deepspeed::{DeepSpeed, RunFacts};
-use spag_train::{Placement, ShardingPlan, ShardingRequest, TrainConfig, ZeroStage, limits};
+use spag_train::{Placement, ShardingPlan, ShardingRequest, TargetModules, TrainConfig, ZeroStage, limits};
 
 use super::PlanArgs;
 use super::hardware::Gpu;
@@ -66,13 +66,10 @@ spag_io::settings! {
         #[arg(value_name = "BOOL", num_args = 0..=1, action = ArgAction::Set, default_missing_value = "True", value_parser = flags::truth)]
         pub(super) gradient_checkpointing: Option<bool>;
         /// Train a LoRA adapter of this rank over frozen weights
-        #[arg(value_name = "N")]
+        #[arg(value_name = "N", help_heading = "Adapter")]
         pub(super) lora_r: Option<usize> [limits::LORA_R];
-        /// Names of the linear layers with an adapter, or all-linear
-        #[arg(value_name = "NAMES")]
-        pub(super) lora_target_modules: Option<String>;
         /// What the weights under an adapter are quantised to
-        #[arg(value_name = "TYPE")]
+        #[arg(value_name = "TYPE", help_heading = "Adapter")]
         pub(super) quantize: Option<BlockFormat>;
         /// DeepSpeed file with the ZeRO settings
         #[arg(value_name = "FILE")]
@@ -86,6 +83,9 @@ spag_io::settings! {
         /// Where the parameters are stored between their uses: none (on the device) or cpu; requires --zero_stage 3
         #[arg(value_name = "PLACE")]
         pub(super) offload_param: Option<Placement>;
+    } + {
+        /// The linear layers with an adapter.
+        pub(super) lora_target_modules: TargetModules;
     }
 }
 

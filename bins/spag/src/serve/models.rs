@@ -40,7 +40,7 @@ pub(super) fn load(args: &ServeArgs) -> Result<Vec<ModelToServe>> {
             return Err(Error::BadValue { flag: format!("--max_length {asked}"), problem });
         }
         let engine = args.engine.for_model(&checkpoint.model, args.max_length.unwrap_or(positions), engines)?;
-        Ok(ModelToServe { names, checkpoint, engine, adapters })
+        Ok(ModelToServe { names, checkpoint, folder: folder.to_owned(), engine, adapters })
     };
     folders.into_iter().map(&mut load).collect()
 }

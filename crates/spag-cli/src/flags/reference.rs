@@ -223,15 +223,15 @@ const PLAY_FLAGS: &[FlagGroup] = &[
 
 const TRAIN_FLAGS: &[FlagGroup] = &[
     flags("gradient_checkpointing overwrite_output_dir bf16 group_by_game", Switch, OF_TRAINING),
-    flags("train_data_path eval_data_path report_to", Many, OF_TRAINING),
+    flags("train_data_path eval_data_path report_to lora_target_modules", Many, OF_TRAINING),
     flags(
         "model_name_or_path ref_model_name_or_path output_dir max_length data_order seed train_method lm_kl_coeff
          lm_sft_coeff clip_range per_device_train_batch_size gradient_accumulation_steps num_train_epochs max_steps
          learning_rate lr_scheduler_type deepspeed_first_step warmup_ratio warmup_steps optim weight_decay adam_beta1
          adam_beta2 adam_epsilon max_grad_norm logging_steps logging_dir evaluation_strategy eval_strategy eval_steps
          per_device_eval_batch_size save_strategy save_steps save_total_limit max_shard_size resume_from_checkpoint
-         add_bos_token device deepspeed zero_stage offload_param offload_optimizer packing lora_r
-         lora_alpha lora_dropout lora_target_modules quantize",
+         add_bos_token device deepspeed zero_stage offload_param offload_optimizer packing adapter
+         lora_r lora_alpha lora_dropout quantize",
         One,
         OF_TRAINING,
     ),

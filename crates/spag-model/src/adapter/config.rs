@@ -1,63 +1,37 @@
-//! `adapter_config.json`, the settings of an adapter in PEFT's format.
+//! The settings of an adapter.
 
-use std::path::Path;
+use std::collections::BTreeMap;
 
-use serde_json::{Map, Value, json};
-use spag_io::{quote, read_whole};
+use serde_json::Value;
+use spag_io::quote;
 
+use super::keys::{ALL_LINEAR, rank_of};
 use super::matrix_names;
 use super::modules::{Pattern, Targets, ends_with};
 use crate::config::{Architecture, Projections};
 use crate::error::{Error, Result};
 use crate::params::Layout;
 
-/// The name for all linear layers of the blocks.
-const ALL_LINEAR: &str = "all-linear";
-pub(super) const FILE: &str = "adapter_config.json";
-/// Largest `adapter_config.json`, in bytes.
-const MAX_BYTES: u64 = 1 << 20;
-
 /// The settings of a LoRA adapter, with PEFT's names and meaning. Made by [`LoraConfig::load`].
 #[derive(Clone, Debug, PartialEq)]
 pub struct LoraConfig {
-    rank: usize,
-    alpha: f64,
-    targets: Targets,
-    ranks: Vec<(Pattern, usize)>,
-    alphas: Vec<(Pattern, f64)>,
-    scaling: Scaling,
-    base: Option<String>,
+    pub(super) rank: usize,
+    pub(super) alpha: f64,
+    pub(super) targets: Targets,
+    pub(super) ranks: Vec<(Pattern, usize)>,
+    pub(super) alphas: Vec<(Pattern, f64)>,
+    pub(super) scaling: Scaling,
+    pub(super) base: Option<String>,
 }
 
 /// What the scale s of an adapter's product is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Scaling {
+pub(super) enum Scaling {
     /// alpha / r.
     Rank,
     /// alpha / √r (`use_rslora`, arXiv 2312.03732).
     RootOfRank,
 }
-
-/// Keys that say nothing about what an adapter computes, beside those that are read.
-const WITHOUT_EFFECT: [&str; 12] = [
-    "auto_mapping",
-    "inference_mode",
-    // Which modules have an adapter follows from the file of weights too, which must agree with target_modules.
-    "layers_pattern",
-    // Of training.
-    "lora_dropout",
-    "loftq_config",
-    "megatron_core",
-    "peft_version",
-    "qalora_group_size",
-    "revision",
-    "runtime_config",
-    "task_type",
-    "ensure_weight_tying",
-];
-
-/// Initialisations that leave the base model's weights as they are.
-const INITIALISATIONS: [&str; 3] = ["gaussian", "eva", "orthogonal"];
 
 impl LoraConfig {
     /// The largest rank.
@@ -87,106 +61,49 @@ impl LoraConfig {
         names.iter().map(|name| (*name).to_owned()).collect()
     }
 
-    /// The settings as `adapter_config.json` has them; for an adapter that was made by [`LoraConfig::new`].
-    pub(super) fn to_json(&self) -> Value {
-        let targets = match &self.targets {
-            Targets::AllLinear => Value::from(ALL_LINEAR),
-            Targets::Named(names) => Value::from(names.as_slice()),
-        };
-        json!({
-            "peft_type": "LORA",
-            "task_type": "CAUSAL_LM",
-            "base_model_name_or_path": self.base,
-            "r": self.rank,
-            "lora_alpha": self.alpha,
-            "lora_dropout": 0.0,
-            "target_modules": targets,
-            "bias": "none",
-            "fan_in_fan_out": false,
-            "use_rslora": self.scaling == Scaling::RootOfRank,
-            "inference_mode": true,
-        })
-    }
-
-    /// Reads `adapter_config.json` of a folder.
-    ///
-    /// # Errors
-    /// A missing or malformed file; a setting that is not supported, such as DoRA; an unknown key that is not null, false or empty.
-    pub fn load(dir: impl AsRef<Path>) -> Result<Self> {
-        let path = dir.as_ref().join(FILE);
-        let json = |reason: String| Error::Json { path: path.clone(), what: FILE, reason };
-        let keys: Map<String, Value> =
-            serde_json::from_slice(&read_whole(&path, MAX_BYTES)?).map_err(|error| json(quote(&error.to_string())))?;
-        Self::parse(keys).map_err(json)
-    }
-
-    fn parse(mut keys: Map<String, Value>) -> Result<Self, String> {
-        let mut take = |key: &str| keys.remove(key).filter(|value| !is_unset(value));
-        match take("peft_type") {
-            Some(Value::String(kind)) if kind == "LORA" => {}
-            other => return Err(format!("peft_type is {}; \"LORA\" can be read", shown(other.as_ref()))),
-        }
-        let rank = rank(take("r").as_ref()).map_err(|reason| format!("r: {reason}"))?;
-        let alpha = take("lora_alpha").as_ref().and_then(Value::as_f64).filter(|alpha| alpha.is_finite());
-        let alpha = alpha.ok_or("lora_alpha must be a number")?;
-        let targets = targets(take("target_modules"))?;
-        let ranks = patterns(take("rank_pattern"), "rank_pattern", rank_of)?;
-        let alphas = patterns(take("alpha_pattern"), "alpha_pattern", |value| {
-            value.as_f64().filter(|alpha| alpha.is_finite()).ok_or_else(|| "expected a number".to_owned())
-        })?;
-        let scaling = match take("use_rslora") {
-            None => Scaling::Rank,
-            Some(Value::Bool(true)) => Scaling::RootOfRank,
-            Some(other) => return Err(format!("use_rslora is {other}; expected true or false")),
-        };
-        match take("init_lora_weights") {
-            None | Some(Value::Bool(_)) => {}
-            Some(Value::String(name)) if INITIALISATIONS.contains(&name.as_str()) => {}
-            Some(other) => {
-                return Err(format!(
-                    "init_lora_weights is {}, which also changes the base model; merge the adapter with PEFT, or train \
-                     it with another initialisation",
-                    shown(Some(&other))
-                ));
-            }
-        }
-        match take("bias") {
-            None => {}
-            Some(Value::String(bias)) if bias == "none" => {}
-            Some(other) => return Err(format!("bias is {}; only \"none\" is supported", shown(Some(&other)))),
-        }
-        let base = match take("base_model_name_or_path") {
-            Some(Value::String(base)) => Some(base),
-            _ => None,
-        };
-        for key in WITHOUT_EFFECT {
-            keys.remove(key);
-        }
-        match keys.into_iter().find(|(_, value)| !is_unset(value)) {
-            Some((key, value)) => Err(format!("{} is {}, which is not supported", quote(&key), shown(Some(&value)))),
-            None => Ok(Self { rank, alpha, targets, ranks, alphas, scaling, base }),
-        }
-    }
-
     /// The name or folder of the model that the adapter was trained on, as PEFT wrote it.
     pub fn base(&self) -> Option<&str> {
         self.base.as_deref()
     }
 
+    /// r of modules that no pattern gives another rank.
+    pub fn rank(&self) -> usize {
+        self.rank
+    }
+
+    /// alpha of modules that no pattern gives another one.
+    pub fn alpha(&self) -> f64 {
+        self.alpha
+    }
+
+    /// The names of its modules, which may be `all-linear` alone; `None` for a regular expression.
+    pub fn module_names(&self) -> Option<Vec<String>> {
+        match &self.targets {
+            Targets::AllLinear => Some(vec![ALL_LINEAR.to_owned()]),
+            Targets::Named(names) => Some(names.clone()),
+            Targets::Matching(_) => None,
+        }
+    }
+
     /// r of a module's matrices.
-    fn rank(&self, module: &str) -> usize {
-        self.ranks.iter().find(|(pattern, _)| pattern.matches(module)).map_or(self.rank, |(_, rank)| *rank)
+    ///
+    /// # Errors
+    /// As [`Pattern::matches`].
+    fn rank_of(&self, module: &str) -> Result<usize, String> {
+        Ok(first_match(&self.ranks, module)?.unwrap_or(self.rank))
     }
 
     /// s of a module.
-    pub(super) fn scale(&self, module: &str) -> f64 {
-        let alpha =
-            self.alphas.iter().find(|(pattern, _)| pattern.matches(module)).map_or(self.alpha, |(_, alpha)| *alpha);
-        let rank = self.rank(module) as f64;
-        match self.scaling {
+    ///
+    /// # Errors
+    /// As [`Pattern::matches`].
+    pub(super) fn scale(&self, module: &str) -> Result<f64, String> {
+        let alpha = first_match(&self.alphas, module)?.unwrap_or(self.alpha);
+        let rank = self.rank_of(module)? as f64;
+        Ok(match self.scaling {
             Scaling::Rank => alpha / rank,
             Scaling::RootOfRank => alpha / rank.sqrt(),
-        }
+        })
     }
 
     /// The layout of the adapter's weights for a model: A and B of each linear layer of its blocks that is a target, in the order of
@@ -217,69 +134,31 @@ impl LoraConfig {
                 ));
             }
         }
+        let mut targets = BTreeMap::new();
+        for module in linear {
+            if self.targets.include(&module)? {
+                let rank = self.rank_of(&module)?;
+                targets.insert(module, rank);
+            }
+        }
+        if let (Targets::Matching(pattern), true) = (&self.targets, targets.is_empty()) {
+            let text = quote(pattern.text());
+            return Err(format!("target_modules is \"{text}\", which matches no linear layer of the model's blocks"));
+        }
         Ok(base.of_matrices(|name, shape| {
-            let module = module_of(name).filter(|module| linear.contains(module) && self.targets.include(module))?;
-            let (rank, [a, b]) = (self.rank(&module), matrix_names(&module));
+            let module = module_of(name)?;
+            let (rank, [a, b]) = (*targets.get(&module)?, matrix_names(&module));
             Some([(a, [rank, shape[1]]), (b, [shape[0], rank])])
         }))
     }
 }
 
-/// Null, false, an empty list or an empty table: what PEFT writes for what is not used.
-fn is_unset(value: &Value) -> bool {
-    match value {
-        Value::Null | Value::Bool(false) => true,
-        Value::Array(values) => values.is_empty(),
-        Value::Object(values) => values.is_empty(),
-        Value::Bool(true) | Value::Number(_) | Value::String(_) => false,
-    }
-}
-
-fn shown(value: Option<&Value>) -> String {
-    value.map_or_else(|| "not set".to_owned(), |value| quote(&value.to_string()))
-}
-
-fn rank_of(value: &Value) -> Result<usize, String> {
-    let rank = value.as_u64().and_then(|rank| usize::try_from(rank).ok());
-    rank.filter(|rank| (1..=LoraConfig::MAX_RANK).contains(rank)).ok_or(format!(
-        "expected a whole number from 1 to {}, not {}",
-        LoraConfig::MAX_RANK,
-        shown(Some(value))
-    ))
-}
-
-fn rank(value: Option<&Value>) -> Result<usize, String> {
-    value.map_or_else(|| Err("it is not set".to_owned()), rank_of)
-}
-
-fn targets(value: Option<Value>) -> Result<Targets, String> {
-    match value {
-        Some(Value::String(name)) if name == ALL_LINEAR => Ok(Targets::AllLinear),
-        Some(Value::Array(names)) => {
-            let name = |name: &Value| {
-                name.as_str().map(str::to_owned).ok_or(format!("target_modules has {name}, which is no name"))
-            };
-            Ok(Targets::Named(names.iter().map(name).collect::<Result<_, _>>()?))
+/// The value of the first pattern that means a module, in the order of the file.
+fn first_match<T: Copy>(entries: &[(Pattern, T)], module: &str) -> Result<Option<T>, String> {
+    for (pattern, value) in entries {
+        if pattern.matches(module)? {
+            return Ok(Some(*value));
         }
-        Some(Value::String(pattern)) => Err(format!(
-            "target_modules is the regular expression \"{}\"; write the names of the modules as a list",
-            quote(&pattern)
-        )),
-        other => Err(format!("target_modules is {}; expected a list of names", shown(other.as_ref()))),
     }
-}
-
-/// The entries of a table of patterns.
-fn patterns<T>(
-    value: Option<Value>,
-    key: &str,
-    of: impl Fn(&Value) -> Result<T, String>,
-) -> Result<Vec<(Pattern, T)>, String> {
-    let entries = match value {
-        None => return Ok(Vec::new()),
-        Some(Value::Object(entries)) => entries,
-        Some(other) => return Err(format!("{key} is {}; expected a table", shown(Some(&other)))),
-    };
-    let entry = |(pattern, value): (String, Value)| Ok((Pattern::parse(&pattern)?, of(&value)?));
-    entries.into_iter().map(entry).collect::<Result<_, String>>().map_err(|reason| format!("{key}: {reason}"))
+    Ok(None)
 }

@@ -1,7 +1,9 @@
 //! LoRA adapters (arXiv 2106.09685) in PEFT's format: for some linear layers W of a model two small matrices A [r, I] and
 //! B [O, r], with which the layer computes x·(W + s·B·A)ᵀ, s = alpha / r.
 
+mod base;
 mod config;
+mod keys;
 mod modules;
 mod places;
 
@@ -12,12 +14,13 @@ use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use spag_io::write_json_atomically;
 
-use crate::checkpoint::{WeightDtype, WriteOptions, WrittenFile, read_adapter, write_buffers};
+use crate::checkpoint::{WeightDtype, WriteOptions, WrittenFile, load_config, read_adapter, write_buffers};
 use crate::config::Architecture;
 use crate::error::{Error, Result};
 use crate::params::{FlatBuffers, Layout, View, WeightSource};
 use spag_ops::cast::converted;
 
+pub use base::BaseDigest;
 pub use config::LoraConfig;
 pub use places::AdapterPlaces;
 pub(crate) use places::Pair;
@@ -29,6 +32,8 @@ pub struct Adapter {
     places: AdapterPlaces,
     /// A and B of each layer, f32.
     weights: FlatBuffers,
+    /// The model that it was trained on, if that is known.
+    base: Option<BaseDigest>,
 }
 
 impl Adapter {
@@ -46,7 +51,39 @@ impl Adapter {
         Ok(Self { weights: weights.to_dtype(WeightDtype::F32)?, ..self.clone() })
     }
 
-    /// Reads `adapter_config.json` and `adapter_model.safetensors` of a folder.
+    /// As [`Adapter::load`], for the model in a folder or in a GGUF file, whose weights are not loaded.
+    ///
+    /// # Errors
+    /// As there and as [`Adapter::check_base`], and a model whose configuration or files cannot be read.
+    pub fn load_for(dir: impl AsRef<Path>, model: impl AsRef<Path>) -> Result<Self> {
+        let adapter = Self::load(&dir, &load_config(&model)?.architecture)?;
+        if adapter.base.is_some() {
+            adapter.check_base(dir, &BaseDigest::of(model)?)?;
+        }
+        Ok(adapter)
+    }
+
+    /// Compares the model that the adapter in a folder was trained on, if that is recorded, with the one that it is used with.
+    ///
+    /// # Errors
+    /// Another model, with the digests of both.
+    pub fn check_base(&self, dir: impl AsRef<Path>, model: &BaseDigest) -> Result<()> {
+        match &self.base {
+            Some(recorded) if recorded != model => {
+                let reason = model.refusal(recorded, self.config.base());
+                Err(Error::Adapter { path: dir.as_ref().to_owned(), reason })
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// The same adapter, trained on a model with this digest.
+    pub fn with_base(self, base: BaseDigest) -> Self {
+        Self { base: Some(base), ..self }
+    }
+
+    /// Reads `adapter_config.json` and `adapter_model.safetensors` of a folder, and the record of the model that it was trained on,
+    /// which is not compared with any.
     ///
     /// # Errors
     /// A missing or malformed file, settings that are not supported, target modules that the model does not have, and matrices that
@@ -57,7 +94,7 @@ impl Adapter {
         let fit = |reason| Error::Adapter { path: dir.to_owned(), reason };
         let places = AdapterPlaces::new(&config, model).map_err(fit)?;
         let weights = read_adapter(places.layout(), dir)?;
-        Ok(Self { config, places, weights })
+        Ok(Self { config, places, weights, base: BaseDigest::recorded(dir)? })
     }
 
     /// A new adapter, f32, on the CPU: A is drawn uniformly from ±1/√I by `seed`, as PEFT does, and B is 0.
@@ -75,10 +112,10 @@ impl Adapter {
                 weights.set_view(layer, at, &Tensor::from_vec(values, a.shape.as_slice(), &Device::Cpu)?)?;
             }
         }
-        Ok(Self { config, places, weights })
+        Ok(Self { config, places, weights, base: None })
     }
 
-    /// Writes `adapter_config.json` and `adapter_model.safetensors`, the weights last, with the matrices of `weights`, which a learner
+    /// Writes `adapter_config.json`, the record of the base and `adapter_model.safetensors`, the weights last, with the matrices of `weights`, which a learner
     /// may have sharded. Returns the files of weights.
     ///
     /// # Errors
@@ -89,7 +126,8 @@ impl Adapter {
         dir: impl AsRef<Path>,
         options: WriteOptions,
     ) -> Result<Vec<WrittenFile>> {
-        write_json_atomically(dir.as_ref().join(config::FILE), &self.config.to_json())?;
+        write_json_atomically(dir.as_ref().join(keys::FILE), &self.config.to_json())?;
+        BaseDigest::record(self.base.as_ref(), dir.as_ref())?;
         write_buffers(weights, dir, Self::STEM, options)
     }
 
@@ -127,7 +165,7 @@ impl Adapter {
             for (at, pair) in adapted.views.chunks_exact(2).enumerate() {
                 let view = self.view_of(parameters.layout(), layer, &pair[0])?;
                 let (a, b) = (self.weights.view(layer, 2 * at)?, self.weights.view(layer, 2 * at + 1)?);
-                let scale = self.config.scale(module_of(&pair[0]));
+                let scale = self.config.scale(module_of(&pair[0])).map_err(Error::Config)?;
                 let change = (b.matmul(&a)? * scale)?;
                 let weight = parameters.view(layer, view)?.to_device(&Device::Cpu)?;
                 let sum = (converted(&weight, WeightDtype::F32.into())? + change)?;

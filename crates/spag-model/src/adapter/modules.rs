@@ -1,20 +1,34 @@
-//! Which modules of a model PEFT means by a name or a pattern.
+//! Which modules of a model PEFT means by a name or a regular expression.
+
+use fancy_regex::{Regex, RegexBuilder};
+use spag_io::quote;
+
+/// Steps of the search for a match, at most. Names of modules are short, so no usual expression needs many.
+const MAX_STEPS: usize = 100_000;
+/// Bytes of a compiled expression, at most.
+const MAX_COMPILED: usize = 1 << 20;
 
 /// The modules that have an adapter.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub(super) enum Targets {
     /// `all-linear`: all linear layers of the blocks.
     AllLinear,
     /// Modules with one of these names, or whose names end with a dot and one of them.
     Named(Vec<String>),
+    /// Modules whose whole names match.
+    Matching(Pattern),
 }
 
 impl Targets {
     /// Whether a module has an adapter.
-    pub(super) fn include(&self, module: &str) -> bool {
+    ///
+    /// # Errors
+    /// As [`Pattern::matches`].
+    pub(super) fn include(&self, module: &str) -> Result<bool, String> {
         match self {
-            Self::AllLinear => true,
-            Self::Named(names) => names.iter().any(|name| ends_with(module, name)),
+            Self::AllLinear => Ok(true),
+            Self::Named(names) => Ok(names.iter().any(|name| ends_with(module, name))),
+            Self::Matching(pattern) => pattern.matches(module),
         }
     }
 }
@@ -24,32 +38,62 @@ pub(super) fn ends_with(module: &str, name: &str) -> bool {
     module.strip_suffix(name).is_some_and(|before| before.is_empty() || before.ends_with('.'))
 }
 
-/// A key of `rank_pattern` or `alpha_pattern`: the end of a module's name, or all of it after `^`. PEFT takes regular expressions; a
-/// dot that stands for any character is the only one of these that is understood here.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// A regular expression for names of modules, in Python's syntax.
+#[derive(Clone, Debug)]
 pub(super) struct Pattern {
-    name: String,
-    is_whole: bool,
+    text: String,
+    regex: Regex,
+}
+
+impl PartialEq for Pattern {
+    fn eq(&self, other: &Self) -> bool {
+        self.regex.as_str() == other.regex.as_str()
+    }
 }
 
 impl Pattern {
+    /// `target_modules`, which matches whole names: Python's `re.fullmatch`.
+    ///
     /// # Errors
-    /// A regular expression that is not a name.
-    pub(super) fn parse(text: &str) -> Result<Self, String> {
-        let is_whole = text.starts_with('^');
-        let name = text.trim_start_matches('^').trim_end_matches('$').replace("\\.", ".");
-        let is_name = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.');
-        if name.is_empty() || !name.chars().all(is_name) {
-            return Err(format!(
-                "the pattern \"{text}\" is a regular expression; write names of modules, one key each"
-            ));
-        }
-        Ok(Self { name, is_whole })
+    /// An invalid expression, or syntax that is only Python's.
+    pub(super) fn of_names(text: &str) -> Result<Self, String> {
+        Self::parse(text, format!(r"\A(?:{text})\z"))
+    }
+
+    /// A key of `rank_pattern` or `alpha_pattern`, which matches whole names or what follows a dot in them:
+    /// `re.match(rf"(.*\.)?({key})$", name)`.
+    ///
+    /// # Errors
+    /// As [`Pattern::of_names`].
+    pub(super) fn of_ends(text: &str) -> Result<Self, String> {
+        Self::parse(text, format!(r"\A(?:.*\.)?(?:{text})\z"))
+    }
+
+    fn parse(text: &str, anchored: String) -> Result<Self, String> {
+        let built = |source: &str| {
+            RegexBuilder::new(source).backtrack_limit(MAX_STEPS).delegate_size_limit(MAX_COMPILED).build()
+        };
+        // By itself first, so that no parenthesis of it closes a group around it.
+        let regex = built(text).and_then(|_| built(&anchored)).map_err(|error| {
+            format!("the regular expression \"{}\" cannot be read: {}", quote(text), quote(&error.to_string()))
+        })?;
+        Ok(Self { text: text.to_owned(), regex })
+    }
+
+    /// The expression, as `adapter_config.json` has it.
+    pub(super) fn text(&self) -> &str {
+        &self.text
     }
 
     /// Whether the pattern means a module.
-    pub(super) fn matches(&self, module: &str) -> bool {
-        if self.is_whole { module == self.name } else { ends_with(module, &self.name) }
+    ///
+    /// # Errors
+    /// An expression for which the search for a match takes too many steps.
+    pub(super) fn matches(&self, module: &str) -> Result<bool, String> {
+        self.regex.is_match(module).map_err(|error| {
+            let (text, error) = (quote(&self.text), quote(&error.to_string()));
+            format!("the regular expression \"{text}\" cannot be compared with \"{module}\": {error}")
+        })
     }
 }
 
@@ -57,23 +101,47 @@ impl Pattern {
 mod tests {
     use super::*;
 
+    const MODULE: &str = "model.layers.1.self_attn.q_proj";
+
     #[test]
     fn names_match_whole_parts_at_the_end() {
-        let module = "model.layers.1.self_attn.q_proj";
         for (name, expected) in [
             ("q_proj", true),
             ("_proj", false),
             ("self_attn.q_proj", true),
             ("1.self_attn.q_proj", true),
-            (module, true),
+            (MODULE, true),
         ] {
-            assert_eq!(ends_with(module, name), expected, "{name}");
-            assert_eq!(Pattern::parse(name).unwrap().matches(module), expected, "{name}");
+            assert_eq!(ends_with(MODULE, name), expected, "{name}");
+            assert_eq!(Pattern::of_ends(name).unwrap().matches(MODULE), Ok(expected), "{name}");
         }
-        assert!(Pattern::parse("^model\\.layers\\.1\\.self_attn\\.q_proj$").unwrap().matches(module));
-        assert!(!Pattern::parse("^q_proj").unwrap().matches(module));
-        assert!(Pattern::parse("layers.[01].self_attn").unwrap_err().contains("layers.[01].self_attn"));
-        assert!(Targets::AllLinear.include(module));
-        assert!(!Targets::Named(vec!["k_proj".into(), "proj".into()]).include(module));
+        assert_eq!(Targets::AllLinear.include(MODULE), Ok(true));
+        assert_eq!(Targets::Named(vec!["k_proj".into(), "proj".into()]).include(MODULE), Ok(false));
+    }
+
+    /// The expected values are those of Python's `re` with PEFT's expressions.
+    #[test]
+    fn expressions_match_as_in_python() {
+        for (text, whole, end) in [
+            (r"^model\.layers\.1\.self_attn\.q_proj$", true, true),
+            ("^q_proj", false, false),
+            (r".*\.[qv]_proj", true, true),
+            ("[qv]_proj", false, true),
+            ("q_proj|v_proj", false, true),
+            (r"model\.layers\.1\..*|v_proj", true, true),
+            (r".*layers\.(0|[2-9])\..*", false, false),
+            (r".*(?<!k)_proj", true, true),
+            (r"(?!.*layers\.1\.).*q_proj", false, true),
+            (r"model.layers.\d+.self_attn.(?P<name>q|v)_proj", true, true),
+            ("layers.[01].self_attn", false, false),
+        ] {
+            assert_eq!(Pattern::of_names(text).unwrap().matches(MODULE), Ok(whole), "{text}");
+            assert_eq!(Pattern::of_ends(text).unwrap().matches(MODULE), Ok(end), "{text}");
+        }
+        for text in ["q_proj)|(", "[", "*"] {
+            assert!(Pattern::of_names(text).unwrap_err().contains(&format!("\"{text}\"")), "{text}");
+        }
+        let slow = Pattern::of_names(r"(?:(?=(\w|\.)+)(?:\w|\.)+)+\1x").unwrap();
+        assert!(slow.matches(&MODULE.repeat(4)).is_err());
     }
 }

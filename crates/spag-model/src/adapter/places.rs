@@ -43,23 +43,35 @@ impl AdapterPlaces {
     /// Target modules that the model does not have.
     pub fn new(config: &LoraConfig, model: &Architecture) -> Result<Self, String> {
         let (layout, base) = (config.layout(model)?, Layout::new(model));
-        let places = |(layer, own): (usize, &crate::params::LayerLayout)| {
-            let pairs = own.views.chunks_exact(2).enumerate();
-            let of_pair = pairs.flat_map(|(at, pair)| {
+        let mut layers = Vec::with_capacity(layout.layers.len());
+        for (layer, own) in layout.layers.iter().enumerate() {
+            let mut places = Vec::new();
+            for (at, pair) in own.views.chunks_exact(2).enumerate() {
                 let module = module_of(&pair[0]);
-                let scale = config.scale(module);
+                let scale = config.scale(module)?;
                 let parts = base.layers[layer].parts_of(&format!("{module}.weight"));
-                parts.into_iter().map(move |(part, rows)| Place { part, view: 2 * at, rows, scale })
-            });
-            of_pair.collect()
-        };
-        let layers = layout.layers.iter().enumerate().map(places).collect();
+                places.extend(parts.into_iter().map(|(part, rows)| Place { part, view: 2 * at, rows, scale }));
+            }
+            layers.push(places);
+        }
         Ok(Self { layout, layers })
     }
 
     /// The layout of the matrices.
     pub fn layout(&self) -> &Layout {
         &self.layout
+    }
+
+    /// The names of the modules that have matrices.
+    pub fn modules(&self) -> Vec<String> {
+        let pairs = self.layout.layers.iter().flat_map(|layer| layer.views.chunks_exact(2));
+        pairs.map(|pair| module_of(&pair[0]).to_owned()).collect()
+    }
+
+    /// The largest rank.
+    pub fn max_rank(&self) -> usize {
+        let pairs = self.layout.layers.iter().flat_map(|layer| layer.views.chunks_exact(2));
+        pairs.map(|pair| pair[0].shape[0]).max().unwrap_or_default()
     }
 
     /// The matrices of a part of a layer, if it has an adapter: in the layer's buffer of weights, or of gradients.

@@ -31,10 +31,11 @@ fn log_probs(model: &Checkpoint, ids: &[u32]) -> Vec<f32> {
     model.model.log_probs(&PackedBatch::new([ids]), &targets).unwrap()
 }
 
-/// Half of the linear layers; and all of them, with other ranks and alphas by pattern and `use_rslora`.
+/// Half of the linear layers; all of them, with other ranks and alphas by pattern and `use_rslora`; and those that a regular
+/// expression names, with ranks and alphas by expressions.
 #[test]
 fn merged_model_has_the_log_probabilities_of_peft() {
-    for name in ["attention", "patterns"] {
+    for name in ["attention", "patterns", "expressions"] {
         let folder = fixture("peft").join(name);
         let expected: Value = serde_json::from_slice(&fs::read(folder.join("expected.json")).unwrap()).unwrap();
         let ids: Vec<u32> = serde_json::from_value(expected["ids"].clone()).unwrap();
@@ -85,9 +86,12 @@ fn settings_that_are_not_supported_are_refused_by_name() {
         ("init_lora_weights", json!("pissa"), "init_lora_weights"),
         ("target_modules", json!(["q_proj", "query"]), "\"query\", which is no linear layer"),
         ("target_modules", json!(["lm_head"]), "\"lm_head\""),
-        ("target_modules", json!(".*_proj"), "regular expression"),
+        ("target_modules", json!(".*_proj("), "regular expression \".*_proj(\""),
+        ("target_modules", json!("[qv]_proj"), "\"[qv]_proj\", which matches no linear layer"),
+        ("target_modules", json!(r".*\.q_proj"), "v_proj.lora_A.weight"),
+        ("target_modules", json!(r".*\.[qkv]_proj"), "k_proj.lora_A.weight"),
         ("target_modules", json!([]), "target_modules"),
-        ("rank_pattern", json!({"layers.[01].*": 2}), "regular expression"),
+        ("rank_pattern", json!({"layers.[01.*": 2}), "regular expression"),
         ("rank_pattern", json!({"q_proj": -2}), "rank_pattern"),
         ("a_key_of_the_future", json!(3), "a_key_of_the_future"),
     ] {

@@ -4,6 +4,7 @@ mod choices;
 mod job_settings;
 pub mod limits;
 mod placement;
+mod target_modules;
 
 use clap::{ArgAction, Args};
 use spag_io::Settings as _;
@@ -17,6 +18,7 @@ pub use crate::packing::Packing;
 pub use choices::{DataOrder, FirstStepRate, IntervalStrategy, Optim, SchedulerType, TrainMethod};
 pub use job_settings::JobSettings;
 pub use placement::{Placement, ShardingPlan, ShardingRequest, ZeroStage};
+pub use target_modules::TargetModules;
 
 spag_io::settings! {
     /// All settings of a training run; every key has the reference's flag name.
@@ -156,11 +158,6 @@ spag_io::settings! {
         #[arg(value_name = "X", help_heading = "Adapter")]
         #[serde(skip_serializing_if = "spag_io::is_default")]
         pub lora_dropout: f64 [limits::LORA_DROPOUT] = 0.0;
-        /// Names of the linear layers with an adapter, separated by blanks or commas, or all-linear [default: q_proj v_proj, or
-        /// W_pack].
-        #[arg(value_name = "NAMES", help_heading = "Adapter")]
-        #[serde(skip_serializing_if = "Option::is_none")]
-        pub lora_target_modules: Option<String>;
         /// Quantise the weights under an adapter as they are read, as ggml does (QLoRA): q8_0 (8.5 bits a weight), q6_k, q5_0, q4_1, q4_0
         /// or q4_k (4.5 bits). A layer is dequantised when a pass needs it. Embeddings, norms and biases are not quantised. On a
         /// CPU only; requires --lora_r [default: they have the number format of training].
@@ -170,6 +167,9 @@ spag_io::settings! {
         /// Activation checkpointing: recompute activations in the backward pass. Less memory, more time, same result.
         #[arg(value_name = "BOOL", num_args = 0..=1, action = ArgAction::Set, default_value = "False", default_missing_value = "True", value_parser = spag_io::truth, help_heading = "Steps")]
         pub gradient_checkpointing: bool;
+    } + {
+        /// The linear layers with an adapter.
+        pub lora_target_modules: TargetModules;
     }
 }
 
@@ -186,7 +186,7 @@ impl TrainConfig {
     /// # Errors
     /// [`Error::Setting`] naming the flag and the range.
     pub fn check(&self) -> Result<()> {
-        if self.lora_r.is_none() && (self.lora_target_modules.is_some() || !is_default_alpha(&self.lora_alpha)) {
+        if self.lora_r.is_none() && (self.lora_target_modules.is_given() || !is_default_alpha(&self.lora_alpha)) {
             let reason = "it is of an adapter, whose rank is not set; set lora_r, or leave this out".to_owned();
             return Err(Error::Setting { name: "lora_alpha, lora_target_modules", reason });
         }
@@ -214,17 +214,14 @@ impl TrainConfig {
     /// No name of a module.
     pub fn lora(&self, model: &Architecture, base: Option<String>) -> Result<Option<LoraConfig>> {
         let Some(rank) = self.lora_r else { return Ok(None) };
-        let modules = match &self.lora_target_modules {
+        let modules = match self.lora_target_modules.names() {
             None => LoraConfig::default_modules(model),
-            Some(names) => {
-                let names = names.split([' ', ',']).filter(|name| !name.is_empty());
-                names.map(str::to_owned).collect()
+            Some([]) => {
+                let reason = "it names no module; leave it out for the default".to_owned();
+                return Err(Error::Setting { name: "lora_target_modules", reason });
             }
+            Some(names) => names.to_vec(),
         };
-        if modules.is_empty() {
-            let reason = "it names no module; leave it out for the default".to_owned();
-            return Err(Error::Setting { name: "lora_target_modules", reason });
-        }
         Ok(Some(LoraConfig::new(rank, self.lora_alpha, modules, base)?))
     }
 

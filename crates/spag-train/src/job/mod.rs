@@ -1,5 +1,6 @@
 //! A training run from files to files: `spag-train`, and every training stage of the loop.
 
+mod first_adapter;
 mod output;
 mod provenance;
 mod run;
@@ -19,6 +20,9 @@ pub use run::{run, run_on};
 pub struct TrainJob {
     /// Folder of the model that is trained.
     pub model_name_or_path: PathBuf,
+    /// Folder of the adapter that training starts with; it says the settings of the adapter.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub adapter: Option<PathBuf>,
     /// Folder of the frozen reference model; `None` is the model before the first step.
     pub ref_model_name_or_path: Option<PathBuf>,
     /// Sample files, JSON lists or JSONL, read one after another.
@@ -75,6 +79,7 @@ impl TrainJob {
     ) -> Self {
         Self {
             model_name_or_path: model.into(),
+            adapter: None,
             ref_model_name_or_path: None,
             train_data_path: vec![samples.into()],
             eval_data_path: Vec::new(),

@@ -72,6 +72,7 @@ fn train(
     progress: &mut dyn Progress,
 ) -> Result<TrainSummary> {
     let started = Instant::now();
+    let job = &TrainJob { config: job.resolved_config()?, ..job.clone() };
     job.config.check()?;
     // The checks that may fail run before the slow parts.
     let device = job.device.open(env.local_rank)?;
@@ -92,7 +93,7 @@ fn train(
     // The checkpoints of an adapter have no model.
     let resumed = saved.as_ref().map(SavedRun::dir);
     let (model_dir, adapter) = match job.config.lora_r {
-        Some(_) => (job.model_name_or_path.clone(), resumed),
+        Some(_) => (job.model_name_or_path.clone(), resumed.or(job.adapter.as_deref())),
         None => (resumed.unwrap_or(&job.model_name_or_path).to_owned(), None),
     };
     check_dropout(job, &model_dir)?;

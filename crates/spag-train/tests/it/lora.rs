@@ -9,15 +9,15 @@ use crate::memory::join;
 use serde_json::json;
 use spag_dist::ProcessGroup;
 use spag_io::Silent;
-use spag_model::{Adapter, FlatBuffers, LoadOptions, ModelConfig, load_model};
+use spag_model::{Adapter, Checkpoint, FlatBuffers, LoadOptions, ModelConfig, WeightDtype, WriteOptions, load_model};
 use spag_tests::{fixture, json, reserve_port};
 use spag_train::{
     DataOrder, IntervalStrategy, Learner, ModelShard, RankMemory, SchedulerType, ShardingPlan, Span, Start,
-    TrainConfig, TrainJob, TrainMethod, Trajectory, ZeroStage, run,
+    TargetModules, TrainConfig, TrainJob, TrainMethod, Trajectory, ZeroStage, run,
 };
 
 fn lora(method: TrainMethod) -> TrainConfig {
-    let modules = Some("q_proj, v_proj down_proj".to_owned());
+    let modules = TargetModules::of(["q_proj, v_proj", "down_proj"]);
     TrainConfig {
         lora_r: Some(4),
         lora_alpha: 16.0,
@@ -67,7 +67,10 @@ fn run_learns_an_adapter_and_resumes_with_the_same_bits() {
         let model = load_model(fixture("tiny-llama")).unwrap();
         let adapter = Adapter::load(&out, &model.config().architecture).unwrap();
         assert_eq!(adapter.len(), 3 * (2 * 2 * 4 * 64 + 4 * (172 + 64)));
-        // Another base, other settings.
+        // Another base of the same shape, other settings.
+        let other = TrainJob { model_name_or_path: fixture("tiny-llama/ref"), ..resumed.clone() };
+        let said = run(&other, &mut Silent).unwrap_err().to_string();
+        assert!(said.contains("checkpoint-3") && said.contains("digest"), "{said}");
         let other = TrainJob { config: TrainConfig { lora_r: Some(8), ..resumed.config.clone() }, ..resumed.clone() };
         assert!(run(&other, &mut Silent).unwrap_err().to_string().contains("lora_r"));
     }
@@ -94,6 +97,92 @@ fn sum_is_written_where_the_model_goes() {
     for (one, other) in base.parameters().layers().iter().zip(sum.parameters().layers()) {
         assert_eq!(one.to_vec1::<f32>().unwrap(), other.to_vec1::<f32>().unwrap());
     }
+}
+
+/// The first loss of a run that starts with the adapter in a folder.
+fn continued(dir: &Path, adapter: &Path, change: TrainConfig) -> spag_train::Result<f64> {
+    let job = TrainJob { adapter: Some(adapter.to_owned()), ..job(dir, change, &samples()) };
+    Ok(run(&job, &mut Silent)?.first_loss)
+}
+
+#[test]
+fn training_continues_an_adapter_with_its_settings() {
+    let order = DataOrder::Sequential;
+    let plain = TrainConfig { max_steps: Some(2), data_order: order, ..config(TrainMethod::Sft) };
+    for name in ["patterns", "expressions"] {
+        let (dir, whole) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        let first = fixture("peft").join(name);
+        // No step changes the bits if the learning rate is 0.
+        let still = TrainConfig { learning_rate: 0.0, ..plain.clone() };
+        let loss = continued(dir.path(), &first, still.clone()).unwrap();
+        let out = dir.path().join("out");
+        let architecture = load_model(fixture("tiny-llama")).unwrap().config().architecture.clone();
+        let load = |folder: &Path| Adapter::load(folder, &architecture).unwrap();
+        let bits = |adapter: &Adapter| {
+            let layers = adapter.weights().layers().iter();
+            layers.flat_map(|layer| layer.to_vec1::<f32>().unwrap()).map(f32::to_bits).collect::<Vec<_>>()
+        };
+        assert_eq!(bits(&load(&out)), bits(&load(&first)), "{name}");
+        assert_eq!(load(&out).config(), load(&first).config(), "{name}");
+        // The first loss is that of the sum.
+        let (base, sum) = (Checkpoint::load(fixture("tiny-llama")).unwrap(), dir.path().join("sum"));
+        load(&first).merge_into(base.model.parameters()).unwrap();
+        base.save(&sum, WriteOptions::new(WeightDtype::F32)).unwrap();
+        let of_sum = TrainJob { model_name_or_path: sum, ..job(whole.path(), still, &samples()) };
+        let of_sum = run(&of_sum, &mut Silent).unwrap().first_loss;
+        assert!((loss - of_sum).abs() < 1e-5, "{name}: {loss} {of_sum}");
+        let of_base = run(
+            &TrainJob { output_dir: dir.path().join("b"), ..job(dir.path(), plain.clone(), &samples()) },
+            &mut Silent,
+        );
+        assert!((loss - of_base.unwrap().first_loss).abs() > 1e-3, "{name}");
+        // And it learns, from a folder that this program wrote.
+        let more = dir.path().join("more");
+        std::fs::create_dir(&more).unwrap();
+        continued(&more, &out, plain.clone()).unwrap();
+        assert_ne!(bits(&load(&more.join("out"))), bits(&load(&first)), "{name}");
+    }
+}
+
+#[test]
+fn continued_run_resumes_with_the_same_bits() {
+    let dir = tempfile::tempdir().unwrap();
+    let config = TrainConfig {
+        max_steps: Some(4),
+        save_strategy: IntervalStrategy::Steps,
+        save_steps: 2,
+        ..config(TrainMethod::Sft)
+    };
+    let whole = TrainJob { adapter: Some(fixture("peft/patterns")), ..job(dir.path(), config, &samples()) };
+    run(&whole, &mut Silent).unwrap();
+    let (out, again) = (dir.path().join("out"), dir.path().join("resumed"));
+    let resumed = TrainJob { start: Start::From(out.join("checkpoint-2")), output_dir: again.clone(), ..whole.clone() };
+    assert_eq!(run(&resumed, &mut Silent).unwrap().resumed_at, 2);
+    assert!(weights(&out) == weights(&again) && weights(&out) != weights(&out.join("checkpoint-2")));
+}
+
+#[test]
+fn settings_that_contradict_the_first_adapter_are_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    let of = |change: TrainConfig| {
+        continued(dir.path(), &fixture("peft/attention"), TrainConfig { max_steps: Some(1), ..change })
+    };
+    let plain = config(TrainMethod::Sft);
+    for (change, expected) in [
+        (TrainConfig { lora_r: Some(8), ..plain.clone() }, ["lora_r", "8", "4"]),
+        (TrainConfig { lora_alpha: 3.0, ..plain.clone() }, ["lora_alpha", "3", "8"]),
+        (
+            TrainConfig { lora_target_modules: TargetModules::of(["q_proj"]), ..plain.clone() },
+            ["lora_target_modules", "q_proj", "v_proj"],
+        ),
+    ] {
+        let said = of(change).unwrap_err().to_string();
+        assert!(expected.iter().all(|word| said.contains(word)) && said.contains("peft/attention"), "{said}");
+    }
+    let modules = TargetModules::of(["v_proj", "q_proj"]);
+    of(TrainConfig { lora_r: Some(4), lora_target_modules: modules, ..plain.clone() }).unwrap();
+    let other = continued(dir.path(), dir.path(), plain).unwrap_err().to_string();
+    assert!(other.contains("adapter_config.json"), "{other}");
 }
 
 /// The matrices after three steps of two ranks, in f32.
@@ -124,7 +213,9 @@ fn after_steps(ranks: usize, stage: u64) -> Vec<Vec<f32>> {
         layers.iter().map(|layer| layer.to_vec1::<f32>().unwrap()).collect::<Vec<_>>()
     };
     let mut all: Vec<_> = std::thread::scope(|scope| {
-        let threads: Vec<_> = (0..ranks).map(|rank| scope.spawn(move || learn(rank))).collect();
+        // A pool each: a thread that waits for the other rank in a collective must not be the one that computes it.
+        let pool = || rayon::ThreadPoolBuilder::new().num_threads(1).build().unwrap();
+        let threads: Vec<_> = (0..ranks).map(|rank| scope.spawn(move || pool().install(|| learn(rank)))).collect();
         threads.into_iter().map(|thread| thread.join().unwrap()).collect()
     });
     let first = all.remove(0);
@@ -151,7 +242,7 @@ fn memory_is_that_of_the_model_and_of_a_small_optimizer() {
     let of = |lora_r| {
         let config = TrainConfig {
             lora_r,
-            lora_target_modules: lora_r.map(|_| "all-linear".to_owned()),
+            lora_target_modules: lora_r.map_or_else(TargetModules::default, |_| TargetModules::of(["all-linear"])),
             bf16: true,
             gradient_checkpointing: true,
             per_device_train_batch_size: 1,
@@ -173,7 +264,7 @@ fn memory_is_that_of_the_model_and_of_a_small_optimizer() {
 #[test]
 fn settings_of_adapters_that_cannot_be_are_refused() {
     let dir = tempfile::tempdir().unwrap();
-    let modules = |names: &str| Some(names.to_owned());
+    let modules = |names: &str| TargetModules::of([names]);
     for (change, expected) in [
         (TrainConfig { lora_target_modules: modules("query"), ..lora(TrainMethod::Sft) }, "\"query\""),
         (TrainConfig { lora_target_modules: modules(" , "), ..lora(TrainMethod::Sft) }, "lora_target_modules"),
@@ -192,7 +283,7 @@ fn losses_and_gradients_are_those_of_peft() {
     let dir = tempfile::tempdir().unwrap();
     let config = TrainConfig {
         lora_r: Some(8),
-        lora_target_modules: Some("all-linear".to_owned()),
+        lora_target_modules: TargetModules::of(["all-linear"]),
         learning_rate: 3e-3,
         lr_scheduler_type: SchedulerType::Cosine,
         warmup_ratio: 0.1,

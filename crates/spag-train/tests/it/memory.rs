@@ -11,8 +11,8 @@ use spag_model::{LoadOptions, Model, ModelConfig, WeightDtype, WriteOptions, sav
 use spag_ops::CpuPath;
 use spag_tests::{reserve_port, test_process};
 use spag_train::{
-    Learner, ModelShard, RankMemory, ShardingPlan, Span, TimingConfig, TrainConfig, Trajectory, ZeroStage,
-    time_steps_of_rank,
+    Learner, ModelShard, RankMemory, ShardingPlan, Span, TargetModules, TimingConfig, TrainConfig, Trajectory,
+    ZeroStage, time_steps_of_rank,
 };
 
 /// Tokens of a sequence.
@@ -109,7 +109,7 @@ impl Case {
             bf16: self.bf16,
             gradient_checkpointing: self.recompute,
             lora_r: self.lora_r,
-            lora_target_modules: self.lora_r.map(|_| "all-linear".to_owned()),
+            lora_target_modules: self.lora_r.map_or_else(TargetModules::default, |_| TargetModules::of(["all-linear"])),
             ..TrainConfig::default()
         };
         let plan = if self.exact { RankMemory::on_cpu_exact } else { RankMemory::on_cpu };
@@ -163,7 +163,7 @@ impl Case {
             bf16: self.bf16,
             gradient_checkpointing: self.recompute,
             lora_r: self.lora_r,
-            lora_target_modules: self.lora_r.map(|_| "all-linear".to_owned()),
+            lora_target_modules: self.lora_r.map_or_else(TargetModules::default, |_| TargetModules::of(["all-linear"])),
             ..TrainConfig::default()
         };
         let mut learner = Learner::load(shard, &config, STEPS).unwrap().with_exact_attention();

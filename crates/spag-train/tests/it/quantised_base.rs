@@ -10,12 +10,14 @@ use spag_model::{
     load_quantised_layers, load_tokenizer,
 };
 use spag_tests::fixture;
-use spag_train::{IntervalStrategy, RankMemory, ShardingPlan, Start, TrainConfig, TrainJob, TrainMethod, run};
+use spag_train::{
+    IntervalStrategy, RankMemory, ShardingPlan, Start, TargetModules, TrainConfig, TrainJob, TrainMethod, run,
+};
 
 fn lora(method: TrainMethod, quantize: Option<BlockFormat>) -> TrainConfig {
     TrainConfig {
         lora_r: Some(4),
-        lora_target_modules: Some("all-linear".to_owned()),
+        lora_target_modules: TargetModules::of(["all-linear"]),
         learning_rate: 1e-2,
         quantize,
         ..config(method)
@@ -108,8 +110,11 @@ fn memory_is_that_of_the_quantised_model_and_a_layer() {
 #[test]
 fn quantised_weights_need_an_adapter() {
     let dir = tempfile::tempdir().unwrap();
-    let without =
-        TrainConfig { lora_r: None, lora_target_modules: None, ..lora(TrainMethod::Sft, Some(BlockFormat::Q8_0)) };
+    let without = TrainConfig {
+        lora_r: None,
+        lora_target_modules: TargetModules::default(),
+        ..lora(TrainMethod::Sft, Some(BlockFormat::Q8_0))
+    };
     let error = run(&job(dir.path(), without, &samples()), &mut Silent).unwrap_err().to_string();
     assert!(error.contains("`quantize`: quantised weights are trained by an adapter"), "{error}");
 }

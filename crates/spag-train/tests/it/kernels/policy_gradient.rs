@@ -9,7 +9,9 @@ use spag_dist::Single;
 use spag_emulator::Place;
 use spag_model::{LoadOptions, WeightDtype};
 use spag_train::loss::{Length, PolicyGradient, Ratio};
-use spag_train::{Learner, ModelShard, ShardingPlan, Span, StepRecord, TrainConfig, Trajectory, add_reference};
+use spag_train::{
+    Learner, ModelShard, ShardingPlan, Span, StepRecord, TargetModules, TrainConfig, Trajectory, add_reference,
+};
 
 use super::zero::save;
 
@@ -45,7 +47,7 @@ fn steps(dir: &Path, device: &Device, case: Case) -> Vec<StepRecord> {
         learning_rate: 1e-2,
         per_device_train_batch_size: 1,
         lora_r,
-        lora_target_modules: lora_r.map(|_| "all-linear".to_owned()),
+        lora_target_modules: lora_r.map_or_else(TargetModules::default, |_| TargetModules::of(["all-linear"])),
         bf16: dtype == WeightDtype::Bf16,
         ..TrainConfig::default()
     };

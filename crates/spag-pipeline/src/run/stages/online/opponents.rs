@@ -8,7 +8,7 @@ use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use serde::{Deserialize, Serialize};
 use spag_game::{Policy, SEATS, Seat};
-use spag_model::{Adapter, EngineConfig, WeightDtype, load_config};
+use spag_model::{Adapter, EngineConfig, WeightDtype};
 use spag_rewards::RewardedGame;
 use spag_selfplay::{AnyPlayer, EndpointConfig, ModelPlayer, SampledTurn, SamplingSettings, SharedEngine};
 use spag_train::OnlineLearner;
@@ -161,7 +161,7 @@ impl Opponents {
             (None, None) if self.settings.has_adapters_for_opponents(run.config) => {
                 let adapter = match member.update {
                     0 => None,
-                    _ => Some(Adapter::load(&folder, &load_config(Model::Im.folder(run.config))?.architecture)?),
+                    _ => Some(Adapter::load_for(&folder, Model::Im.folder(run.config))?),
                 };
                 let name = format!("update-{}", member.update);
                 let named = adapter.as_ref().map(|adapter| (name.as_str(), adapter));

@@ -1,0 +1,186 @@
+//! `adapter_config.json` in PEFT's format: what is read, refused and written.
+
+use std::path::Path;
+
+use serde_json::{Map, Value, json};
+use spag_io::{quote, read_whole};
+
+use super::config::{LoraConfig, Scaling};
+use super::modules::{Pattern, Targets};
+use crate::error::{Error, Result};
+
+/// The name for all linear layers of the blocks.
+pub(super) const ALL_LINEAR: &str = "all-linear";
+pub(super) const FILE: &str = "adapter_config.json";
+/// Largest `adapter_config.json`, in bytes.
+const MAX_BYTES: u64 = 1 << 20;
+
+/// Keys that say nothing about what an adapter computes, beside those that are read.
+const WITHOUT_EFFECT: [&str; 12] = [
+    "auto_mapping",
+    "inference_mode",
+    // Which modules have an adapter follows from the file of weights too, which must agree with target_modules.
+    "layers_pattern",
+    // Of training.
+    "lora_dropout",
+    "loftq_config",
+    "megatron_core",
+    "peft_version",
+    "qalora_group_size",
+    "revision",
+    "runtime_config",
+    "task_type",
+    "ensure_weight_tying",
+];
+
+/// Initialisations that leave the base model's weights as they are.
+const INITIALISATIONS: [&str; 3] = ["gaussian", "eva", "orthogonal"];
+
+impl LoraConfig {
+    /// The settings as `adapter_config.json` has them.
+    pub(super) fn to_json(&self) -> Value {
+        let targets = match &self.targets {
+            Targets::AllLinear => Value::from(ALL_LINEAR),
+            Targets::Named(names) => Value::from(names.as_slice()),
+            Targets::Matching(pattern) => Value::from(pattern.text()),
+        };
+        let ranks: Map<_, _> = self.ranks.iter().map(|(key, rank)| (key.text().to_owned(), json!(rank))).collect();
+        let alphas: Map<_, _> = self.alphas.iter().map(|(key, alpha)| (key.text().to_owned(), json!(alpha))).collect();
+        json!({
+            "peft_type": "LORA",
+            "task_type": "CAUSAL_LM",
+            "base_model_name_or_path": self.base,
+            "r": self.rank,
+            "lora_alpha": self.alpha,
+            "lora_dropout": 0.0,
+            "target_modules": targets,
+            "rank_pattern": ranks,
+            "alpha_pattern": alphas,
+            "bias": "none",
+            "fan_in_fan_out": false,
+            "use_rslora": self.scaling == Scaling::RootOfRank,
+            "inference_mode": true,
+        })
+    }
+
+    /// Reads `adapter_config.json` of a folder.
+    ///
+    /// # Errors
+    /// A missing or malformed file; a setting that is not supported, such as DoRA; an unknown key that is not null, false or empty.
+    pub fn load(dir: impl AsRef<Path>) -> Result<Self> {
+        let path = dir.as_ref().join(FILE);
+        let json = |reason: String| Error::Json { path: path.clone(), what: FILE, reason };
+        let keys: Map<String, Value> =
+            serde_json::from_slice(&read_whole(&path, MAX_BYTES)?).map_err(|error| json(quote(&error.to_string())))?;
+        Self::parse(keys).map_err(json)
+    }
+
+    fn parse(mut keys: Map<String, Value>) -> Result<Self, String> {
+        let mut take = |key: &str| keys.remove(key).filter(|value| !is_unset(value));
+        match take("peft_type") {
+            Some(Value::String(kind)) if kind == "LORA" => {}
+            other => return Err(format!("peft_type is {}; \"LORA\" can be read", shown(other.as_ref()))),
+        }
+        let rank = rank(take("r").as_ref()).map_err(|reason| format!("r: {reason}"))?;
+        let alpha = take("lora_alpha").as_ref().and_then(Value::as_f64).filter(|alpha| alpha.is_finite());
+        let alpha = alpha.ok_or("lora_alpha must be a number")?;
+        let targets = targets(take("target_modules"))?;
+        let ranks = patterns(take("rank_pattern"), "rank_pattern", rank_of)?;
+        let alphas = patterns(take("alpha_pattern"), "alpha_pattern", |value| {
+            value.as_f64().filter(|alpha| alpha.is_finite()).ok_or_else(|| "expected a number".to_owned())
+        })?;
+        let scaling = match take("use_rslora") {
+            None => Scaling::Rank,
+            Some(Value::Bool(true)) => Scaling::RootOfRank,
+            Some(other) => return Err(format!("use_rslora is {other}; expected true or false")),
+        };
+        match take("init_lora_weights") {
+            None | Some(Value::Bool(_)) => {}
+            Some(Value::String(name)) if INITIALISATIONS.contains(&name.as_str()) => {}
+            Some(other) => {
+                return Err(format!(
+                    "init_lora_weights is {}, which also changes the base model; merge the adapter with PEFT, or train \
+                     it with another initialisation",
+                    shown(Some(&other))
+                ));
+            }
+        }
+        match take("bias") {
+            None => {}
+            Some(Value::String(bias)) if bias == "none" => {}
+            Some(other) => return Err(format!("bias is {}; only \"none\" is supported", shown(Some(&other)))),
+        }
+        let base = match take("base_model_name_or_path") {
+            Some(Value::String(base)) => Some(base),
+            _ => None,
+        };
+        for key in WITHOUT_EFFECT {
+            keys.remove(key);
+        }
+        match keys.into_iter().find(|(_, value)| !is_unset(value)) {
+            Some((key, value)) => Err(format!("{} is {}, which is not supported", quote(&key), shown(Some(&value)))),
+            None => Ok(Self { rank, alpha, targets, ranks, alphas, scaling, base }),
+        }
+    }
+}
+
+/// Null, false, an empty list or an empty table: what PEFT writes for what is not used.
+fn is_unset(value: &Value) -> bool {
+    match value {
+        Value::Null | Value::Bool(false) => true,
+        Value::Array(values) => values.is_empty(),
+        Value::Object(values) => values.is_empty(),
+        Value::Bool(true) | Value::Number(_) | Value::String(_) => false,
+    }
+}
+
+fn shown(value: Option<&Value>) -> String {
+    value.map_or_else(|| "not set".to_owned(), |value| quote(&value.to_string()))
+}
+
+pub(super) fn rank_of(value: &Value) -> Result<usize, String> {
+    let rank = value.as_u64().and_then(|rank| usize::try_from(rank).ok());
+    rank.filter(|rank| (1..=LoraConfig::MAX_RANK).contains(rank)).ok_or(format!(
+        "expected a whole number from 1 to {}, not {}",
+        LoraConfig::MAX_RANK,
+        shown(Some(value))
+    ))
+}
+
+fn rank(value: Option<&Value>) -> Result<usize, String> {
+    value.map_or_else(|| Err("it is not set".to_owned()), rank_of)
+}
+
+fn targets(value: Option<Value>) -> Result<Targets, String> {
+    match value {
+        Some(Value::String(name)) if name == ALL_LINEAR => Ok(Targets::AllLinear),
+        Some(Value::Array(names)) => {
+            let name = |name: &Value| {
+                name.as_str().map(str::to_owned).ok_or(format!("target_modules has {name}, which is no name"))
+            };
+            Ok(Targets::Named(names.iter().map(name).collect::<Result<_, _>>()?))
+        }
+        Some(Value::String(pattern)) => {
+            Ok(Targets::Matching(Pattern::of_names(&pattern).map_err(|reason| format!("target_modules: {reason}"))?))
+        }
+        other => Err(format!(
+            "target_modules is {}; expected a list of names or a regular expression",
+            shown(other.as_ref())
+        )),
+    }
+}
+
+/// The entries of a table of patterns.
+fn patterns<T>(
+    value: Option<Value>,
+    key: &str,
+    of: impl Fn(&Value) -> Result<T, String>,
+) -> Result<Vec<(Pattern, T)>, String> {
+    let entries = match value {
+        None => return Ok(Vec::new()),
+        Some(Value::Object(entries)) => entries,
+        Some(other) => return Err(format!("{key} is {}; expected a table", shown(Some(&other)))),
+    };
+    let entry = |(pattern, value): (String, Value)| Ok((Pattern::of_ends(&pattern)?, of(&value)?));
+    entries.into_iter().map(entry).collect::<Result<_, String>>().map_err(|reason| format!("{key}: {reason}"))
+}
