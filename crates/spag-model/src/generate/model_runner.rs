@@ -152,9 +152,9 @@ impl ModelRunner {
     /// Whether the weights can be replaced by these.
     ///
     /// # Errors
-    /// Quantised weights, which are not replaced, or another layout; the error names the first tensor that differs.
+    /// Quantised weights, of which only an adapter is replaced, or another layout; the error names the first tensor that differs.
     pub(super) fn check_refresh(&self, weights: &dyn WeightSource) -> Result<()> {
-        if let Some(quantisation) = self.quantisation {
+        if let (Some(quantisation), None) = (self.quantisation, weights.adapter()) {
             return Err(Error::Generation(format!(
                 "the engine's weights are quantised ({quantisation}) and cannot be refreshed; create an engine with weights that are not \
                  quantised"

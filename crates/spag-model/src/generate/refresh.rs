@@ -63,8 +63,8 @@ impl Engine {
     /// Complete or abort these first. Requests that have not started stay, and are completed by the new weights.
     ///
     /// # Errors
-    /// Requests that have started, an engine of [quantised](crate::Model::quantised) weights, or weights of another architecture:
-    /// the engine is as before. A failure of the source or
+    /// Requests that have started, weights without an adapter for an engine of [quantised](crate::Model::quantised) ones, or weights of
+    /// another architecture: the engine is as before. A failure of the source or
     /// of the device: [`Generate::step`](super::Generate::step) fails until a refresh succeeds, while requests can still be
     /// submitted and aborted.
     pub fn refresh(&mut self, weights: &dyn WeightSource, version: u64) -> Result<()> {

@@ -8,8 +8,8 @@ use rand::seq::SliceRandom;
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use spag_model::{
-    AdapterChoice, BlockFormat, Checkpoint, Completion, Engine, EngineConfig, Generate, GenerationConfig, LogProbs,
-    PrefixSharing, PromptRange, Request,
+    Adapted, AdapterChoice, AdapterWeights, BlockFormat, Checkpoint, Completion, Engine, EngineConfig, Generate,
+    GenerationConfig, LogProbs, PrefixSharing, PromptRange, Request,
 };
 use spag_ops::CpuPath;
 use spag_tests::{fixture, test_process};
@@ -147,6 +147,21 @@ fn a_refresh_is_refused_and_changes_nothing() {
     assert!(error.contains("quantised (q4_0) and cannot be refreshed"), "{error}");
     let after: Vec<_> = engine.generate(asked(&AdapterChoice::Base)).unwrap().iter().map(bits).collect();
     assert_eq!((engine.version(), before), (0, after));
+}
+
+/// An adapter is taken over quantised weights.
+#[test]
+fn a_refresh_of_an_adapter_is_its_rows() {
+    let checkpoint = quantised(checkpoint(), BlockFormat::Q5_0);
+    let adapter = random_adapter(&checkpoint.model, 8, &["all-linear"], 3);
+    let mut engine = Engine::new(&checkpoint, engine_config(16)).unwrap();
+    engine.add_adapter("a", &adapter).unwrap();
+    let named = engine.generate(asked(&AdapterChoice::named("a"))).unwrap();
+    let weights = AdapterWeights { places: adapter.places(), weights: adapter.weights() };
+    engine.refresh(&Adapted { base: checkpoint.model.parameters(), adapter: weights }, 4).unwrap();
+    let own = engine.generate(asked(&AdapterChoice::default())).unwrap();
+    assert_eq!(engine.version(), 4);
+    assert!(own.iter().map(bits).eq(named.iter().map(bits)));
 }
 
 /// Starts [`on_this_path`] for each path of the processor: a process has one.

@@ -22,6 +22,9 @@ impl RunConfig {
         {
             return bad("sft.share", format!("{expected}, not {share}"));
         }
+        for (setting, train) in [("train", &self.train), ("imitation.train", &self.imitation.train)] {
+            train.config.check().or_else(|error| bad(setting, error.to_string()))?;
+        }
         self.check_online()?;
         let mut epochs = self.evaluation.epochs.iter().flatten();
         let last = match (self.method, &self.online) {
@@ -49,6 +52,15 @@ impl RunConfig {
         }
         if self.self_play.play_on {
             return bad("self_play.play_on", "an on-policy run ends a game when it is decided; remove it");
+        }
+        if let (Some(format), crate::GapRule::Stop) = (self.train.config.quantize, online.log_prob_gap) {
+            return Err(Error::BadSetting {
+                setting: "train.quantize",
+                message: format!(
+                    "weights in {format} do not compute the same log-probabilities when games are played as when they are learned \
+                     from; remove it, or set online.log_prob_gap = \"report\", with a loss that corrects for the difference"
+                ),
+            });
         }
         online.check()
     }

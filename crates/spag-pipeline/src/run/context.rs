@@ -8,8 +8,8 @@ use spag_dist::{LaunchEnv, ProcessGroup, agree, broadcast_text};
 use spag_game::PromptSet;
 use spag_io::{Progress, PromptFormat};
 use spag_model::{
-    Checkpoint, DtypeChoice, EngineConfig, GenerationConfig, LoadOptions, Sampling, WeightDtype, load_config,
-    load_tokenizer,
+    BlockFormat, Checkpoint, DtypeChoice, EngineConfig, GenerationConfig, LoadOptions, Quantisation, Sampling,
+    WeightDtype, load_config, load_quantised, load_tokenizer,
 };
 use spag_selfplay::{AnyPlayer, ModelPlayer};
 use spag_world::Lexicon;
@@ -50,6 +50,18 @@ impl RunContext<'_> {
     pub(super) fn load_in(&self, model: &Path, dtype: WeightDtype) -> Result<Checkpoint> {
         let device = self.config.device.open(self.ranks.env.local_rank)?.device().clone();
         let Checkpoint { model, tokenizer } = Checkpoint::load_with(model, &LoadOptions { device, dtype })?;
+        Ok(Checkpoint { model, tokenizer: tokenizer.with_bos_rule(self.config.add_bos_token) })
+    }
+
+    /// As [`RunContext::load_in`], quantised if a format is given.
+    pub(super) fn load_quantised(
+        &self,
+        model: &Path,
+        dtype: WeightDtype,
+        format: Option<BlockFormat>,
+    ) -> Result<Checkpoint> {
+        let Some(format) = format else { return self.load_in(model, dtype) };
+        let (Checkpoint { model, tokenizer }, _) = load_quantised(model, dtype, Quantisation::To(format))?;
         Ok(Checkpoint { model, tokenizer: tokenizer.with_bos_rule(self.config.add_bos_token) })
     }
 

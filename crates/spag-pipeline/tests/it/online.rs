@@ -82,6 +82,18 @@ fn every_update_learns_from_exactly_what_was_sampled() {
     }
 }
 
+/// An adapter over quantised weights, which engines multiply as integers.
+#[test]
+fn quantised_policy_runs_if_its_gap_is_reported() {
+    let root = tempfile::tempdir().unwrap();
+    let quantised = [&ADAPTER[..], &["train.quantize=q8_0", "online.loss=truncated"]].concat();
+    let reported = config(&root.path().join("reported"), &[&quantised[..], &["online.log_prob_gap=report"]].concat());
+    run(&reported, &mut Silent).unwrap();
+    let gaps: Vec<f64> =
+        lines(&reported.run_dir.join("metrics.jsonl")).iter().map(|line| number(line, "log_prob_gap_mean")).collect();
+    assert!(gaps.len() == 6 && gaps.iter().all(|gap| *gap > 0.0 && *gap < 0.1), "{gaps:?}");
+}
+
 #[test]
 fn interrupted_run_ends_with_the_same_files() {
     killed_and_resumed(&[]);
@@ -215,6 +227,8 @@ fn settings_that_cannot_be_are_refused_before_anything_is_played() {
         (&["online.opponent=pool", "online.control=sft_only"], "online.control"),
         (&["online.opponent=rival"], "rival"),
         (&["online.minibatches=9"], "online.minibatches"),
+        (&["train.lora_r=4", "train.quantize=q8_0"], "online.log_prob_gap"),
+        (&["train.quantize=q8_0", "online.log_prob_gap=report"], "set lora_r"),
         (&["online.ppo_epochs=2"], "importance ratios"),
         (&["online.kl_coeff=-1"], "kl_coeff"),
         (&["online.temperature=0"], "online.temperature"),

@@ -1,7 +1,10 @@
 //! The memory of an on-policy run beside its learner, on the device of a rank: the engine that plays, that of the opponent, and the
 //! reference model. The run sizes its engines by it, and `spag plan` shows it.
 
-use spag_model::{EngineConfig, EngineSettings, GenerationMemory, MemoryBudget, ModelConfig, Processor, WeightDtype};
+use spag_model::{
+    BlockFormat, EngineConfig, EngineSettings, GenerationMemory, MemoryBudget, ModelConfig, Processor, QuantisedLayers,
+    WeightDtype,
+};
 use spag_train::Beside;
 
 use crate::config::{OnlineSettings, Opponent, RunConfig};
@@ -13,6 +16,8 @@ pub struct OnlineMemory {
     processor: Processor,
     /// The learner's.
     dtype: WeightDtype,
+    /// What the weights under an adapter are quantised to.
+    quantize: Option<BlockFormat>,
     /// Limits of each engine.
     settings: EngineSettings,
     /// Games that a rank plays at a time.
@@ -57,6 +62,7 @@ impl OnlineMemory {
             model: model.clone(),
             processor,
             dtype: config.train.config.dtype(),
+            quantize: config.train.config.quantize,
             settings: EngineSettings { max_running: Some(games), ..play.engine },
             games,
             max_length: play.max_length_for(model, play.length.max_new_tokens),
@@ -111,7 +117,10 @@ impl OnlineMemory {
 
     /// The memory beside the learner, with engines of such limits.
     pub fn parts(&self, engine: &EngineConfig) -> OnlineParts {
-        let engine = engine.memory(&self.model, self.dtype, self.processor);
+        let mut engine = engine.memory(&self.model, self.dtype, self.processor);
+        if let Some(format) = self.quantize {
+            (engine.parameters, _) = QuantisedLayers::bytes(&self.model.architecture, format, self.dtype);
+        }
         OnlineParts {
             engine,
             opponent: if self.engines > 1 { engine.total() } else { 0 },
@@ -150,6 +159,7 @@ mod tests {
         OnlineMemory {
             model: ModelConfig::from_file(path).unwrap(),
             processor: Processor::Gpu,
+            quantize: None,
             dtype: WeightDtype::Bf16,
             settings: EngineSettings { max_running: Some(8), ..EngineSettings::default() },
             games: 8,

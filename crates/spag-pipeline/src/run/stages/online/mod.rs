@@ -88,7 +88,9 @@ impl Part {
         // Under an adapter the engine has the weights of the imitation, which stay as they are.
         let is_whole = run.config.train.config.lora_r.is_none();
         let plays = if self.settings.learns_from_itself() && is_whole { self.before } else { Model::Im };
-        let player = play::player(run, &plays.folder(run.config), dtype, (engine, self.settings.sampling()))?;
+        // Where an adapter is trained over quantised weights, games are played with quantised weights too.
+        let checkpoint = run.load_quantised(&plays.folder(run.config), dtype, run.config.train.config.quantize)?;
+        let player = play::player(run, checkpoint, (engine, self.settings.sampling()))?;
         let mut player = player.shared();
         self.refresh(&mut player, &mut learner, begin)?;
         let pool = saved.as_ref().map(|saved| saved.pool.clone());

@@ -1,12 +1,10 @@
 //! The games of an update.
 
-use std::path::Path;
-
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use spag_dist::{ProcessGroup, gather_texts};
 use spag_game::{CollectedGames, FinishedGame, GameSpec, Labels, PlayConfig, SEATS, Seat, Seats, play_games};
-use spag_model::{EngineConfig, FinishReason, Sampling, WeightDtype};
+use spag_model::{Checkpoint, EngineConfig, FinishReason, Sampling};
 use spag_rewards::{Advantages, Estimator, OutcomeRewards, RandomWinner, RewardedGame, Turn};
 use spag_selfplay::{ModelPlayer, SampledTurn, SharedEngine};
 
@@ -151,12 +149,11 @@ impl Batch {
 /// The model of a folder as a player of an on-policy run, in the learner's number format.
 pub(super) fn player(
     run: RunContext<'_>,
-    folder: &Path,
-    dtype: WeightDtype,
+    checkpoint: Checkpoint,
     (engine, sampling): (EngineConfig, Sampling),
 ) -> Result<ModelPlayer> {
     let length = ("self_play.max_new_tokens", run.config.self_play.length.max_new_tokens);
-    let player = run.player_of(run.load_in(folder, dtype)?, sampling, length, engine)?;
+    let player = run.player_of(checkpoint, sampling, length, engine)?;
     Ok(player.with_verbatim_history())
 }
 
