@@ -4,7 +4,7 @@ use rayon::prelude::*;
 
 use super::format::{BLOCK, Format};
 use crate::cpu::SharedMut;
-use crate::simd;
+use crate::{pool, simd};
 
 /// A block of R rows, in words of which each has the R rows side by side: [`WORDS`] of four integers, the first in the lowest
 /// bits; the start of the sum of each part; the scale; the term of minimums.
@@ -27,7 +27,8 @@ const TINY: f32 = 1e-30;
 
 /// Rows of activations in tiles of `R` rows, and at the end of fewer: 8, 4, 2 and 1.
 pub(super) struct Activations {
-    words: Vec<i32>,
+    /// Bits of words, in a buffer of the pool.
+    words: Vec<f32>,
     /// Blocks of a row.
     blocks: usize,
     rows: usize,
@@ -39,7 +40,8 @@ impl Activations {
     /// format of the weights share one here.
     pub(super) fn quantise<F: Format>(x: &[f32], k: usize, most: usize) -> Self {
         let (blocks, rows) = (k / BLOCK, x.len().checked_div(k).unwrap_or(0));
-        let mut all = Self { words: vec![0; rows * blocks * TILE], blocks, rows, most };
+        // Every word is written.
+        let mut all = Self { words: pool::values(rows * blocks * TILE), blocks, rows, most };
         let to = SharedMut::new(&mut all.words);
         let run = |row: usize| {
             let (first, size) = tile_of(row, rows, most);
@@ -54,7 +56,7 @@ impl Activations {
                             let at = (first * blocks + (span * F::SPAN + block) * size) * TILE + (row - first);
                             for (index, word) in words.into_iter().enumerate() {
                                 // SAFETY: the words of a row are inside the tiles, and of this row alone.
-                                unsafe { *to.at(at + index * size) = word }
+                                unsafe { *to.at(at + index * size) = f32::from_bits(word as u32) }
                             }
                         }
                     }
@@ -90,8 +92,15 @@ impl Activations {
     /// If there is none.
     #[inline(always)]
     pub(super) fn tile<const R: usize>(&self, first: usize) -> &[Tile<R>] {
-        let words = &self.words[first * self.blocks * TILE..][..R * self.blocks * TILE];
+        let words: &[i32] = bytemuck::cast_slice(&self.words);
+        let words = &words[first * self.blocks * TILE..][..R * self.blocks * TILE];
         words.as_chunks::<R>().0.as_chunks::<TILE>().0
+    }
+}
+
+impl Drop for Activations {
+    fn drop(&mut self) {
+        pool::give(std::mem::take(&mut self.words));
     }
 }
 
@@ -162,7 +171,7 @@ impl Activations {
     /// The numbers that a row stands for.
     pub(super) fn row(&self, row: usize) -> Vec<f64> {
         let (first, size) = self.tile_of(row);
-        let words = &self.words[first * self.blocks * TILE..];
+        let words: &[i32] = &bytemuck::cast_slice(&self.words)[first * self.blocks * TILE..];
         let word = |block: usize, index: usize| words[block * size * TILE + index * size + row - first];
         let number = |block: usize, column: usize| {
             let code = word(block, column / 4).to_le_bytes()[column % 4] as i8;
@@ -211,17 +220,21 @@ mod tests {
         }
     }
 
+    fn words<F: Format>(x: &[f32], k: usize) -> Vec<i32> {
+        bytemuck::cast_slice(&Activations::quantise::<F>(x, k, 1).words).to_vec()
+    }
+
     #[test]
     fn words_hold_sums_and_scales() {
         let x: Vec<f32> = (0..BLOCK).map(|i| i as f32 - 20.0).collect();
         let codes = x.iter().map(|x| (x * (127.0f32 / 20.0)).round_ties_even() as i32);
         let (first, second) = (codes.clone().take(16).sum::<i32>(), codes.skip(16).sum::<i32>());
-        let words = Activations::quantise::<Q8_0>(&x, BLOCK, 1).words;
-        assert_eq!(words[START..START + 2], [-128 * (first + second), 0]);
+        let found = words::<Q8_0>(&x, BLOCK);
+        assert_eq!(found[START..START + 2], [-128 * (first + second), 0]);
         let term = 20.0f32 / 127.0 * (first + second) as f32;
-        assert_eq!(words[SCALE..], [(20.0f32 / 127.0).to_bits() as i32, term.to_bits() as i32]);
-        let words = Activations::quantise::<Q6K>(&x.repeat(8), 256, 1).words;
-        assert_eq!(words[START..START + 2], [-32 * first, -32 * second]);
+        assert_eq!(found[SCALE..], [(20.0f32 / 127.0).to_bits() as i32, term.to_bits() as i32]);
+        let found = words::<Q6K>(&x.repeat(8), 256);
+        assert_eq!(found[START..START + 2], [-32 * first, -32 * second]);
     }
 
     #[test]
@@ -231,6 +244,6 @@ mod tests {
             assert!(scale(value).is_nan());
         }
         assert!(scale(f32::MAX).is_finite());
-        assert!(Activations::quantise::<Q8_0>(&[1e-38; BLOCK], BLOCK, 1).words.iter().all(|word| *word == 0));
+        assert!(words::<Q8_0>(&[1e-38; BLOCK], BLOCK).iter().all(|word| *word == 0));
     }
 }
