@@ -128,7 +128,7 @@ pub(crate) enum PackedMemory {
 /// inputs.
 pub(crate) fn quantised(weight: &Tensor, format: BlockFormat) -> Result<PackedWeight> {
     match format.of_inputs(weight.dim(1)?) {
-        Some(format) => PackedWeight::quantised(weight, format),
+        Some(format) => PackedWeight::quantised(weight, format, weight.device()),
         None => PackedWeight::new(weight),
     }
 }
