@@ -61,7 +61,12 @@ impl PackedWeight {
     /// A tensor that is not contiguous, or neither f32 nor bf16; an I that the format does not [divide](BlockFormat::of_inputs); a
     /// weight that is not finite or too large for a scale in f16; or a GPU, and a format that is none of [`BlockFormat::ON_GPUS`].
     pub fn quantised(weight: &Tensor, format: BlockFormat, device: &Device) -> Result<Self> {
-        let (extents, weight) = (weight.dims2()?, weight.to_device(&Device::Cpu)?);
+        let extents = weight.dims2()?;
+        // Not all of the memory of a view.
+        let weight = match weight.device() {
+            Device::Cpu => weight.clone(),
+            _ => weight.force_contiguous()?.to_device(&Device::Cpu)?,
+        };
         let packing = |values: Values<'_>| match kernels::of(device)? {
             Some(_) => Ok(Packing::QuantisedRows(DeviceMatrix::new(format, extents, values, device)?)),
             None => Ok(Packing::Quantised(QuantisedMatrix::new(format, extents, values)?)),
