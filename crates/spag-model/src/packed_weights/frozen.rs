@@ -47,7 +47,7 @@ impl QuantisedLayers {
                     Some((format, _)) => {
                         layer.quantised.push((view.offset, PackedWeight::quantised(&tensor, format, &Device::Cpu)?))
                     }
-                    None => layer.kept.push((view.offset, tensor.flatten_all()?.copy()?)),
+                    None => layer.kept.push((view.offset, tensor.flatten_all()?.force_contiguous()?)),
                 }
             }
             Ok::<_, Error>(layer)
