@@ -66,9 +66,9 @@ pub struct LoadArgs {
     dtype: DtypeChoice,
     /// Quantise the weights of linear layers and of the output head as they are loaded, as ggml does: q8_0 (8.5 bits a weight), q6_k
     /// (6.6), q5_0 (5.5), q4_1 (5), q4_0 (4.5) or q4_k (4.5, and the best of 4 bits); or stored: the quantised tensors of a GGUF file as
-    /// they are in it [default: weights are not quantised, and those of a GGUF file are dequantised]. On a CPU only. Embeddings,
-    /// norms, keys, values, adapters of a server, and matrices whose input size 32 does not divide have the number format of --dtype;
-    /// where 256 does not divide it, q5_0 is taken for q4_k and q8_0 for q6_k.
+    /// they are in it [default: weights are not quantised, and those of a GGUF file are dequantised]. A GPU takes q8_0 and q4_0 only.
+    /// Embeddings, norms, keys, values, adapters of a server, and matrices whose input size 32 does not divide have the number format
+    /// of --dtype; where 256 does not divide it, q5_0 is taken for q4_k and q8_0 for q6_k.
     #[arg(long, value_name = "TYPE", help_heading = "Device")]
     quantize: Option<Quantisation>,
     #[command(flatten)]
@@ -79,15 +79,13 @@ impl LoadArgs {
     /// Opens the device.
     ///
     /// # Errors
-    /// The device is unusable, or a GPU, if the weights are to be quantised; or the launcher's environment is invalid.
+    /// The device is unusable, or does not multiply weights that are quantised so; or the launcher's environment is invalid.
     pub fn open(&self) -> Result<OpenDevice> {
         let device = self.device.open()?;
-        match self.quantize {
-            Some(format) if !device.device().is_cpu() => Err(Error::BadValue {
-                flag: format!("--quantize {format}"),
-                problem: format!("weights are quantised on a CPU only, and the device is {device}; add --device cpu"),
-            }),
-            _ => Ok(device),
+        let Some(quantisation) = self.quantize else { return Ok(device) };
+        match quantisation.check_device(device.device()) {
+            Ok(()) => Ok(device),
+            Err(why) => Err(Error::BadValue { flag: format!("--quantize {quantisation}"), problem: why.to_string() }),
         }
     }
 
@@ -150,7 +148,7 @@ impl LoadArgs {
                 checkpoint
             }
             (Some(quantisation), None) => {
-                let (checkpoint, dequantised) = load_quantised(path, dtype, quantisation)?;
+                let (checkpoint, dequantised) = load_quantised(path, &LoadOptions { device, dtype }, quantisation)?;
                 for (format, count) in dequantised {
                     exit::note(format_args!("note: {}: {count} matrices in {format} are in {dtype}", path.display()));
                 }

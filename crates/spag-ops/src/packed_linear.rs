@@ -3,18 +3,21 @@
 //! On a CPU a bf16 weight makes the product one of bf16: activations are rounded to bf16, and sums and the output are f32. A
 //! quantised weight makes it one of [integers](super::quantised).
 
+mod rows;
+
 use std::ops::Range;
 use std::sync::Arc;
 
-use candle_core::{DType, Result, Tensor, bail};
+use candle_core::{DType, Device, Result, Tensor, bail};
 use half::bf16;
-use rayon::prelude::*;
 
 use super::cpu::{self, Stored};
-use super::product::{Bf16Panels, CpuPath, Element, Panels, Rows, SharedMemory, Start, Values, Widened};
-use super::quantised::{BlockFormat, QuantisedMatrix};
-use super::{embedding, matmul, pool, product, simd};
+use super::product::{Bf16Panels, CpuPath, Panels, Rows, SharedMemory, Start, Values, Widened};
+use super::quantised::{BlockFormat, DeviceMatrix, QuantisedMatrix};
+use super::{matmul, pool, product};
 use crate::kernels;
+
+pub use rows::{dequantise, rows};
 
 /// Packed weights of a linear layer, or of several layers with the same input.
 pub struct PackedWeight(Packing);
@@ -26,6 +29,8 @@ enum Packing {
     Narrow(Bf16Panels),
     /// Quantised for the CPU.
     Quantised(QuantisedMatrix),
+    /// Quantised for kernels.
+    QuantisedRows(DeviceMatrix),
     /// Weights with the same input, each packed in its own way, one below the other.
     Stack { weights: Vec<PackedWeight>, outputs: usize },
     /// For kernels: [O, I], sharing the weight's memory.
@@ -50,18 +55,23 @@ impl PackedWeight {
         }))
     }
 
-    /// Quantises `weight`, [O, I], for the CPU.
+    /// Quantises `weight`, [O, I], on the host for products on `device`.
     ///
     /// # Errors
-    /// A tensor that is not contiguous, or neither f32 nor bf16, or that a GPU has; an I that the format does not
-    /// [divide](BlockFormat::of_inputs); a weight that is not finite or too large for a scale in f16.
-    pub fn quantised(weight: &Tensor, format: BlockFormat) -> Result<Self> {
+    /// A tensor that is not contiguous, or neither f32 nor bf16; an I that the format does not [divide](BlockFormat::of_inputs); a
+    /// weight that is not finite or too large for a scale in f16; or a GPU, and a format that is none of [`BlockFormat::ON_GPUS`].
+    pub fn quantised(weight: &Tensor, format: BlockFormat, device: &Device) -> Result<Self> {
         let extents = weight.dims2()?;
-        if kernels::of(weight.device())?.is_some() {
-            bail!("{format}: quantised weights are for the CPU");
-        }
-        let matrix = Values::read(weight, |values| QuantisedMatrix::new(format, extents, values))?;
-        Ok(Self(Packing::Quantised(matrix)))
+        // Not all of the memory of a view.
+        let weight = match weight.device() {
+            Device::Cpu => weight.clone(),
+            _ => weight.force_contiguous()?.to_device(&Device::Cpu)?,
+        };
+        let packing = |values: Values<'_>| match kernels::of(device)? {
+            Some(_) => Ok(Packing::QuantisedRows(DeviceMatrix::new(format, extents, values, device)?)),
+            None => Ok(Packing::Quantised(QuantisedMatrix::new(format, extents, values)?)),
+        };
+        Ok(Self(Values::read(&weight, packing)?))
     }
 
     /// A weight [`outputs`, `inputs`] for the CPU, as a file of ggml has its rows: [`BlockFormat::stored_bytes`] for each block.
@@ -78,7 +88,8 @@ impl PackedWeight {
     /// No weights, weights of different inputs, or weights for kernels.
     pub fn stack(weights: Vec<Self>) -> Result<Self> {
         let inputs = weights.first().map(Self::inputs);
-        if weights.iter().any(|weight| Some(weight.inputs()) != inputs || matches!(weight.0, Packing::Rows(_))) {
+        let for_kernels = |weight: &Self| matches!(weight.0, Packing::Rows(_) | Packing::QuantisedRows(_));
+        if weights.iter().any(|weight| Some(weight.inputs()) != inputs || for_kernels(weight)) {
             bail!("packed linear: weights of different inputs or devices are not stacked");
         }
         match <[Self; 1]>::try_from(weights) {
@@ -144,7 +155,9 @@ impl PackedWeight {
                 panels.repack(values);
                 Ok(())
             }),
-            Packing::Quantised(_) | Packing::Stack { .. } => bail!("repack: quantised weights are not replaced"),
+            Packing::Quantised(_) | Packing::QuantisedRows(_) | Packing::Stack { .. } => {
+                bail!("repack: quantised weights are not replaced")
+            }
             Packing::Rows(rows) => {
                 *rows = weight.clone();
                 Ok(())
@@ -177,7 +190,7 @@ impl PackedWeight {
                     first += columns;
                 }
             }
-            Packing::Rows(_) => bail!("packed linear: the weight was packed for kernels"),
+            Packing::Rows(_) | Packing::QuantisedRows(_) => bail!("packed linear: the weight was packed for kernels"),
         }
         Ok(())
     }
@@ -188,6 +201,7 @@ impl PackedWeight {
             Packing::Wide(panels) => panels.k(),
             Packing::Narrow(panels) => panels.k(),
             Packing::Quantised(matrix) => matrix.k(),
+            Packing::QuantisedRows(matrix) => matrix.k(),
             Packing::Stack { weights, .. } => weights.first().map_or(0, Self::inputs),
             Packing::Rows(rows) => rows.dims()[1],
         }
@@ -199,6 +213,7 @@ impl PackedWeight {
             Packing::Wide(panels) => panels.n(),
             Packing::Narrow(panels) => panels.n(),
             Packing::Quantised(matrix) => matrix.n(),
+            Packing::QuantisedRows(matrix) => matrix.n(),
             Packing::Stack { outputs, .. } => *outputs,
             Packing::Rows(rows) => rows.dims()[0],
         }
@@ -220,63 +235,6 @@ fn pack_shared<T>(
     extents.iter().zip(ranges).map(packing).map(PackedWeight).collect()
 }
 
-/// Rows `ids` of the weight, [N, I]: the embedding of a model whose output head is the same matrix.
-///
-/// # Errors
-/// A row outside the weight.
-pub fn rows(ids: &[u32], w: &PackedWeight) -> Result<Tensor> {
-    match &w.0 {
-        Packing::Wide(panels) => gather(ids, (panels.n(), panels.k()), |id, row| panels.unpack_row(id, row)),
-        Packing::Narrow(panels) => gather(ids, (panels.n(), panels.k()), |id, row| panels.unpack_row(id, row)),
-        Packing::Quantised(matrix) => gather(ids, (matrix.n(), matrix.k()), |id, row| matrix.unpack_row(id, row)),
-        Packing::Stack { .. } => bail!("packed linear: rows of a stack are not read"),
-        Packing::Rows(rows) => embedding::forward(ids, rows),
-    }
-}
-
-/// Writes a quantised weight, dequantised, to `to`, [O, I], in f32 or bf16.
-///
-/// # Errors
-/// A weight that is not quantised, or a tensor of another shape, device or number format.
-pub fn dequantise(w: &PackedWeight, to: &Tensor) -> Result<()> {
-    let Packing::Quantised(matrix) = &w.0 else { bail!("dequantise: the weight is not quantised") };
-    let (n, k) = (matrix.n(), matrix.k());
-    if to.dims() != [n, k] {
-        bail!("dequantise: [{n}, {k}] to {:?}", to.dims());
-    }
-    match to.dtype() {
-        DType::BF16 => dequantise_as::<bf16>(matrix, to),
-        _ => dequantise_as::<f32>(matrix, to),
-    }
-}
-
-fn dequantise_as<T: Element>(matrix: &QuantisedMatrix, to: &Tensor) -> Result<()> {
-    T::update(to, |to| {
-        let k = matrix.k();
-        to.par_chunks_mut(k).enumerate().for_each_init(
-            || vec![0f32; k],
-            |row, (index, to)| {
-                matrix.unpack_row(index, row);
-                simd::vectorized(
-                    #[inline(always)]
-                    || to.iter_mut().zip(&*row).for_each(|(to, from)| *to = T::nearest(*from)),
-                );
-            },
-        );
-        Ok(())
-    })
-}
-
-/// Rows of a matrix `[n, k]` on the host.
-fn gather(ids: &[u32], (n, k): (usize, usize), unpack: impl Fn(usize, &mut [f32]) + Sync) -> Result<Tensor> {
-    if let Some(id) = ids.iter().find(|id| **id as usize >= n) {
-        bail!("embedding: token {id} is outside the vocabulary of {n}");
-    }
-    let mut x = pool::values(ids.len() * k);
-    x.par_chunks_mut(k.max(1)).zip(ids).for_each(|(x, id)| unpack(*id as usize, x));
-    cpu::tensor(x, (ids.len(), k))
-}
-
 /// y = [residual +] x·Wᵀ. `x` [N, I] → [N, O]; `residual` [N, O].
 ///
 /// # Errors
@@ -288,6 +246,10 @@ pub fn forward(x: &Tensor, w: &PackedWeight, residual: Option<&Tensor>) -> Resul
         bail!("packed linear: x is [{n}, {i}], the weight takes {}", w.inputs());
     }
     match (&w.0, residual) {
+        (Packing::QuantisedRows(matrix), _) => match kernels::of(x.device())? {
+            Some(kernels) => matrix.product(&*kernels, x, residual, x.dtype()),
+            None => bail!("packed linear: the weight was packed for kernels"),
+        },
         (Packing::Rows(rows), None) => matmul::linear(x, rows),
         (Packing::Rows(rows), Some(residual)) => matmul::linear_add(residual, x, rows),
         _ => on_host(x, w.outputs(), residual, |x, y, start| w.product_on_host(n, x, y, start)),
@@ -303,6 +265,7 @@ pub fn forward_f32(x: &Tensor, w: &PackedWeight) -> Result<Tensor> {
         (Packing::Rows(rows), Some(kernels)) if x.dims2()?.1 == w.inputs() => {
             matmul::launch_linear(&*kernels, x, rows, DType::F32)
         }
+        (Packing::QuantisedRows(matrix), Some(kernels)) => matrix.product(&*kernels, x, None, DType::F32),
         _ => forward(x, w, None),
     }
 }

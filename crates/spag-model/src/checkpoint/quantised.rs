@@ -12,7 +12,7 @@ use super::read::copy_into;
 use super::source::Source;
 use super::weight_file::{Stored, StoredDtype};
 use super::weight_files::{Located, WeightFiles};
-use super::{Checkpoint, WeightDtype, load_tokenizer};
+use super::{Checkpoint, LoadOptions, WeightDtype, load_tokenizer};
 use crate::config::ModelConfig;
 use crate::error::{Error, Result};
 use crate::model::linear::PackedMemory;
@@ -21,8 +21,8 @@ use crate::packed_weights::{LoadedLayer, PackedWeights, QuantisedLayers, StoredM
 use crate::params::{FlatBuffers, Layout, Part};
 use spag_ops::quantised::BlockFormat;
 
-/// Reads a checkpoint for engines with quantised weights, on the CPU. `dtype` is the number format of what is not quantised: keys and
-/// values, norms, biases, embeddings, and matrices that cannot be quantised.
+/// Reads a checkpoint for engines with quantised weights, which are quantised on the host. The options' number format is that of what
+/// is not quantised: keys and values, norms, biases, embeddings, and matrices that cannot be quantised.
 ///
 /// With [`Quantisation::Stored`] the embedding stays as it is in the file too, and a tied output head is the embedding. Tensors in
 /// other number formats than those of [`BlockFormat`] are dequantised; they are counted by their format in the second part of the
@@ -31,21 +31,23 @@ use spag_ops::quantised::BlockFormat;
 /// The model has no other weights: its own passes and training refuse it.
 ///
 /// # Errors
-/// As [`Checkpoint::load_with`], or a checkpoint without a matrix that can be quantised, or that is quantised in its file.
+/// As [`Checkpoint::load_with`] and [`Quantisation::check_device`], or a checkpoint without a matrix that can be quantised, or that
+/// is quantised in its file.
 pub fn load_quantised(
     path: impl AsRef<Path>,
-    dtype: WeightDtype,
+    options: &LoadOptions,
     quantisation: Quantisation,
 ) -> Result<(Checkpoint, BTreeMap<String, usize>)> {
-    let path = path.as_ref();
+    let (path, LoadOptions { device, dtype }) = (path.as_ref(), options);
+    quantisation.check_device(device)?;
     let tokenizer = load_tokenizer(path)?;
     let memory = match quantisation {
         Quantisation::To(format) => PackedMemory::Quantised(format),
         Quantisation::Stored => PackedMemory::Own,
     };
-    with_layers((path, dtype, quantisation), |config, layers, dequantised| {
-        let weights = PackedWeights::load(&config.architecture, memory, |layer| layers.read(layer))?;
-        let model = Model::of_quantised(config, QuantisedModel { quantisation, weights }, dtype)?;
+    with_layers((path, options, quantisation), |config, layers, dequantised| {
+        let weights = PackedWeights::load(&config.architecture, (memory, device), |layer| layers.read(layer))?;
+        let model = Model::of_quantised(config, QuantisedModel { quantisation, weights }, (*dtype, device))?;
         Ok((Checkpoint { model, tokenizer }, dequantised))
     })
 }
@@ -60,14 +62,15 @@ pub fn load_quantised_layers(
     dtype: WeightDtype,
     format: BlockFormat,
 ) -> Result<QuantisedLayers> {
-    with_layers((path.as_ref(), dtype, Quantisation::To(format)), |_, layers, _| {
+    let options = LoadOptions { device: Device::Cpu, dtype };
+    with_layers((path.as_ref(), &options, Quantisation::To(format)), |_, layers, _| {
         QuantisedLayers::load(layers.layout.clone(), dtype, format, |layer| layers.read(layer))
     })
 }
 
 /// Opens the files of a checkpoint and calls `load` with its layers.
 fn with_layers<T>(
-    (path, dtype, quantisation): (&Path, WeightDtype, Quantisation),
+    (path, options, quantisation): (&Path, &LoadOptions, Quantisation),
     load: impl FnOnce(&ModelConfig, &Layers<'_>, BTreeMap<String, usize>) -> Result<T>,
 ) -> Result<T> {
     let source = Source::find(path)?;
@@ -75,12 +78,12 @@ fn with_layers<T>(
     let layout = Layout::new(&config.architecture);
     let files = source.weights()?;
     let located = files.locate(&layout)?;
-    let layers = Layers { layout: &layout, files: &files, located: &located, dtype, quantisation };
+    let layers = Layers { layout: &layout, files: &files, located: &located, dtype: options.dtype, quantisation };
     let dequantised = layers.check(path, source)?;
     if let Quantisation::To(format) = quantisation {
         check_inputs(&config.architecture, format)?;
     }
-    layers.require_room(path, &Matrices::of(&config.architecture))?;
+    layers.require_room(path, &Matrices::of(&config.architecture), &options.device)?;
     load(&config, &layers, dequantised)
 }
 
@@ -131,8 +134,8 @@ impl Layers<'_> {
         Ok(dequantised)
     }
 
-    /// Refuses a model that does not fit into the memory.
-    fn require_room(&self, path: &Path, matrices: &Matrices) -> Result<()> {
+    /// Refuses a model that does not fit into the memory of the device, or of which a layer does not fit into that of the host.
+    fn require_room(&self, path: &Path, matrices: &Matrices, device: &Device) -> Result<()> {
         let of_layer = |layer: usize| self.layout.layers[layer].len as u64 * self.dtype.bytes() as u64;
         let packed = match self.quantisation {
             Quantisation::To(format) => matrices.bytes(format, self.dtype).saturating_add(of_layer(0)),
@@ -141,7 +144,12 @@ impl Layers<'_> {
         let largest = (0..self.layout.layers.len()).map(of_layer).max().unwrap_or(0);
         let what = || format!("{}: the weights, quantised ({}),", path.display(), self.quantisation);
         let advice = "stop other programs, use a machine with more memory, or a format with fewer bits";
-        Ok(spag_ops::require_room(packed.saturating_add(largest), &Device::Cpu, what, advice)?)
+        if device.is_cpu() {
+            return Ok(spag_ops::require_room(packed.saturating_add(largest), device, what, advice)?);
+        }
+        let layer = || format!("{}: a layer, and what it is quantised to,", path.display());
+        spag_ops::require_room(largest.saturating_mul(2), &Device::Cpu, layer, advice)?;
+        Ok(spag_ops::require_room(packed, device, what, advice)?)
     }
 
     /// Reads a layer.

@@ -8,7 +8,7 @@ use crate::error::{Error, Result};
 use crate::memory::{self, GenerationMemory, GenerationMemorySettings, PromptLogProbs};
 use crate::model::{Matrices, Model};
 use crate::packed_weights::packing_bytes;
-use spag_ops::{available_memory, free_memory};
+use spag_ops::{available_memory, free_memory, kernels};
 
 /// Whether requests reuse the KV cache of requests with the same prefix.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -152,16 +152,17 @@ impl EngineConfig {
         let device = parameters.device();
         let GenerationMemory { pages, block, logits, .. } =
             self.memory(config, parameters.dtype(), Processor::of(device));
-        // A CPU packs the weights; kernels use them as they are.
+        // Weights are quantised, or packed for a CPU; kernels use others as they are.
         let (matrices, dtype) = (Matrices::of(&config.architecture), parameters.dtype());
         let weights = match (weights, model.block_format()) {
-            _ if !device.is_cpu() || model.packed().is_some() => 0,
+            _ if model.packed().is_some() => 0,
             (Weights::Copied, Some(format)) => matrices.bytes(format, dtype),
             (Weights::Taken, Some(format)) => matrices.packing_bytes(format, dtype),
+            _ if !device.is_cpu() => 0,
             (Weights::Copied, None) => memory::weight_bytes(parameters.layout(), dtype),
             (Weights::Taken, None) => packing_bytes(&config.architecture, parameters.layout(), dtype),
         };
-        let needed = [block, logits, weights].into_iter().fold(pages, u64::saturating_add);
+        let needed = [block, logits, weights, dequantised_bytes(model)?].into_iter().fold(pages, u64::saturating_add);
         let what = || {
             let (pages, size) = (self.pages, self.page_size);
             format!("generation, with a KV cache of {pages} pages of {size} tokens,")
@@ -170,6 +171,17 @@ impl EngineConfig {
             "lower --kv_cache_gib, --max_length, --per_device_eval_batch_size, --page_size or --max_step_tokens";
         Ok(spag_ops::require_room(needed, device, what, advice)?)
     }
+}
+
+/// Bytes of the matrix that kernels dequantise for products of many rows; 0 for other models.
+fn dequantised_bytes(model: &Model) -> Result<u64> {
+    let parameters = model.parameters();
+    Ok(match (model.block_format(), kernels::of(parameters.device())?) {
+        (Some(format), Some(_)) => {
+            Matrices::of(&model.config().architecture).dequantised_bytes(format, parameters.dtype())
+        }
+        _ => 0,
+    })
 }
 
 /// Memory for an engine's KV cache.
@@ -194,11 +206,13 @@ impl MemoryBudget {
     }
 
     /// Memory on the device of a loaded model: half of the free memory on a CPU, nine tenths on a GPU, where only the
-    /// activations of a pass are still to be allocated.
+    /// activations of a pass are still to be allocated, and a matrix if a model is quantised.
     pub fn for_model(model: &Model) -> Result<Self> {
         let device = model.parameters().device();
-        let bytes =
-            if device.is_cpu() { available_memory() / Self::HOST_SHARE } else { free_memory(device)?.free / 10 * 9 };
+        let bytes = match device.is_cpu() {
+            true => available_memory() / Self::HOST_SHARE,
+            false => free_memory(device)?.free.saturating_sub(dequantised_bytes(model)?) / 10 * 9,
+        };
         let bytes_per_value = model.parameters().dtype().bytes();
         Ok(Self { bytes: usize::try_from(bytes).unwrap_or(usize::MAX), bytes_per_value })
     }

@@ -1,6 +1,6 @@
 //! The seam of linear layers: what the passes ask of a weight, whatever it is stored as.
 
-use candle_core::{DType, Result, Tensor, bail};
+use candle_core::{DType, Device, Result, Tensor, bail};
 
 use crate::adapter::Pair;
 use spag_ops::cast::in_compute_dtype;
@@ -9,7 +9,7 @@ use spag_ops::packed_linear::PackedWeight;
 use spag_ops::pool::recycle;
 use spag_ops::quantised::BlockFormat;
 use spag_ops::rms_norm::RmsNorm;
-use spag_ops::{bias, rms_norm};
+use spag_ops::{bias, kernels, rms_norm};
 
 /// The weight of a linear layer, O outputs by I inputs. The passes use these functions only, so another kind of weight, such as
 /// a quantised one, is another variant.
@@ -85,13 +85,13 @@ impl LinearWeight {
         self.dense().dtype()
     }
 
-    /// Packs weights for generation.
-    pub(crate) fn pack(weights: &[Self], memory: PackedMemory) -> Result<Vec<PackedWeight>> {
+    /// Packs weights for generation on `device`: their own, unless they are quantised.
+    pub(crate) fn pack(weights: &[Self], memory: PackedMemory, device: &Device) -> Result<Vec<PackedWeight>> {
         let dense: Vec<Tensor> = weights.iter().map(|weight| weight.dense().clone()).collect();
         match memory {
             PackedMemory::OfWeights => PackedWeight::in_place(&dense),
             PackedMemory::Own => dense.iter().map(PackedWeight::new).collect(),
-            PackedMemory::Quantised(format) => dense.iter().map(|weight| quantised(weight, format)).collect(),
+            PackedMemory::Quantised(format) => dense.iter().map(|weight| quantised(weight, format, device)).collect(),
         }
     }
 
@@ -124,13 +124,19 @@ pub(crate) enum PackedMemory {
     Quantised(BlockFormat),
 }
 
-/// Packs a matrix quantised to the format or the one [in its place](BlockFormat::of_inputs), or as it is if 32 does not divide its
-/// inputs.
-pub(crate) fn quantised(weight: &Tensor, format: BlockFormat) -> Result<PackedWeight> {
-    match format.of_inputs(weight.dim(1)?) {
-        Some(format) => PackedWeight::quantised(weight, format),
-        None => PackedWeight::new(weight),
+/// Packs a matrix for `device`, quantised to the format or the one [in its place](BlockFormat::of_inputs), or as it is if 32 does not
+/// divide its inputs. It does not share the memory of the matrix.
+pub(crate) fn quantised(weight: &Tensor, format: BlockFormat, device: &Device) -> Result<PackedWeight> {
+    match (format.of_inputs(weight.dim(1)?), kernels::of(device)?) {
+        (Some(format), _) => PackedWeight::quantised(weight, format, device),
+        (None, None) => PackedWeight::new(weight),
+        (None, Some(_)) => PackedWeight::new(&copied_to(weight, device)?),
     }
+}
+
+/// A copy of a view on a device. [`Tensor::to_device`] would copy all of the view's memory.
+pub(crate) fn copied_to(view: &Tensor, device: &Device) -> Result<Tensor> {
+    view.force_contiguous()?.to_device(device)
 }
 
 /// A linear layer of the training pass: a weight, and a bias if it has one.

@@ -26,6 +26,21 @@ pub enum Quantisation {
 
 impl Quantisation {
     const STORED: &str = "stored";
+
+    /// Refuses weights that a device does not multiply.
+    ///
+    /// # Errors
+    /// A GPU, and another quantisation than to one of [`BlockFormat::ON_GPUS`].
+    pub fn check_device(self, device: &Device) -> Result<()> {
+        match self {
+            _ if kernels::of(device)?.is_none() => Ok(()),
+            Self::To(format) if BlockFormat::ON_GPUS.contains(&format) => Ok(()),
+            Self::To(_) | Self::Stored => {
+                let formats = BlockFormat::ON_GPUS.map(|format| format!("--quantize {format}")).join(" or ");
+                Err(Error::Generation(format!("weights quantised to {self} are for a CPU; on a GPU use {formats}")))
+            }
+        }
+    }
 }
 
 impl std::fmt::Display for Quantisation {
@@ -74,21 +89,21 @@ impl Model {
     /// parameters, which stay as they are: all passes but those of engines compute with them.
     ///
     /// # Errors
-    /// A model on a GPU, or one without a matrix that can be quantised.
+    /// A model without a matrix that can be quantised; or a model on a GPU, and a format that is none of [`BlockFormat::ON_GPUS`].
     pub fn quantised(self, format: BlockFormat) -> Result<Self> {
-        if kernels::of(self.parameters.device())?.is_some() {
-            return Err(Error::Generation(format!(
-                "weights are quantised to {format} on a CPU only; use --device cpu"
-            )));
-        }
+        Quantisation::To(format).check_device(self.parameters.device())?;
         check_inputs(&self.config().architecture, format)?;
         Ok(Self { quantisation: Some(Quantisation::To(format)), ..self })
     }
 
     /// A model of weights that were packed as they were read, layer by layer.
-    pub(crate) fn of_quantised(config: &ModelConfig, model: QuantisedModel, dtype: WeightDtype) -> Result<Self> {
+    pub(crate) fn of_quantised(
+        config: &ModelConfig,
+        model: QuantisedModel,
+        (dtype, device): (WeightDtype, &Device),
+    ) -> Result<Self> {
         let layout = Layout::new(&config.architecture);
-        let parameters = FlatBuffers::released(&layout, dtype, &Device::Cpu)?;
+        let parameters = FlatBuffers::released(&layout, dtype, device)?;
         let (quantisation, packed) = (Some(model.quantisation), Some(Arc::new(model.weights)));
         Ok(Self { quantisation, packed, ..Self::from_parameters(config, parameters)? })
     }
@@ -193,6 +208,12 @@ impl Matrices {
         self.block_bytes(format, dtype).max(self.head_bytes(format, dtype))
     }
 
+    /// Bytes of the largest quantised matrix in number format `dtype`, to which kernels dequantise it for products of many rows.
+    pub(crate) fn dequantised_bytes(&self, format: BlockFormat, dtype: WeightDtype) -> u64 {
+        let quantised = self.all().into_iter().filter(|matrix| format.of_inputs(matrix.inputs).is_some());
+        quantised.map(|matrix| matrix.kept_bytes(dtype)).max().unwrap_or(0)
+    }
+
     /// Bytes of the head, and of the normalised matrix that it is made of.
     fn head_bytes(&self, format: BlockFormat, dtype: WeightDtype) -> u64 {
         let normalised = if self.head_kind == OutputHead::Normalised { self.head.kept_bytes(dtype) } else { 0 };
@@ -235,6 +256,7 @@ mod tests {
         let head = 48 * 2 * 34;
         assert_eq!(matrices.bytes(BlockFormat::Q8_0, WeightDtype::F32), 2 * block + head);
         assert_eq!(matrices.packing_bytes(BlockFormat::Q8_0, WeightDtype::F32), block);
+        assert_eq!(matrices.dequantised_bytes(BlockFormat::Q8_0, WeightDtype::Bf16), 192 * 64 * 2);
         let block = (192 + 64 + 80) * 2 * 18 + 64 * 40 * 2;
         assert_eq!(matrices.packing_bytes(BlockFormat::Q4_0, WeightDtype::Bf16), block);
     }

@@ -6,7 +6,7 @@ use crate::checkpoint::WeightDtype;
 use crate::config::Architecture;
 use crate::error::{Error, Result};
 use crate::model::Model;
-use crate::model::linear::{LinearWeight, PackedMemory};
+use crate::model::linear::{LinearWeight, PackedMemory, copied_to};
 use crate::params::{Layout, Part, WeightSource};
 use spag_ops::cast::{converted, in_compute_dtype};
 use spag_ops::kernels;
@@ -61,6 +61,7 @@ impl PackedBlock {
         let parts = LayerParts {
             layout: parameters.layout(),
             buffer: &parameters.unshard(layer, None)?,
+            device: parameters.device(),
             layer,
             dtype: parameters.dtype().into(),
             stored: &[],
@@ -78,7 +79,7 @@ impl PackedBlock {
         let (norms, head_norms, biases) = (parts.norms()?, parts.head_norms()?, parts.biases()?);
         // Last, since the memory of the layer may go with them.
         let weights = match parts.stored {
-            [] => LinearWeight::pack(&parts.weights()?, memory)?,
+            [] => LinearWeight::pack(&parts.weights()?, memory, parts.device)?,
             _ => LINEARS.iter().map(|linear| parts.packed(linear, memory)).collect::<Result<_>>()?,
         };
         let mut linears = weights.into_iter().zip(biases).map(|(weight, bias)| PackedLinear { weight, bias });
@@ -133,6 +134,8 @@ impl StoredMatrix {
 pub(crate) struct LayerParts<'a> {
     pub(crate) layout: &'a Layout,
     pub(crate) buffer: &'a Tensor,
+    /// That of the engine. The buffer is there, or on the host if its matrices are quantised.
+    pub(crate) device: &'a Device,
     pub(crate) layer: usize,
     /// Number format of the engine's weights, to which small tensors are converted first.
     pub(crate) dtype: DType,
@@ -151,6 +154,9 @@ impl LayerParts<'_> {
     /// Consecutive norms or biases as one tensor with memory of its own, in the format that ops accept.
     fn small(&self, parts: &[Part]) -> Result<Option<Tensor>> {
         let Some(stored) = self.layout.joined(self.buffer, self.layer, parts)? else { return Ok(None) };
+        if !self.device.same_device(stored.device()) {
+            return Ok(Some(copied_to(&converted(&stored, self.dtype)?, self.device)?));
+        }
         Ok(Some(unshared(&in_compute_dtype(&converted(&stored, self.dtype)?)?)?))
     }
 
@@ -192,7 +198,8 @@ impl LayerParts<'_> {
     fn packed(&self, parts: &[Part], memory: PackedMemory) -> Result<PackedWeight> {
         let of = |part: Part| self.stored.iter().find(|matrix| matrix.part == part);
         if parts.iter().all(|part| of(*part).is_none()) {
-            let mut packed = LinearWeight::pack(&[LinearWeight::Dense(self.dense(parts)?)], memory)?;
+            let dense = LinearWeight::Dense(self.dense(parts)?);
+            let mut packed = LinearWeight::pack(&[dense], memory, self.device)?;
             return packed.pop().ok_or_else(|| Error::Config(format!("layer {} has too few weights", self.layer)));
         }
         // Neighbours of one format are one matrix, so that fewer products are started.
@@ -233,11 +240,10 @@ pub(crate) fn packing_bytes(model: &Architecture, layout: &Layout, dtype: Weight
     (block.max(head) as u64).saturating_mul(dtype.bytes() as u64)
 }
 
-/// A small tensor that does not share the memory of its layer, so that the layer can be freed or packed. Kernels share all
-/// weights.
+/// A small tensor that does not share the memory of its layer, so that the layer can be freed or packed.
 pub(crate) fn unshared(tensor: &Tensor) -> candle_core::Result<Tensor> {
     match kernels::of(tensor.device())? {
         None => cpu::read(tensor, |values| Tensor::from_slice(values, tensor.dims(), &Device::Cpu)),
-        Some(_) => Ok(tensor.clone()),
+        Some(_) => tensor.force_contiguous(),
     }
 }

@@ -44,8 +44,10 @@ impl QuantisedLayers {
             for (at, view) in layout.layers[index].views.iter().enumerate() {
                 let tensor = loaded.layout.view(&loaded.buffer, 0, at)?;
                 match quantised_format(index, view, format) {
-                    Some((format, _)) => layer.quantised.push((view.offset, PackedWeight::quantised(&tensor, format)?)),
-                    None => layer.kept.push((view.offset, tensor.flatten_all()?.copy()?)),
+                    Some((format, _)) => {
+                        layer.quantised.push((view.offset, PackedWeight::quantised(&tensor, format, &Device::Cpu)?))
+                    }
+                    None => layer.kept.push((view.offset, tensor.flatten_all()?.force_contiguous()?)),
                 }
             }
             Ok::<_, Error>(layer)

@@ -26,7 +26,7 @@ impl Head {
         let (kind, weight) = (model.config().architecture.head, model.head()?);
         let is_own = kind == OutputHead::Normalised || !model.parameters().is_shared();
         let weight = match (model.block_format(), is_own) {
-            (Some(format), _) => quantised(&weight, format)?,
+            (Some(format), _) => quantised(&weight, format, weight.device())?,
             (None, false) => PackedWeight::new(&weight)?,
             (None, true) => {
                 PackedWeight::in_place(&[weight])?.pop().ok_or_else(|| candle_core::Error::msg("no output head"))?

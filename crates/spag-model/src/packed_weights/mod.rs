@@ -9,7 +9,7 @@ use candle_core::{DType, Device, Result as CandleResult, Tensor};
 
 use crate::config::{Architecture, OutputHead};
 use crate::error::Result;
-use crate::model::linear::{PackedMemory, quantised};
+use crate::model::linear::{PackedMemory, copied_to, quantised};
 use crate::model::{Model, Unsharded};
 use crate::params::{Layout, Part, WeightSource};
 use embedding::Embedding;
@@ -59,15 +59,15 @@ impl PackedWeights {
         Ok(Self { embedding, blocks, norm, head })
     }
 
-    /// Packs layers as they are read: `read` gives a layer of the model.
+    /// Packs layers for `device` as they are read: `read` gives a layer of the model on the host.
     pub(crate) fn load(
         architecture: &Architecture,
-        memory: PackedMemory,
+        (memory, device): (PackedMemory, &Device),
         read: impl Fn(usize) -> Result<LoadedLayer>,
     ) -> Result<Self> {
         let last = architecture.num_hidden_layers + 1;
         let pack = |dense: &Tensor| match memory {
-            PackedMemory::Quantised(format) => quantised(dense, format),
+            PackedMemory::Quantised(format) => quantised(dense, format, device),
             PackedMemory::Own | PackedMemory::OfWeights => PackedWeight::new(dense),
         };
         let (mut embedding, mut tied) = (Embedding::Head, None);
@@ -76,21 +76,26 @@ impl PackedWeights {
             (Some(matrix), true) => tied = Some(matrix.pack()?),
             (Some(matrix), false) => embedding = Embedding::Quantised(matrix.pack()?),
             (None, is_tied) => {
-                let rows = first.parts().matrix(Part::Embedding)?;
+                let rows = first.parts(device).matrix(Part::Embedding)?;
                 tied = is_tied.then(|| pack(&rows)).transpose()?;
-                embedding = Embedding::shared(rows);
+                embedding = Embedding::shared(match device.same_device(rows.device()) {
+                    true => rows,
+                    false => copied_to(&rows, device)?,
+                });
             }
         }
         drop(first);
-        let block = |layer| PackedBlock::new(&read(layer)?.parts(), memory);
+        let block = |layer| PackedBlock::new(&read(layer)?.parts(device), memory);
         let blocks = (1..last).map(block).collect::<Result<_>>()?;
         let layer = read(last)?;
-        let norm = layer.parts().norm(Part::FinalNorm)?;
+        let norm = layer.parts(device).norm(Part::FinalNorm)?;
         let weight = match (tied, layer.stored.first(), architecture.head) {
             (Some(weight), _, _) => weight,
             (None, Some(matrix), _) => matrix.pack()?,
-            (None, None, OutputHead::Normalised) => pack(&row_norm::forward(&layer.parts().matrix(Part::Head)?)?)?,
-            (None, None, OutputHead::Plain | OutputHead::Tied) => pack(&layer.parts().matrix(Part::Head)?)?,
+            (None, None, OutputHead::Normalised) => {
+                pack(&row_norm::forward(&layer.parts(device).matrix(Part::Head)?)?)?
+            }
+            (None, None, OutputHead::Plain | OutputHead::Tied) => pack(&layer.parts(device).matrix(Part::Head)?)?,
         };
         Ok(Self { embedding, blocks, norm, head: Head::of_weight(architecture.head, weight) })
     }
@@ -116,7 +121,7 @@ impl PackedWeights {
                 Some(kernels) => copied(&**kernels, &unsharded.buffer, (device, dtype))?,
                 None => unsharded.buffer.to_device(device)?,
             };
-            let parts = LayerParts { layout, buffer: &buffer, layer, dtype, stored: &[] };
+            let parts = LayerParts { layout, buffer: &buffer, device, layer, dtype, stored: &[] };
             match layer.checked_sub(1).and_then(|index| self.blocks.get_mut(index)) {
                 Some(block) => block.refresh(&parts)?,
                 None if layer == 0 => {
@@ -152,9 +157,9 @@ pub(crate) struct LoadedLayer {
 }
 
 impl LoadedLayer {
-    fn parts(&self) -> LayerParts<'_> {
+    fn parts<'a>(&'a self, device: &'a Device) -> LayerParts<'a> {
         let (layout, buffer, stored) = (&self.layout, &self.buffer, &self.stored[..]);
-        LayerParts { layout, buffer, layer: 0, dtype: buffer.dtype(), stored }
+        LayerParts { layout, buffer, device, layer: 0, dtype: buffer.dtype(), stored }
     }
 }
 

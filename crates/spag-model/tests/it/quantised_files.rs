@@ -6,9 +6,9 @@ use std::sync::Arc;
 use candle_core::quantized::{GgmlDType, QTensor};
 use candle_core::{Device, Tensor};
 use spag_model::{
-    AdapterChoice, BlockFormat, Checkpoint, Engine, EngineConfig, Generate, GenerationConfig, LogProbs, ModelConfig,
-    PackedBatch, PromptRange, Quantisation, Request, WeightDtype, WriteOptions, load_quantised, load_tokenizer,
-    write_random_model,
+    AdapterChoice, BlockFormat, Checkpoint, Engine, EngineConfig, Generate, GenerationConfig, LoadOptions, LogProbs,
+    ModelConfig, PackedBatch, PromptRange, Quantisation, Request, WeightDtype, WriteOptions, load_quantised,
+    load_tokenizer, write_random_model,
 };
 use spag_tests::gguf::GgufFile;
 use spag_tests::{fixture, test_process};
@@ -56,8 +56,12 @@ fn completions(checkpoint: &Checkpoint) -> Vec<(Vec<u32>, Vec<Vec<u32>>)> {
     Engine::new(checkpoint, setting()).unwrap().generate(requests).unwrap().iter().map(bits).collect()
 }
 
+fn on_cpu(dtype: WeightDtype) -> LoadOptions {
+    LoadOptions { device: Device::Cpu, dtype }
+}
+
 fn load(path: impl AsRef<Path>, dtype: WeightDtype, quantisation: Quantisation) -> Checkpoint {
-    load_quantised(path, dtype, quantisation).unwrap().0
+    load_quantised(path, &on_cpu(dtype), quantisation).unwrap().0
 }
 
 /// Folders of models with other heads, norms and biases among them.
@@ -73,7 +77,7 @@ fn weights_quantised_as_they_are_read_are_those_quantised_as_they_are_packed() {
         {
             let Checkpoint { model, tokenizer } = Checkpoint::load(folder).unwrap();
             let Ok(model) = model.to_dtype(dtype).unwrap().quantised(format) else {
-                let error = load_quantised(folder, dtype, Quantisation::To(format)).unwrap_err().to_string();
+                let error = load_quantised(folder, &on_cpu(dtype), Quantisation::To(format)).unwrap_err().to_string();
                 assert!(error.contains("no matrix can be quantised"), "{error}");
                 continue;
             };
@@ -121,7 +125,7 @@ fn tensors_of_a_file_stay_as_they_are() {
         files.push(("mixed".into(), gguf(folder.path(), mixed)));
         for (name, file) in files {
             let (_kept, path) = write(&file);
-            let (stored, dequantised) = load_quantised(&path, WeightDtype::F32, Quantisation::Stored).unwrap();
+            let (stored, dequantised) = load_quantised(&path, &on_cpu(WeightDtype::F32), Quantisation::Stored).unwrap();
             let counted: Vec<_> = dequantised.iter().map(|(format, count)| (format.as_str(), *count)).collect();
             assert_eq!(counted, if name == "mixed" { vec![("F16", 2), ("Q5K", 2)] } else { Vec::new() });
             // What is left is the error of activations in 8 bits.
@@ -155,7 +159,8 @@ fn weights_are_shared_by_engines_and_of_no_other_use() {
 #[test]
 fn files_that_cannot_stay_as_they_are_are_refused_by_name() {
     let folder = folder(serde_json::json!({}));
-    let error = |path: &Path| load_quantised(path, WeightDtype::F32, Quantisation::Stored).unwrap_err().to_string();
+    let error =
+        |path: &Path| load_quantised(path, &on_cpu(WeightDtype::F32), Quantisation::Stored).unwrap_err().to_string();
     assert!(error(folder.path()).contains("it is a folder, whose weights are not quantised"));
     let (_kept, path) = write(&gguf(folder.path(), |_| (GgmlDType::F16, 1)));
     assert!(error(&path).contains("it is a GGUF file without a matrix in Q8_0"));

@@ -39,6 +39,9 @@ impl BlockFormat {
     /// All formats.
     pub const ALL: [Self; 6] = [Self::Q8_0, Self::Q6K, Self::Q5_0, Self::Q4_1, Self::Q4_0, Self::Q4K];
 
+    /// The formats that kernels multiply.
+    pub const ON_GPUS: [Self; 2] = [Self::Q8_0, Self::Q4_0];
+
     /// ggml's name, in small letters.
     pub fn name(self) -> &'static str {
         match self {

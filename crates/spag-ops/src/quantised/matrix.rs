@@ -11,6 +11,21 @@ use super::span::Span;
 use crate::product::{Element, Values};
 use crate::simd;
 
+/// Quantises the span that begins at weight `at`.
+pub(super) fn quantised_span(format: BlockFormat, weights: Values<'_>, at: usize) -> Span {
+    let size = format.span();
+    let mut widened = [0f32; format::SUPERBLOCK];
+    let to = &mut widened[..size];
+    match weights.range(at..at + size) {
+        Values::F32(weights) => to.copy_from_slice(weights),
+        Values::Bf16(weights) => to.iter_mut().zip(weights).for_each(|(to, from)| *to = from.widen()),
+    }
+    simd::vectorized(
+        #[inline(always)]
+        || quantise(format, to),
+    )
+}
+
 /// A quantised matrix [n, k] for products on a CPU.
 pub(crate) struct QuantisedMatrix {
     format: BlockFormat,
@@ -32,20 +47,7 @@ impl QuantisedMatrix {
         if weights.len() < n * k {
             bail!("{format}: {} weights for [{n}, {k}]", weights.len());
         }
-        let size = format.span();
-        let span = |row: usize, index: usize| {
-            let at = row * k + index * size;
-            let mut widened = [0f32; format::SUPERBLOCK];
-            let to = &mut widened[..size];
-            match weights.range(at..at + size) {
-                Values::F32(weights) => to.copy_from_slice(weights),
-                Values::Bf16(weights) => to.iter_mut().zip(weights).for_each(|(to, from)| *to = from.widen()),
-            }
-            simd::vectorized(
-                #[inline(always)]
-                || quantise(format, to),
-            )
-        };
+        let span = |row: usize, index: usize| quantised_span(format, weights, row * k + index * format.span());
         with_format!(format, F => Self::pack::<F>((n, k), span))
     }
 

@@ -7,6 +7,7 @@
 mod activations;
 #[cfg(target_arch = "x86_64")]
 mod avx2;
+mod device;
 mod format;
 mod kernel;
 mod matrix;
@@ -31,6 +32,7 @@ use format::{Format, with_format};
 use kernel::Kernel;
 use panel::PANEL;
 
+pub(crate) use device::DeviceMatrix;
 pub use format::BlockFormat;
 pub(crate) use matrix::QuantisedMatrix;
 

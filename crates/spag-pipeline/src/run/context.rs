@@ -61,7 +61,9 @@ impl RunContext<'_> {
         format: Option<BlockFormat>,
     ) -> Result<Checkpoint> {
         let Some(format) = format else { return self.load_in(model, dtype) };
-        let (Checkpoint { model, tokenizer }, _) = load_quantised(model, dtype, Quantisation::To(format))?;
+        let device = self.config.device.open(self.ranks.env.local_rank)?.device().clone();
+        let options = LoadOptions { device, dtype };
+        let (Checkpoint { model, tokenizer }, _) = load_quantised(model, &options, Quantisation::To(format))?;
         Ok(Checkpoint { model, tokenizer: tokenizer.with_bos_rule(self.config.add_bos_token) })
     }
 

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use spag_emulator::Place;
 use spag_model::{
-    AdapterChoice, BlockFormat, Checkpoint, Completion, Engine, EngineConfig, Generate, GenerationConfig, LogProbs,
-    Model, PrefixSharing, Prompt, PromptRange, Request, Sampling, WeightDtype,
+    AdapterChoice, Checkpoint, Completion, Engine, EngineConfig, Generate, GenerationConfig, LogProbs, Model,
+    PrefixSharing, Prompt, PromptRange, Request, Sampling, WeightDtype,
 };
 use spag_tests::fixture;
 
@@ -140,13 +140,4 @@ fn reported(completion: &Completion) -> Vec<f32> {
     let prompt = completion.prompt_log_probs.iter().flatten().flatten();
     let prompt = prompt.flat_map(|one| one.top.iter().map(|(_, log_prob)| *log_prob).chain([one.log_prob]));
     prompt.chain(completion.top_log_probs.iter().flatten().map(|(_, log_prob)| *log_prob)).collect()
-}
-
-/// There are kernels for f32 and bf16 only.
-#[test]
-fn a_model_of_kernels_is_not_quantised() {
-    let place = Place::of_this_build();
-    let model = copied(&checkpoint().model, &place);
-    let error = place.run(|| model.quantised(BlockFormat::Q8_0)).unwrap_err().to_string();
-    assert!(error.contains("quantised to q8_0 on a CPU only"), "{error}");
 }

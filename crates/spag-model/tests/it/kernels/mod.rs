@@ -6,6 +6,7 @@ mod dry;
 mod engine;
 mod families;
 mod greedy;
+mod quantised;
 
 use spag_emulator::Place;
 use spag_model::{EngineConfig, Model, PrefixSharing};
