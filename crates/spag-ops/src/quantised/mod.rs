@@ -15,6 +15,7 @@ mod panel;
 mod portable;
 mod quantise;
 mod scales;
+mod search;
 mod span;
 #[cfg(test)]
 mod tests;
