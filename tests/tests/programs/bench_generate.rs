@@ -63,10 +63,11 @@ fn quantised_weights_are_named_and_invalid_formats_refused() {
     let expected =
         "unknown format of quantised weights \"q5_1\"; expected one of q8_0, q6_k, q5_0, q4_1, q4_0, q4_k, or stored";
     assert!(err.contains(expected), "{err}");
-    let (_, err) = run(program("spag").args(MODEL).args(["--quantize", "stored"]), 1);
+    let (_, err) = run(program("spag").args(MODEL).args(["--quantize", "stored"]), 2);
     assert!(err.contains("it is a folder, whose weights are not quantised"), "{err}");
     let (_, err) = run(program("spag").args(MODEL).args(["--quantize", "q8_0", "--device", "cuda"]), 2);
     assert!(err.contains("cuda"), "{err}");
-    let (_, err) = run(program("spag-train").args(["--quantize", "q8_0"]), 2);
+    let train = ["--model_name_or_path", "data/tiny-llama", "--train_data_path", "none.json", "--output_dir", "none"];
+    let (_, err) = run(program("spag-train").args(train).args(["--quantize", "q8_0"]), 2);
     assert!(err.contains("`quantize`: quantised weights are trained by an adapter over them only"), "{err}");
 }

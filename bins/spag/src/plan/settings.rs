@@ -8,7 +8,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 use spag_cli::{Error, Result, flags};
-use spag_model::{AdapterPlaces, BlockFormat, ModelConfig, load_config};
+use spag_model::{AdapterPlaces, ModelConfig, load_config};
 use spag_pipeline::{MachineSettings, TrainSettings, read_toml};
 use spag_train::deepspeed::{DeepSpeed, RunFacts};
 use spag_train::{Placement, ShardingPlan, ShardingRequest, TargetModules, TrainConfig, ZeroStage, limits};
@@ -68,9 +68,6 @@ spag_io::settings! {
         /// Train a LoRA adapter of this rank over frozen weights
         #[arg(value_name = "N", help_heading = "Adapter")]
         pub(super) lora_r: Option<usize> [limits::LORA_R];
-        /// What the weights under an adapter are quantised to
-        #[arg(value_name = "TYPE", help_heading = "Adapter")]
-        pub(super) quantize: Option<BlockFormat>;
         /// DeepSpeed file with the ZeRO settings
         #[arg(value_name = "FILE")]
         pub(super) deepspeed: Option<PathBuf>;
@@ -180,6 +177,10 @@ impl Settings {
             plan: None,
         };
         settings.check()?;
+        if settings.config.quantize.is_some() {
+            let problem = "weights under an adapter are quantised on a CPU only, and a plan is for GPUs; leave it out";
+            return Err(bad_setting("quantize", "", &problem));
+        }
         let path = &settings.model;
         let is_config = path.extension().is_some_and(|extension| extension == "json");
         let model = if is_config { ModelConfig::from_file(path) } else { load_config(path) }?;
