@@ -179,7 +179,7 @@ impl Settings {
         settings.check()?;
         if settings.config.quantize.is_some() {
             let problem = "weights under an adapter are quantised on a CPU only, and a plan is for GPUs; leave it out";
-            return Err(bad_setting("quantize", "", &problem));
+            return Err(bad_setting("quantize", "", problem));
         }
         let path = &settings.model;
         let is_config = path.extension().is_some_and(|extension| extension == "json");
