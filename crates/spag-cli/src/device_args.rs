@@ -139,27 +139,8 @@ impl LoadArgs {
             (DtypeChoice::Auto, true) => WeightDtype::F32,
             (DtypeChoice::Auto, false) => self.dtype(path)?,
         };
+        let options = LoadOptions { device, dtype };
         let Checkpoint { model, tokenizer } = match (self.quantize, adapter) {
-            (None, adapter) => {
-                let checkpoint = Checkpoint::load_with(path, &LoadOptions { device, dtype })?;
-                if let Some(adapter) = adapter {
-                    adapter.merge_into(checkpoint.model.parameters())?;
-                }
-                checkpoint
-            }
-            (Some(quantisation), None) => {
-                let (checkpoint, dequantised) = load_quantised(path, &LoadOptions { device, dtype }, quantisation)?;
-                for (format, count) in dequantised {
-                    exit::note(format_args!("note: {}: {count} matrices in {format} are in {dtype}", path.display()));
-                }
-                checkpoint
-            }
-            // The sum of weights and adapter is quantised.
-            (Some(Quantisation::To(format)), Some(adapter)) => {
-                let Checkpoint { model, tokenizer } = Checkpoint::load_with(path, &LoadOptions { device, dtype })?;
-                adapter.merge_into(model.parameters())?;
-                Checkpoint { model: model.quantised(format)?, tokenizer }
-            }
             (Some(Quantisation::Stored), Some(_)) => {
                 return Err(Error::BadValue {
                     flag: format!("--quantize {}", Quantisation::Stored),
@@ -168,6 +149,24 @@ impl LoadArgs {
                               their sum to, as in --quantize q8_0"
                             .into(),
                 });
+            }
+            (Some(quantisation), None) => {
+                let (checkpoint, dequantised) = load_quantised(path, &options, quantisation)?;
+                for (format, count) in dequantised {
+                    exit::note(format_args!("note: {}: {count} matrices in {format} are in {dtype}", path.display()));
+                }
+                checkpoint
+            }
+            (quantisation, adapter) => {
+                let Checkpoint { mut model, tokenizer } = Checkpoint::load_with(path, &options)?;
+                if let Some(adapter) = adapter {
+                    adapter.merge_into(model.parameters())?;
+                }
+                // The sum of weights and adapter is quantised.
+                if let Some(Quantisation::To(format)) = quantisation {
+                    model = model.quantised(format)?;
+                }
+                Checkpoint { model, tokenizer }
             }
         };
         note_replaced(&model, path);

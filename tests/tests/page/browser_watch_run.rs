@@ -74,7 +74,7 @@ fn interrupted_run_is_watched_and_taken_up_again() {
     browser.wait(&format!("{STATE} === 'interrupted'"));
     browser.wait_text("its process is gone");
     let stages = browser.texts("[aria-label=Stages] .badge");
-    // The page hears of a stage later than it begins, so the kill may meet a later one.
+    // The page shows a stage some time after it began, so the process may have been killed in a later one.
     let killed = stages.iter().position(|stage| stage == "interrupted").unwrap();
     assert!(killed >= 2, "{stages:?}");
     assert!(stages[..killed].iter().all(|stage| stage == "done"), "{stages:?}");

@@ -68,17 +68,6 @@ impl FlatBuffers {
         Ok(Self { layout: self.layout.clone(), layers, sharing: self.sharing.clone() })
     }
 
-    /// A copy in the host's memory, which shares nothing.
-    pub fn copied_to_host(&self) -> Result<Self> {
-        let copy = Self::zeros_of(&self.layout, self.dtype(), &Device::Cpu)?;
-        for (layer, own) in self.layout.layers.iter().enumerate() {
-            for view in 0..own.views.len() {
-                copy.set_view(layer, view, &self.view(layer, view)?.to_device(&Device::Cpu)?)?;
-            }
-        }
-        Ok(copy)
-    }
-
     /// All layers of a source, gathered one after the other, in the host's memory.
     ///
     /// # Errors

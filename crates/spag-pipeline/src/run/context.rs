@@ -43,27 +43,17 @@ impl RunContext<'_> {
     /// Loads a checkpoint to the run's device, in the number format of `choice`.
     pub(super) fn load(&self, model: &Path, choice: DtypeChoice) -> Result<Checkpoint> {
         let device = self.config.device.open(self.ranks.env.local_rank)?;
-        self.load_in(model, choice.resolve(&load_config(model)?, device.device()))
+        self.load_in(model, choice.resolve(&load_config(model)?, device.device()), None)
     }
 
-    /// As [`RunContext::load`], in a number format.
-    pub(super) fn load_in(&self, model: &Path, dtype: WeightDtype) -> Result<Checkpoint> {
-        let device = self.config.device.open(self.ranks.env.local_rank)?.device().clone();
-        let Checkpoint { model, tokenizer } = Checkpoint::load_with(model, &LoadOptions { device, dtype })?;
-        Ok(Checkpoint { model, tokenizer: tokenizer.with_bos_rule(self.config.add_bos_token) })
-    }
-
-    /// As [`RunContext::load_in`], quantised if a format is given.
-    pub(super) fn load_quantised(
-        &self,
-        model: &Path,
-        dtype: WeightDtype,
-        format: Option<BlockFormat>,
-    ) -> Result<Checkpoint> {
-        let Some(format) = format else { return self.load_in(model, dtype) };
+    /// As [`RunContext::load`], in a number format, and quantised if a format is given.
+    pub(super) fn load_in(&self, model: &Path, dtype: WeightDtype, format: Option<BlockFormat>) -> Result<Checkpoint> {
         let device = self.config.device.open(self.ranks.env.local_rank)?.device().clone();
         let options = LoadOptions { device, dtype };
-        let (Checkpoint { model, tokenizer }, _) = load_quantised(model, &options, Quantisation::To(format))?;
+        let Checkpoint { model, tokenizer } = match format {
+            None => Checkpoint::load_with(model, &options)?,
+            Some(format) => load_quantised(model, &options, Quantisation::To(format))?.0,
+        };
         Ok(Checkpoint { model, tokenizer: tokenizer.with_bos_rule(self.config.add_bos_token) })
     }
 

@@ -89,7 +89,7 @@ impl Part {
         let is_whole = run.config.train.config.lora_r.is_none();
         let plays = if self.settings.learns_from_itself() && is_whole { self.before } else { Model::Im };
         // Where an adapter is trained over quantised weights, games are played with quantised weights too.
-        let checkpoint = run.load_quantised(&plays.folder(run.config), dtype, run.config.train.config.quantize)?;
+        let checkpoint = run.load_in(&plays.folder(run.config), dtype, run.config.train.config.quantize)?;
         let player = play::player(run, checkpoint, (engine, self.settings.sampling()))?;
         let mut player = player.shared();
         self.refresh(&mut player, &mut learner, begin)?;

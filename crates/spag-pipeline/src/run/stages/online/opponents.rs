@@ -169,8 +169,11 @@ impl Opponents {
                 Player::Model(folder, Box::new(policy.beside(named, Some(member.update as u64))?))
             }
             (None, None) => {
-                let model =
-                    play::player(run, run.load_in(&folder, self.dtype)?, (self.engine, self.settings.sampling()))?;
+                let model = play::player(
+                    run,
+                    run.load_in(&folder, self.dtype, None)?,
+                    (self.engine, self.settings.sampling()),
+                )?;
                 Player::Model(folder, Box::new(model.with_version(member.update as u64).shared()))
             }
         };
