@@ -13,6 +13,8 @@ fn main() {
     build.cpp(true).std("c++17").opt_level(2).include("cuda").define("SPAG_EMULATOR", None).file("cuda/emulator.cpp");
     // nvcc reports warnings about kernels.
     build.warnings(false).flag("-ffp-contract=off");
+    // Also in a shared library, each access of the running thread would else be a call.
+    build.flag_if_supported("-ftls-model=initial-exec");
     // Faulty kernels, for the emulator's own tests.
     kernels.push("cuda/faulty.cu".into());
     for kernel in kernels {

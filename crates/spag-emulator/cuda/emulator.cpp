@@ -48,6 +48,9 @@ namespace {
 
 constexpr size_t STACK = 256 << 10;
 constexpr int LANES = 32;
+// Bytes of its stack that a thread leaves unused more than the one before, up to a limit: with all stacks in use at the same
+// distance from each other, their tops would be in the same few sets of the caches.
+constexpr size_t COLOUR = 9 * 64, MOST_COLOUR = 64 << 10;
 
 struct Copy {
   void* to;
@@ -186,8 +189,9 @@ void prepare(Thread& thread) {
   thread.wait = Wait::Nothing;
   thread.open.clear();
   thread.groups.clear();
+  const size_t size = STACK - thread.index.x * COLOUR % MOST_COLOUR;
 #if defined(__x86_64__)
-  auto** top = reinterpret_cast<void**>(thread.stack + STACK);
+  auto** top = reinterpret_cast<void**>(thread.stack + size);
   // The return address of `fiber`, with the stack alignment that a called function expects.
   *--top = nullptr;
   *--top = reinterpret_cast<void*>(&fiber);
@@ -196,7 +200,7 @@ void prepare(Thread& thread) {
 #else
   getcontext(&thread.context);
   thread.context.uc_stack.ss_sp = thread.stack;
-  thread.context.uc_stack.ss_size = STACK;
+  thread.context.uc_stack.ss_size = size;
   thread.context.uc_link = nullptr;
   makecontext(&thread.context, fiber, 0);
 #endif
@@ -445,6 +449,67 @@ extern "C" int emulator_check(const char* name, const char* letters, char* error
   }
 }
 
+namespace {
+
+// Runs all blocks of a kernel whose parameters have these values.
+void run_grid(const char* name, const emulator::Entry& kernel, const uint32_t* grid, const uint32_t* size,
+              size_t shared_bytes, void** values, unsigned schedule) {
+  using namespace emulator;
+  const size_t threads = size_t(size[0]) * size[1] * size[2];
+  if (threads == 0 || threads > 1024 || threads % LANES || size[1] != 1 || size[2] != 1)
+    fail("a block of " + std::to_string(threads) + " threads");
+  Block running;
+  running.size = {size[0], size[1], size[2]};
+  running.grid = {grid[0], grid[1], grid[2]};
+  running.entry = &kernel;
+  running.arguments = values;
+  running.shared_bytes = shared_bytes;
+  running.threads.resize(threads);
+  // Reused by later launches: fresh memory costs more than many kernels.
+  static thread_local Stacks stacks;
+  stacks.reserve(threads * STACK);
+  running.shared = std::make_unique<Guarded>(shared_bytes, true);
+  for (size_t i = 0; i < threads; ++i) {
+    running.threads[i].index = {unsigned(i), 0, 0};
+    running.threads[i].stack = stacks.base + i * STACK;
+  }
+  struct Leave {
+    ~Leave() { block = nullptr; }
+  } leave;
+  block = &running;
+  kernel_name = name;
+  const size_t blocks = size_t(grid[0]) * grid[1] * grid[2];
+  for (size_t i = 0; i < blocks; ++i) {
+    const size_t at = schedule & 4 ? blocks - 1 - i : i;
+    running.index = {unsigned(at % grid[0]), unsigned(at / grid[0] % grid[1]), unsigned(at / grid[0] / grid[1])};
+    // Refilled with NaNs for every block.
+    memset(running.shared->data(), 0xff, shared_bytes);
+    run_block(schedule);
+  }
+}
+
+}  // namespace
+
+// The letters of a kernel's parameters (see emulator.h), valid as long as the process; null if there is no such kernel.
+extern "C" const char* emulator_parameters(const char* name) {
+  const auto found = emulator::kernels().find(name);
+  return found == emulator::kernels().end() ? nullptr : found->second.parameters.c_str();
+}
+
+// Runs a kernel on memory in place: `values` points to the value of each parameter, as for the driver. Errors and `schedule`
+// are those of `emulator_launch`; arguments have no guard pages but their owner's.
+extern "C" int emulator_launch_in_place(const char* name, const uint32_t* grid, const uint32_t* size, size_t shared_bytes,
+                                        void** values, unsigned schedule, char* error, size_t error_bytes) {
+  try {
+    emulator::watch_faults();
+    run_grid(name, kernel_of(name), grid, size, shared_bytes, values, schedule);
+    return 0;
+  } catch (const std::exception& e) {
+    snprintf(error, error_bytes, "%s", e.what());
+    return 1;
+  }
+}
+
 // Runs a kernel. `schedule`: bit 0 reverses the lanes, bit 1 the warps, bit 2 the blocks; bit 3 puts the guard page
 // before the arguments instead of after. Returns 0, or 1 with a message in `error`.
 extern "C" int emulator_launch(const char* name, const uint32_t* grid, const uint32_t* size, size_t shared_bytes,
@@ -470,37 +535,7 @@ extern "C" int emulator_launch(const char* name, const uint32_t* grid, const uin
       pointers[i] = argument.data == nullptr ? nullptr : memory.back()->data();
       values[i] = &pointers[i];
     }
-    const size_t threads = size_t(size[0]) * size[1] * size[2];
-    if (threads == 0 || threads > 1024 || threads % LANES || size[1] != 1 || size[2] != 1)
-      fail("a block of " + std::to_string(threads) + " threads");
-    Block running;
-    running.size = {size[0], size[1], size[2]};
-    running.grid = {grid[0], grid[1], grid[2]};
-    running.entry = &kernel;
-    running.arguments = values.data();
-    running.shared_bytes = shared_bytes;
-    running.threads.resize(threads);
-    // Reused by later launches: fresh memory costs more than many kernels.
-    static thread_local Stacks stacks;
-    stacks.reserve(threads * STACK);
-    running.shared = std::make_unique<Guarded>(shared_bytes, true);
-    for (size_t i = 0; i < threads; ++i) {
-      running.threads[i].index = {unsigned(i), 0, 0};
-      running.threads[i].stack = stacks.base + i * STACK;
-    }
-    struct Leave {
-      ~Leave() { block = nullptr; }
-    } leave;
-    block = &running;
-    kernel_name = name;
-    const size_t blocks = size_t(grid[0]) * grid[1] * grid[2];
-    for (size_t i = 0; i < blocks; ++i) {
-      const size_t at = schedule & 4 ? blocks - 1 - i : i;
-      running.index = {unsigned(at % grid[0]), unsigned(at / grid[0] % grid[1]), unsigned(at / grid[0] / grid[1])};
-      // Refilled with NaNs for every block.
-      memset(running.shared->data(), 0xff, shared_bytes);
-      run_block(schedule);
-    }
+    run_grid(name, kernel, grid, size, shared_bytes, values.data(), schedule);
     size_t used = 0;
     for (size_t i = 0; i < count; ++i) {
       if (arguments[i].kind == 0) continue;

@@ -1,4 +1,4 @@
-//! Accumulation of gradients.
+//! Accumulation of gradients, from zero.
 
 use candle_core::{Result, Tensor, bail};
 use rayon::prelude::*;
@@ -35,6 +35,15 @@ pub fn add_into(from: &Tensor, to: &Tensor) -> Result<()> {
             Ok(())
         })
     })
+}
+
+/// Sets a buffer to zero in place.
+///
+/// # Errors
+/// A failure of candle or of the device.
+pub fn set_zero(buffer: &Tensor) -> Result<()> {
+    // As above: candle would start none.
+    if buffer.elem_count() == 0 { Ok(()) } else { buffer.zero_set() }
 }
 
 #[cfg(test)]

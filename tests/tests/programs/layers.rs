@@ -8,7 +8,7 @@ use std::path::Path;
 use cargo_metadata::{CargoOpt, DependencyKind, Metadata, MetadataCommand, Package, PackageId};
 
 /// The packages of the workspace, from the bottom up. A package depends only on packages above its own line.
-const ORDER: [&str; 23] = [
+const ORDER: [&str; 24] = [
     "spag-tests",
     "spag-io",
     "spag-run",
@@ -18,6 +18,7 @@ const ORDER: [&str; 23] = [
     "spag-dist",
     "spag-ops",
     "spag-emulator",
+    "spag-stand-in",
     "spag-model",
     "spag-chat",
     "spag-selfplay",

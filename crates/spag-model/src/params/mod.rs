@@ -14,6 +14,7 @@ use rayon::prelude::*;
 use crate::checkpoint::WeightDtype;
 use crate::error::{Error, Result};
 use crate::memory;
+use spag_ops::accumulate::set_zero;
 use spag_ops::{cast, cpu};
 
 pub(crate) use layout::Initial;
@@ -197,7 +198,7 @@ impl FlatBuffers {
                     Ok(())
                 })?;
             } else {
-                layer.zero_set()?;
+                set_zero(layer)?;
             }
         }
         Ok(())

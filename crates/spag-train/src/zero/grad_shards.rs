@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use candle_core::{DType, Device, Tensor};
 use spag_dist::{Collective, Pending, ProcessGroup};
 use spag_model::{GradientSink, Layout};
-use spag_ops::accumulate::add_into;
+use spag_ops::accumulate::{add_into, set_zero};
 
 use super::Partition;
 use crate::error::Result;
@@ -54,7 +54,7 @@ impl GradShards {
 
     /// Sets the sums to zero.
     pub(crate) fn set_zero(&self) -> Result<()> {
-        Ok(self.shards.iter().try_for_each(Tensor::zero_set)?)
+        Ok(self.shards.iter().try_for_each(set_zero)?)
     }
 
     /// Waits for all reductions and frees the whole layers.
@@ -87,7 +87,7 @@ impl GradShards {
         let len = self.partition.padded_len(layer);
         let buffer = match buffers.spare.take().filter(|spare| spare.elem_count() == len) {
             Some(spare) => {
-                spare.zero_set()?;
+                set_zero(&spare)?;
                 spare
             }
             None => Tensor::zeros(len, DType::F32, &self.device)?,

@@ -21,4 +21,5 @@ mod rms_norm;
 mod rope;
 mod row_norm;
 mod sample;
+mod sizes;
 mod squared_norm;

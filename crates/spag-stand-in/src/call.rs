@@ -1,0 +1,54 @@
+//! What all calls of the C interface have in common.
+
+use std::ffi::c_void;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use crate::fault::fault;
+use crate::queue::check_sticky;
+use crate::result::Error;
+
+/// A handle or an address, as calls pass it.
+pub(crate) fn number(handle: *const c_void) -> u64 {
+    handle as u64
+}
+
+/// A handle to return.
+pub(crate) fn handle(number: u64) -> *mut c_void {
+    number as *mut c_void
+}
+
+/// Writes a result through a pointer of the caller.
+pub(crate) fn put<T>(to: *mut T, value: T) -> Result<(), Error> {
+    if to.is_null() {
+        return Err(Error::InvalidValue);
+    }
+    // SAFETY: by the contract of every call, pointers of results may be written.
+    unsafe { to.write(value) };
+    Ok(())
+}
+
+/// The number that a call returns. A panic ends the process.
+pub(crate) fn answer(name: &str, call: impl FnOnce() -> Result<(), Error>) -> i32 {
+    match catch_unwind(AssertUnwindSafe(|| check_sticky().and_then(|()| call()))) {
+        Ok(Ok(())) => 0,
+        Ok(Err(error)) => error as i32,
+        Err(_) => fault!("{name} panicked"),
+    }
+}
+
+/// Defines calls of the driver.
+macro_rules! calls {
+    ($($(#[$attribute:meta])* fn $name:ident($($arg:ident: $type:ty),* $(,)?) $body:block)*) => {$(
+        #[doc = concat!("`", stringify!($name), "` of the CUDA driver API.")]
+        ///
+        /// # Safety
+        /// As the documentation of CUDA says: pointers must be valid for what the call does with them.
+        $(#[$attribute])*
+        #[unsafe(no_mangle)]
+        #[allow(non_snake_case, clippy::too_many_arguments)]
+        pub unsafe extern "C" fn $name($($arg: $type),*) -> i32 {
+            $crate::call::answer(stringify!($name), || $body)
+        }
+    )*};
+}
+pub(crate) use calls;

@@ -1,0 +1,99 @@
+//! Libraries that programs are linked with and hardly use: cuRAND's generator is created and never asked, and the CUDA runtime is of
+//! kernels that are never launched.
+
+use std::ffi::c_void;
+
+use crate::call::{handle, put};
+use crate::fault::fault;
+
+/// Any handle: there is nothing behind it.
+const GENERATOR: u64 = 0x10;
+const FAT_BINARY: u64 = 0x20;
+
+macro_rules! others {
+    ($(fn $name:ident($($arg:ident: $type:ty),* $(,)?) $(-> $result:ty)? $body:block)*) => {$(
+        #[doc = concat!("`", stringify!($name), "`.")]
+        ///
+        /// # Safety
+        /// As the documentation of CUDA says.
+        #[unsafe(no_mangle)]
+        #[allow(non_snake_case, clippy::too_many_arguments)]
+        pub unsafe extern "C" fn $name($($arg: $type),*) $(-> $result)? $body
+    )*};
+}
+
+others! {
+    fn curandCreateGenerator(generator: *mut *mut c_void, _kind: i32) -> i32 {
+        put(generator, handle(GENERATOR)).map_or(1, |()| 0)
+    }
+
+    fn curandDestroyGenerator(_generator: *mut c_void) -> i32 {
+        0
+    }
+
+    fn curandSetPseudoRandomGeneratorSeed(_generator: *mut c_void, _seed: u64) -> i32 {
+        0
+    }
+
+    fn curandSetStream(_generator: *mut c_void, _stream: *mut c_void) -> i32 {
+        0
+    }
+
+    // Registration of the runtime's kernels, which every program does as it starts.
+
+    fn __cudaRegisterFatBinary(_image: *const c_void) -> *mut c_void {
+        handle(FAT_BINARY)
+    }
+
+    fn __cudaRegisterFatBinaryEnd(_image: *mut c_void) {}
+
+    fn __cudaUnregisterFatBinary(_image: *mut c_void) {}
+
+    fn __cudaRegisterFunction(
+        _image: *mut c_void,
+        _host: *const c_void,
+        _name: *mut c_void,
+        _device_name: *const c_void,
+        _threads: i32,
+        _thread: *mut c_void,
+        _block: *mut c_void,
+        _block_size: *mut c_void,
+        _grid_size: *mut c_void,
+        _warp: *mut i32,
+    ) {}
+
+    fn __cudaRegisterVar(
+        _image: *mut c_void,
+        _host: *mut c_void,
+        _address: *mut c_void,
+        _name: *const c_void,
+        _external: i32,
+        _bytes: usize,
+        _constant: i32,
+        _global: i32,
+    ) {}
+
+    fn __cudaPushCallConfiguration() -> i32 {
+        fault!("kernels of the CUDA runtime are not part of this stand-in")
+    }
+
+    fn __cudaPopCallConfiguration() -> i32 {
+        fault!("kernels of the CUDA runtime are not part of this stand-in")
+    }
+
+    fn __cudaGetKernel() -> i32 {
+        fault!("kernels of the CUDA runtime are not part of this stand-in")
+    }
+
+    fn __cudaLaunchKernel_ptsz() -> i32 {
+        fault!("kernels of the CUDA runtime are not part of this stand-in")
+    }
+
+    fn cudaFuncSetAttribute(_function: *const c_void, _attribute: i32, _value: i32) -> i32 {
+        fault!("kernels of the CUDA runtime are not part of this stand-in")
+    }
+
+    fn cudaGetDevice(_device: *mut i32) -> i32 {
+        fault!("the CUDA runtime is not part of this stand-in")
+    }
+}

@@ -1,0 +1,138 @@
+//! A stream's thread, and the signals of events.
+
+use std::collections::VecDeque;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicI32, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread;
+
+use crate::fault::fault;
+use crate::result::Error;
+use crate::work::Work;
+
+/// The error that every call returns after a kernel failed; 0 before.
+static STICKY: AtomicI32 = AtomicI32::new(0);
+
+/// Fails if a kernel of this process has failed.
+pub(crate) fn check_sticky() -> Result<(), Error> {
+    if STICKY.load(Ordering::Acquire) == 0 { Ok(()) } else { Err(Error::LaunchFailed) }
+}
+
+/// How often an event has been recorded, and how often its work was done.
+#[derive(Debug, Default)]
+pub(crate) struct Signal {
+    done: Mutex<u64>,
+    changed: Condvar,
+}
+
+impl Signal {
+    fn raise(&self, to: u64) {
+        let mut done = lock(&self.done);
+        *done = (*done).max(to);
+        self.changed.notify_all();
+    }
+
+    fn wait(&self, at_least: u64) {
+        let mut done = lock(&self.done);
+        while *done < at_least {
+            done = self.changed.wait(done).unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+
+    pub(crate) fn is_at(&self, at_least: u64) -> bool {
+        *lock(&self.done) >= at_least
+    }
+}
+
+/// What a stream does next.
+pub(crate) enum Task {
+    /// Its memory stays mapped until it has run.
+    Run(Work),
+    Record(Arc<Signal>, u64),
+    Wait(Arc<Signal>, u64),
+}
+
+#[derive(Default)]
+struct State {
+    tasks: VecDeque<Task>,
+    given: u64,
+    done: u64,
+    ended: bool,
+}
+
+/// The work of a stream, which a thread of its own does in order.
+#[derive(Default)]
+pub(crate) struct Queue {
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+impl Queue {
+    /// A queue and its thread.
+    pub(crate) fn start(stream: usize) -> Arc<Self> {
+        let queue = Arc::new(Self::default());
+        let own = queue.clone();
+        let thread = thread::Builder::new().name(format!("stream-{stream}")).spawn(move || own.run());
+        if let Err(error) = thread {
+            fault!("no thread for a stream: {error}");
+        }
+        queue
+    }
+
+    pub(crate) fn push(&self, task: Task) {
+        let mut state = lock(&self.state);
+        state.tasks.push_back(task);
+        state.given += 1;
+        self.changed.notify_all();
+    }
+
+    /// Ends the thread after the work it has been given.
+    pub(crate) fn end(&self) {
+        lock(&self.state).ended = true;
+        self.changed.notify_all();
+    }
+
+    /// Waits until all work that was given before is done.
+    pub(crate) fn synchronize(&self) -> Result<(), Error> {
+        let mut state = lock(&self.state);
+        let given = state.given;
+        while state.done < given {
+            state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
+        }
+        check_sticky()
+    }
+
+    fn run(&self) {
+        loop {
+            let mut state = lock(&self.state);
+            let task = loop {
+                match state.tasks.pop_front() {
+                    Some(task) => break task,
+                    None if state.ended => return,
+                    None => state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner),
+                }
+            };
+            drop(state);
+            match task {
+                Task::Record(signal, number) => signal.raise(number),
+                Task::Wait(signal, number) => signal.wait(number),
+                // After a failure a device does nothing more.
+                Task::Run(_) if check_sticky().is_err() => {}
+                Task::Run(work) => {
+                    // A panic in `run` would end this thread, and all that waits for it would wait for ever.
+                    let run = catch_unwind(AssertUnwindSafe(|| (work.run)()));
+                    if let Err(why) = run.unwrap_or_else(|_| fault!("{} panicked", work.what)) {
+                        eprintln!("stand-in: {}: {why}", work.what);
+                        STICKY.store(Error::LaunchFailed as i32, Ordering::Release);
+                    }
+                }
+            }
+            lock(&self.state).done += 1;
+            self.changed.notify_all();
+        }
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
