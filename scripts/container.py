@@ -5,7 +5,7 @@
 
 Needs root, debootstrap, git and a Rust toolchain. Instructions are read from Dockerfile, and the files of the build from .dockerignore,
 so the steps are those of an image; the images themselves are not downloaded: debian is made by debootstrap, and rust is that with gcc and the
-toolchain of this machine. The last stage stays in FOLDER/final. The programs then run in it as the image's user: the entry point with
+toolchain of this machine. Compiled crates are kept in FOLDER/target for the next call. The last stage stays in FOLDER/final. The programs then run in it as the image's user: the entry point with
 --version, --help and COMMAND, such as `run configs/tiny.toml`.
 """
 
@@ -65,12 +65,14 @@ class Stage:
         print("+", shlex.join(command) if len(command) > 1 else command[0], flush=True)
         toolchain = subprocess.run(["rustc", "--print", "sysroot"], capture_output=True, text=True).stdout.strip()
         registry = pathlib.Path(os.environ.get("CARGO_HOME", pathlib.Path.home() / ".cargo")) / "registry"
-        mounts = ["mount -t proc proc proc", "mount --rbind /dev dev"]
+        mounts, inside_only = ["mount -t proc proc proc", "mount --rbind /dev dev"], {}
         if (self.root / "usr/local/toolchain").exists():
             mounts += [f"mount --bind {shlex.quote(toolchain)} usr/local/toolchain"]
+            mounts += [f"mount --bind {shlex.quote(str(self.root.parent / 'target'))} target"]
+            inside_only = {"CARGO_TARGET_DIR": "/target"}
             mounts += [f"mount --bind {shlex.quote(str(registry))} usr/local/cargo/registry"] if registry.exists() else []
         inner = f"cd {shlex.quote(self.directory)} && exec {shlex.join(command)}"
-        inside = ["env", "-i", *(f"{key}={value}" for key, value in self.environment.items()), "sh", "-c", inner]
+        inside = ["env", "-i", *(f"{key}={value}" for key, value in {**self.environment, **inside_only}.items()), "sh", "-c", inner]
         user = "0:0" if self.user == "root" else f"{self.user}:{self.user}"
         script = " && ".join([*mounts, f"exec chroot --userspec={user} . {shlex.join(inside)}"])
         subprocess.run(["unshare", "--mount", "--propagation", "private", "sh", "-c", script], cwd=self.root, check=True)
@@ -97,6 +99,7 @@ def base(image, folder, mirror):
                 shutil.copy("/etc/" + name, root / "etc" / name)
         if kind == "rust":
             (root / "usr/local/toolchain").mkdir()
+            (root / "target").mkdir()
             (root / "usr/local/cargo/registry").mkdir(parents=True)
         (root / "complete").touch()
     return root
@@ -128,7 +131,8 @@ def build(dockerfile, folder, mirror):
                     within = within.relative_to(words[0])
                 target = stage.path(words[1]) / within
                 target.parent.mkdir(parents=True, exist_ok=True)
-                shutil.copy2(CONTEXT / file, target)
+                # With the present time: Cargo would take a changed file that is older than the last build for unchanged.
+                shutil.copy(CONTEXT / file, target)
         elif name == "RUN":
             stage.run(["sh", "-c", arguments])
         elif name == "USER":
@@ -149,7 +153,7 @@ def main():
     if os.geteuid() != 0 or not shutil.which("debootstrap"):
         sys.exit("this needs root and the package debootstrap")
     folder = given.folder.resolve()
-    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "target").mkdir(parents=True, exist_ok=True)
     stage = build(CONTEXT / "Dockerfile", folder, given.mirror)
     for arguments in (["--version"], ["--help"], given.command):
         if arguments:

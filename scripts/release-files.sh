@@ -15,7 +15,7 @@ cargo build --release --locked "${programs[@]/#/--bin=}" "${@:2}"
 share=$out/share
 mkdir -p "$out/bin" "$share"/{man/man1,bash-completion/completions,zsh/site-functions,fish/vendor_completions.d,doc/spag}
 for program in "${programs[@]}"; do
-  strip -o "$out/bin/$program" "target/release/$program"
+  strip -o "$out/bin/$program" "${CARGO_TARGET_DIR:-target}/release/$program"
   if ! "$out/bin/$program" --version >/dev/null 2>&1; then
     echo "$program does not start here: no man pages and completions of it" >&2
     continue
