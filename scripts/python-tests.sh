@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
-# Tests of python/ against the program SPAG (target/release/spag) and the real packages, which are installed under target/.
+# Tests of python/ against the program SPAG (target/release/spag) and the real packages, which are installed under target/, and of the
+# wheel of crates/spag-py, which is built and installed in a new virtual environment.
 #
-#   scripts/python-tests.sh          the process, TextArena and OpenEnv
+#   scripts/python-tests.sh          the wheel, the process, TextArena and OpenEnv
 #   scripts/python-tests.sh --all    also verifiers, which installs 600 MB of packages
 #
 # Packages that cannot be installed are named, and their tests are skipped. The exit code is 1 if a test failed.
@@ -31,10 +32,24 @@ tests() { # FOLDER PATTERN: verifiers needs the program uv, which lies beside Py
   PATH="$PWD/$1/bin:$PATH" "$1"/bin/python -m unittest discover -s python/tests -p "$2" || failed=1
 }
 
+# The wheel of this commit and nothing else in its environment. Its tests compare it with target/release/spag-assign-rewards.
+wheel() {
+  local folder=target/python-wheel
+  rm -rf $folder
+  if ! { python3 -m venv $folder && $folder/bin/pip install --quiet 'maturin>=1.9,<2'; }; then
+    echo "maturin cannot be installed: crates/spag-py is NOT tested" >&2
+    return
+  fi
+  { scripts/wheel.sh $folder/dist $folder/bin/python &&
+    $folder/bin/pip install --quiet --no-index $folder/dist/*.whl &&
+    $folder/bin/python -m unittest discover -s crates/spag-py/tests; } || failed=1
+}
+wheel
+
 folder=target/python
 if ! environment $folder; then
   echo "no virtual environment with pip: python/ is NOT tested" >&2
-  exit 0
+  exit $failed
 fi
 packages $folder textarena==0.7.4
 packages $folder "${openenv[@]}" && packages $folder --no-deps openenv-core==0.3.0

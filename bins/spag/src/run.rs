@@ -23,7 +23,7 @@ pub(crate) struct RunArgs {
     /// The configuration, e.g. configs/tiny.toml.
     #[arg(value_name = "CONFIG")]
     config: PathBuf,
-    /// Override a setting, e.g. --set train.learning_rate=1e-3. May be given several times.
+    /// Override a setting, e.g. --set train.learning_rate=1e-3; --set benchmarks=unset removes one. May be given several times.
     #[arg(long, value_name = "KEY=VALUE")]
     set: Vec<String>,
     /// Print stages, memory, tokens, hours and disk, and start nothing.
@@ -36,11 +36,18 @@ pub(crate) struct RunArgs {
 
 pub(crate) fn run(args: RunArgs) -> Result<()> {
     let env = LaunchEnv::detect()?;
-    let mut config = RunConfig::load(&args.config, &args.set)?;
-    config.prompts = config.prompts.or_else(prompts::from_environment);
+    let with_prompts = |config: RunConfig| {
+        let prompts = config.prompts.clone().or_else(prompts::from_environment);
+        RunConfig { prompts, ..config }
+    };
     if args.plan {
-        return if env.rank == 0 { exit::say(plan_of_run(&config)?.trim_end()) } else { Ok(()) };
+        // The plan measures this machine.
+        threads::start()?;
+        let (config, missing) = RunConfig::load_to_plan(&args.config, &args.set)?;
+        let plan = || plan_of_run(&with_prompts(config), &missing);
+        return if env.rank == 0 { exit::say(plan()?.trim_end()) } else { Ok(()) };
     }
+    let config = with_prompts(RunConfig::load(&args.config, &args.set)?);
     threads::start()?;
     let port = args.watch.filter(|_| env.rank == 0);
     let _page = port.map(|port| OwnPage::start(&config.run_dir, port)).transpose()?;

@@ -32,6 +32,9 @@ pub struct Utterance {
 }
 
 impl Utterance {
+    /// The key of `extra` that marks an utterance which its game refused.
+    pub const REFUSAL: &str = REFUSAL;
+
     /// An utterance without other keys.
     pub fn new(role: Seat, content: impl Into<String>) -> Self {
         Self { role, content: content.into(), generation: None, extra: Map::new() }
@@ -63,12 +66,17 @@ pub(crate) const GAME_NAME: &str = "game_name";
 /// The key of the options of a game, an object.
 pub(crate) const GAME_OPTIONS: &str = "game_options";
 
-/// The paper's number of turns.
 fn default_turns() -> usize {
-    5
+    Episode::TURNS
 }
 
 impl Episode {
+    /// The turns of an episode that does not say how many it has: the paper's.
+    pub const TURNS: usize = 5;
+
+    /// The keys of `extra` that judging and crediting read.
+    pub const KEYS_OF_JUDGES: [&str; 4] = [SEED, GAME_NAME, GAME_OPTIONS, TRANSCRIPT];
+
     /// A game without utterances.
     pub fn new(item: impl Into<String>, max_turns: usize) -> Self {
         Self { history: Vec::new(), item: item.into(), max_turns, extra: Map::new() }
@@ -91,6 +99,13 @@ impl Episode {
     pub fn is_of(&self, game: &dyn Game) -> bool {
         let keys = game.record_keys();
         [GAME_NAME, GAME_OPTIONS].into_iter().all(|key| self.extra.get(key) == keys.get(key))
+    }
+
+    /// The name and the options of the game that the episode names; `None` if it names none, as those of Adversarial Taboo.
+    pub fn game(&self) -> Option<(&str, Map<String, Value>)> {
+        let name = self.extra.get(GAME_NAME)?.as_str()?;
+        let options = self.extra.get(GAME_OPTIONS).and_then(Value::as_object);
+        Some((name, options.cloned().unwrap_or_default()))
     }
 
     /// Appends an utterance.
@@ -191,9 +206,7 @@ impl EpisodeReader {
     /// Taboo.
     pub fn game(&mut self) -> Option<(String, Map<String, Value>)> {
         let (_, episode) = self.rows.peek()?.as_ref().ok()?;
-        let name = episode.extra.get(GAME_NAME)?.as_str()?.to_owned();
-        let options = episode.extra.get(GAME_OPTIONS).and_then(Value::as_object);
-        Some((name, options.cloned().unwrap_or_default()))
+        episode.game().map(|(name, options)| (name.to_owned(), options))
     }
 
     /// The episodes as games of `game`, with their verdicts. An error names the row that is no such game.

@@ -38,6 +38,7 @@ mod model;
 mod packed;
 mod packed_weights;
 mod prefix_tree;
+mod rate;
 
 // ── Checkpoints and generation ──
 mod checkpoint;
@@ -67,6 +68,7 @@ pub use packed_weights::QuantisedLayers;
 pub use params::{
     Adapted, AdapterWeights, FlatBuffers, GradientSink, LayerLayout, Layout, Part, Update, View, WeightSource,
 };
+pub use rate::measured_flops;
 pub use spag_ops::matmul::Arithmetic;
 pub use spag_ops::quantised::BlockFormat;
 pub use spag_ops::sample::{Distribution, Sampling, TokenLogProb};

@@ -5,6 +5,8 @@ use std::path::PathBuf;
 use spag_io::{Classify, ErrorClass, format_gib};
 use thiserror::Error;
 
+use crate::config::MissingInput;
+
 /// What a fallible function of this crate returns.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
@@ -50,16 +52,14 @@ pub enum Error {
         message: String,
     },
 
-    /// A file or folder of a setting does not exist.
+    /// Files or folders of settings do not exist.
     #[error(
-        "setting `{setting}`: {} not found; a relative path is looked up in the current directory, then in the parent of the configuration's folder",
-        listed(.tried)
+        "{}; a relative path is looked up in the current directory, then in the parent of the configuration's folder",
+        lines(.inputs)
     )]
-    MissingInput {
-        /// The dotted key.
-        setting: &'static str,
-        /// The paths that were looked up.
-        tried: Vec<PathBuf>,
+    MissingInputs {
+        /// All of them.
+        inputs: Vec<MissingInput>,
     },
 
     /// The run folder was made with other settings.
@@ -250,9 +250,17 @@ fn did_you_mean(nearest: &Option<String>, known: &[String]) -> String {
     }
 }
 
-fn listed(paths: &[PathBuf]) -> String {
-    let paths: Vec<String> = paths.iter().map(|p| p.display().to_string()).collect();
-    paths.join(" or ")
+/// One input, or all of them with a line each.
+fn lines(inputs: &[MissingInput]) -> String {
+    let lines: Vec<String> = inputs.iter().map(MissingInput::to_string).collect();
+    match lines.as_slice() {
+        [one] => one.clone(),
+        _ => format!(
+            "{} inputs are missing:\n  {}\nthey have to be there before the run",
+            lines.len(),
+            lines.join("\n  ")
+        ),
+    }
 }
 
 impl From<spag_ops::Error> for Error {
@@ -286,7 +294,7 @@ impl Classify for Error {
             | Self::Malformed { .. }
             | Self::ExtendsItself { .. }
             | Self::BadSetting { .. }
-            | Self::MissingInput { .. }
+            | Self::MissingInputs { .. }
             | Self::RunDiffers { .. }
             | Self::MissingStageInput { .. }
             | Self::DamagedRun { .. } => ErrorClass::BadInput,

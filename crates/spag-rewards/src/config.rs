@@ -38,21 +38,15 @@ impl fmt::Display for RewardNorm {
     }
 }
 
-/// Settings of [`assign_rewards`](crate::assign_rewards).
-#[derive(Clone, Debug, PartialEq)]
-pub struct CreditConfig {
-    /// γ > 0: an utterance's reward is γ times that of the winner's next one.
-    pub decay_weight: f64,
-    /// The scale of a winner's rewards.
-    pub norm: RewardNorm,
-    /// Seed for drawing the wordings of queries.
-    pub seed: u64,
-}
-
-/// The paper's: γ = 0.8, rewards that sum to 1.
-impl Default for CreditConfig {
-    fn default() -> Self {
-        Self { decay_weight: 0.8, norm: RewardNorm::Sum, seed: 0 }
+spag_io::settings! {
+    /// Settings of [`assign_rewards`](crate::assign_rewards). The defaults are the paper's: γ = 0.8, rewards that sum to 1.
+    pub table CreditConfig {
+        /// γ > 0: an utterance's reward is γ times that of the winner's next one.
+        pub decay_weight: f64 [CreditConfig::DECAY_WEIGHT] = 0.8;
+        /// The scale of a winner's rewards.
+        pub norm as "reward_norm": RewardNorm;
+        /// Seed for drawing the wordings of queries.
+        pub seed: u64;
     }
 }
 

@@ -396,3 +396,44 @@ fn adapters_of_both_models_fit_cards_that_their_weights_do_not() {
     let (_, err) = run(program("spag").args(["plan", MODELS[0], "--lora_r", "8", "--lora_target_modules", "query"]), 2);
     assert!(err.contains("\"query\""), "{err}");
 }
+
+#[test]
+fn run_is_planned_before_its_inputs_are_there_and_all_of_them_are_named() {
+    let inputs = ["base_model", "prompts", "words.file", "imitation.file", "sft.file", "benchmarks.data_dir"];
+    let command = |more: &[&str]| {
+        let mut command = program("spag");
+        command.args(["run", "configs/llama2-7b.toml"]).args(more);
+        for setting in inputs {
+            command.args(["--set", &format!("{setting}=nowhere/{setting}")]);
+        }
+        command
+    };
+    let (out, _) = run(&mut command(&["--plan"]), 0);
+    let (_, err) = run(&mut command(&[]), 2);
+    for setting in inputs {
+        for text in [&out, &err] {
+            assert!(text.contains(&format!("setting `{setting}`: nowhere/{setting}")), "{setting}: {text}");
+        }
+    }
+    for part in [
+        "6738.4 million parameters",
+        "47500 words",
+        "2500 held out",
+        "70000",
+        "hours in all",
+        "games of this length fit",
+    ] {
+        assert!(out.contains(part), "{part}: {out}");
+    }
+    // Without an assumption on their rows, files are needed.
+    let (_, err) = run(command(&["--plan"]).args(["--set", "hardware.words=unset"]), 2);
+    assert!(err.contains("setting `words.file`") && err.contains("6 inputs are missing"), "{err}");
+}
+
+#[test]
+fn hours_on_this_machine_follow_from_a_measured_rate() {
+    let (out, _) = run(program("spag").args(["run", "--plan", "configs/tiny.toml"]), 0);
+    assert!(out.contains("GFLOP/s in f32 that this machine reached just now"), "{out}");
+    let hours = out.lines().find_map(|line| line.strip_prefix("at least ")?.split(' ').next()?.parse::<f64>().ok());
+    assert!(hours.is_some_and(|hours| hours > 0.0), "{out}");
+}

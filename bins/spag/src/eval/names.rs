@@ -18,14 +18,11 @@ pub(super) fn of(folders: &[PathBuf], given: &[String]) -> Result<Vec<String>> {
     Ok(given.to_vec())
 }
 
-/// The name of a checkpoint; that of the folder above for `model`. Characters that do not fit become `_`.
+/// The name of a checkpoint. Characters that do not fit become `_`.
 fn own_name(checkpoint: &Path) -> Result<String> {
-    let (path, own) = model_name(checkpoint)?;
-    let own = own.unwrap_or_else(|| "model".into());
-    let above = path.parent().and_then(Path::file_name).filter(|_| own == "model");
-    let above = above.map(|name| name.to_string_lossy().into_owned());
+    let name = model_name(checkpoint)?.1.unwrap_or_else(|| "model".into());
     let fits = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
-    let fitting: String = above.unwrap_or(own).chars().map(|c| if fits(c) { c } else { '_' }).collect();
+    let fitting: String = name.chars().map(|c| if fits(c) { c } else { '_' }).collect();
     Ok(fitting.trim_start_matches('.').to_owned())
 }
 

@@ -4,8 +4,13 @@ use std::fmt::Write as _;
 
 use clap::ValueEnum;
 use spag_io::{escape, folder_size, format_gib, free_disk, gib};
-use spag_model::{DtypeChoice, GenerationMemory, Layout, ModelConfig, Processor, WeightDtype, load_config};
-use spag_pipeline::{HardwareSettings, OnlineMemory, PlannedTraining, RunConfig, RunPlan, SAMPLES_PER_GAME, plan_run};
+use spag_model::{
+    DtypeChoice, GenerationMemory, Layout, ModelConfig, Processor, WeightDtype, load_config, measured_flops,
+};
+use spag_pipeline::{
+    HardwareSettings, MissingInput, OnlineMemory, PlannedTraining, RunConfig, RunPlan, SAMPLES_PER_GAME,
+    plan_run_without,
+};
 use spag_selfplay::text_table;
 use spag_train::{Placement, RankMemory, ShardingPlan};
 
@@ -25,21 +30,36 @@ const CONTEXT: f64 = 700.0;
 ///
 /// # Errors
 /// Inputs that cannot be read, or settings of the hardware or of sharding that contradict each other.
-pub(crate) fn plan_of_run(config: &RunConfig) -> Result<String> {
+pub(crate) fn plan_of_run(config: &RunConfig, missing: &[MissingInput]) -> Result<String> {
     let gpu = gpu(&config.hardware)?;
     let ranks = config.hardware.machine.gpus.unwrap_or(1);
-    let plan = plan_run(config, ranks)?;
+    let plan = plan_run_without(config, missing, ranks)?;
     let model = load_config(&config.base_model)?;
     let processor = if gpu.is_some() { Processor::Gpu } else { Processor::Cpu };
     let online = config.online.as_ref().map(|online| OnlineMemory::new(config, online, &model, ranks, processor));
-    let planner = Planner { config, model: &model, gpu, ranks, online };
-    let mut out = planner.head(&plan);
+    let cpu_flops = if gpu.is_none() { Some(measured_flops(&model)?) } else { None };
+    let planner = Planner { config, model: &model, gpu, cpu_flops, ranks, online };
+    let mut out = missing_inputs(missing);
+    out.push_str(&planner.head(&plan));
     out.push_str(&planner.stages(&plan)?);
     out.push_str(&planner.memory(&plan)?);
     out.push_str(&planner.on_policy(&plan)?);
     out.push_str(&disk(config, &plan));
     out.push_str(&planner.assumptions());
     Ok(out)
+}
+
+/// What has to be there before the run can start.
+fn missing_inputs(missing: &[MissingInput]) -> String {
+    if missing.is_empty() {
+        return String::new();
+    }
+    let lines: Vec<String> = missing.iter().map(|input| format!("  {}\n", escape(&input.to_string()))).collect();
+    format!(
+        "{} INPUTS ARE MISSING; the run needs them, the plan assumes their rows ([hardware])\n{}\n",
+        missing.len(),
+        lines.concat()
+    )
 }
 
 /// The kind of GPU; `None` is a CPU.
@@ -57,6 +77,8 @@ pub(super) struct Planner<'a> {
     pub(super) config: &'a RunConfig,
     pub(super) model: &'a ModelConfig,
     gpu: Option<Gpu>,
+    /// FLOP/s of this machine, if it is planned for.
+    cpu_flops: Option<f64>,
     pub(super) ranks: usize,
     /// What is beside the learner of an on-policy run.
     pub(super) online: Option<OnlineMemory>,
@@ -109,21 +131,28 @@ impl Planner<'_> {
                 number(train),
             ]);
         }
-        if self.gpu.is_some() {
-            let mut total = vec!["together".to_owned()];
-            total.extend(std::iter::repeat_n(String::new(), 6));
-            total.extend([number(Some(played)), number(Some(trained))]);
-            rows.push(total);
-        }
-        Ok(text_table(&header, &rows))
+        let mut total = vec!["together".to_owned()];
+        total.extend(std::iter::repeat_n(String::new(), 6));
+        total.extend([number(Some(played)), number(Some(trained))]);
+        rows.push(total);
+        let hours = format!(
+            "\nat least {} hours in all: {} of playing and {} of training\n",
+            number(Some(played + trained)),
+            number(Some(played)),
+            number(Some(trained))
+        );
+        Ok(text_table(&header, &rows) + &hours)
     }
 
     fn utterance_tokens(&self) -> f64 {
         self.config.self_play.length.max_new_tokens.min(UTTERANCE_TOKENS) as f64
     }
 
-    /// A roofline: each step reads all weights and the keys and values of all games.
+    /// A roofline: each step reads all weights and the keys and values of all games. On a CPU, the products of all tokens.
     fn hours_of_play(&self, tokens: f64) -> Option<f64> {
+        if let Some(flops) = self.cpu_flops {
+            return Some(tokens * 2.0 * self.multiplied() / flops / 3600.0);
+        }
         let figures = self.gpu?.figures();
         let assumed = Assumptions::new(self.network());
         let dtype = self.playing_dtype();
@@ -132,6 +161,23 @@ impl Planner<'_> {
         let cached = games * CONTEXT * GenerationMemory::per_token(self.model, dtype) as f64;
         let step = (weights + cached) / (figures.memory_bytes * assumed.memory_share);
         Some(tokens / (games / step * self.ranks as f64) / 3600.0)
+    }
+
+    /// Weights that a token is multiplied by: all but the embedding's.
+    fn multiplied(&self) -> f64 {
+        let layout = Layout::new(&self.model.architecture);
+        let embedding = layout.layers.first().filter(|_| !self.model.architecture.is_tied());
+        (layout.len() - embedding.map_or(0, |layer| layer.len)) as f64
+    }
+
+    /// Games of `both` tokens whose keys and values fit on a GPU beside the weights; `None` on a CPU.
+    fn games_that_fit(&self, both: usize) -> Option<u64> {
+        let (figures, dtype) = (self.gpu?.figures(), self.playing_dtype());
+        let gib = self.config.hardware.machine.gpu_memory.unwrap_or(figures.memory_gib);
+        let bytes = ((gib - Assumptions::new(self.network()).driver_gib) * (1u64 << 30) as f64) as u64;
+        let weights = Layout::new(&self.model.architecture).len() as u64 * dtype.bytes() as u64;
+        let game = both as u64 * GenerationMemory::per_token(self.model, dtype);
+        Some(bytes.saturating_sub(weights) / game.max(1))
     }
 
     /// The number format of playing: on a GPU bf16 unless f32 was asked for.
@@ -149,6 +195,13 @@ impl Planner<'_> {
 
     fn hours_of_training(&self, training: Option<&PlannedTraining>) -> Result<Option<f64>> {
         let Some(training) = training else { return Ok(None) };
+        if let Some(flops) = self.cpu_flops {
+            let config = &training.settings.config;
+            let samples = config.per_device_train_batch_size * config.gradient_accumulation_steps * self.ranks;
+            let tokens = (training.steps * samples.min(training.samples)) as f64 * config.max_length as f64;
+            // Forward, and twice as much backward.
+            return Ok(Some(tokens * 6.0 * self.multiplied() / flops / 3600.0));
+        }
         let choice = self.choice(training)?;
         Ok(choice.map(|choice| training.steps as f64 * choice.time.step / 3600.0))
     }
@@ -214,10 +267,14 @@ impl Planner<'_> {
         let cache = (settings.games_in_flight() * both) as u64 * GenerationMemory::per_token(self.model, dtype);
         let _ = writeln!(
             out,
-            "  playing               weights {}, KV cache up to {} for {} games of {both} tokens; more games than fit wait",
+            "  playing               weights {}, KV cache up to {} for {} games of {both} tokens; {}",
             format_gib(parameters * dtype.bytes() as u64),
             format_gib(cache),
             settings.games_in_flight(),
+            match self.games_that_fit(both) {
+                Some(games) => format!("{games} games of this length fit, others wait"),
+                None => "more games than fit wait".to_owned(),
+            },
         );
         let _ = writeln!(
             out,
@@ -250,10 +307,15 @@ impl Planner<'_> {
                     100.0 * assumed.memory_share
                 );
             }
-            None => out.push_str(
-                "hours on a CPU are not estimated: `spag bench train` and `spag bench play` measure this machine; hardware.gpu \
-                 plans for GPUs\n",
-            ),
+            None => {
+                let _ = writeln!(
+                    out,
+                    "assumed: every sample has max_length tokens; the products of all tokens at the {:.0} GFLOP/s in f32 that this \
+                     machine reached just now, without attention, prompts and benchmarks; hardware.gpu plans for GPUs\nmeasured: \
+                     `spag bench train` and `spag bench play` time steps and games on this machine",
+                    self.cpu_flops.unwrap_or_default() / 1e9
+                );
+            }
         }
         out
     }

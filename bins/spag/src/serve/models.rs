@@ -51,3 +51,20 @@ fn own_name(checkpoint: &Path) -> Result<String> {
     let name = name.unwrap_or_else(|| path.display().to_string());
     Ok(name.split_whitespace().collect::<Vec<_>>().join("_"))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::own_name;
+
+    #[test]
+    fn model_of_a_run_is_named_after_its_stage() {
+        let folder = tempfile::tempdir().unwrap();
+        for (path, name) in [("spag-3/model", "spag-3"), ("a b", "a_b")] {
+            let path = folder.path().join(path);
+            std::fs::create_dir_all(&path).unwrap();
+            assert_eq!(own_name(&path).unwrap(), name);
+        }
+        let error = own_name("SomeOwner/Some-1B".as_ref()).unwrap_err().to_string();
+        assert!(error.contains("hf download SomeOwner/Some-1B"), "{error}");
+    }
+}

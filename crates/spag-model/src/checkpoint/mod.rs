@@ -2,6 +2,7 @@
 
 mod dtype;
 pub(crate) mod gguf;
+mod missing;
 mod quantised;
 mod read;
 mod safetensors;

@@ -26,9 +26,7 @@ use spag_ops::cpu::{self, Stored as _};
 /// # Errors
 /// A missing or malformed file, or an unsupported configuration.
 pub fn load_config(path: impl AsRef<Path>) -> Result<ModelConfig> {
-    let path = path.as_ref();
-    // What is missing is reported as the file that a folder would have.
-    if path.is_file() { Source::Gguf(path).config() } else { Source::Folder(path).config() }
+    Source::find(path.as_ref())?.config()
 }
 
 /// Reads the tokenizer of a checkpoint, with the files that a saved folder carries.

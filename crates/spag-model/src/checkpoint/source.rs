@@ -4,6 +4,7 @@ use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 use super::gguf::Gguf;
+use super::missing::missing;
 use super::python_files;
 use super::weight_files::{self, MODEL, WeightFiles};
 use crate::config::ModelConfig;
@@ -22,14 +23,14 @@ pub(super) enum Source<'a> {
 impl<'a> Source<'a> {
     /// The checkpoint at `path`. A regular file is read as GGUF.
     pub(super) fn find(path: &'a Path) -> Result<Self> {
-        let missing = |kind, why| Err(spag_io::Error::io(path)(std::io::Error::new(kind, why)).into());
         match std::fs::metadata(path) {
             Ok(found) if found.is_dir() => Ok(Self::Folder(path)),
             Ok(found) if found.is_file() => Ok(Self::Gguf(path)),
-            Ok(_) => missing(ErrorKind::NotADirectory, "a checkpoint is a folder or a GGUF file"),
-            Err(error) if error.kind() == ErrorKind::NotFound => {
-                missing(ErrorKind::NotFound, "no such checkpoint folder or GGUF file")
+            Ok(_) => {
+                let why = "a checkpoint is a folder or a GGUF file";
+                Err(spag_io::Error::io(path)(std::io::Error::new(ErrorKind::NotADirectory, why)).into())
             }
+            Err(error) if error.kind() == ErrorKind::NotFound => Err(missing(path)),
             Err(error) => Err(spag_io::Error::io(path)(error).into()),
         }
     }
@@ -37,7 +38,10 @@ impl<'a> Source<'a> {
     /// The configuration.
     pub(super) fn config(self) -> Result<ModelConfig> {
         match self {
-            Self::Folder(dir) => ModelConfig::from_file(dir.join("config.json")),
+            Self::Folder(dir) => {
+                let file = dir.join("config.json");
+                if matches!(file.try_exists(), Ok(false)) { Err(missing(dir)) } else { ModelConfig::from_file(file) }
+            }
             Self::Gguf(path) => Gguf::open(path)?.config(),
         }
     }

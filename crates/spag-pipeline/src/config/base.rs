@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use spag_selfplay::limits;
 use spag_train::{DataOrder, TrainConfig};
 
-use super::layers::{find_input, load_config};
+use super::layers::{InputFinder, load_config};
 use crate::error::{Error, Result};
 
 /// Documents, which are kept in memory.
@@ -134,9 +134,11 @@ impl BaseConfig {
         let layers = load_config::<Self>(file, overrides)?;
         layers.check(Self::check)?;
         let mut config = layers.config;
+        let mut inputs = InputFinder::new(file);
         for (setting, path) in [("lexicon", &mut config.lexicon), ("prompts", &mut config.prompts)] {
-            *path = path.as_deref().map(|path| find_input(setting, path, file)).transpose()?;
+            path.iter_mut().for_each(|path| inputs.find(setting, path));
         }
+        inputs.finish()?;
         Ok(config)
     }
 

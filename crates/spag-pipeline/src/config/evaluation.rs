@@ -81,6 +81,12 @@ spag_io::settings! {
     pub table HardwareSettings {
         /// The kind of GPU: `a100-40`, `a100-80`, `h100`, `h200`, or `cpu`.
         pub gpu: Option<String>;
+        /// Words of `words.file`, to plan before the file is there.
+        pub words: Option<usize> [1..=1_000_000_000];
+        /// Rows of `imitation.file`, likewise.
+        pub imitation_rows: Option<usize> [1..=1_000_000_000];
+        /// Rows of `sft.file`, likewise.
+        pub sft_rows: Option<usize> [1..=1_000_000_000];
     } + {
         /// How many GPUs there are, and their memory.
         pub machine: MachineSettings;

@@ -3,6 +3,7 @@
 //! The layers are merged as TOML trees, in which later layers win setting by setting, and read once. An error names the
 //! highest layer that has the setting, with its line if it is a file.
 
+use std::fmt;
 use std::path::{Path, PathBuf};
 
 use serde::Serialize;
@@ -29,6 +30,17 @@ struct Layer {
     text: Option<String>,
 }
 
+/// What `--set` says.
+enum Override {
+    /// A setting has a value.
+    Set(Layer),
+    /// The setting that the keys lead to is removed from the layers below, and has its default.
+    Unset { place: String, keys: Vec<String> },
+}
+
+/// The value of an override that removes a setting.
+const UNSET: &str = "unset";
+
 impl Layer {
     /// Whether it sets what the keys lead to.
     fn sets(&self, keys: &[String]) -> bool {
@@ -53,7 +65,8 @@ pub(super) struct Layers<C> {
 
 /// Reads the defaults of `C`, then the files that `file` extends, `file` itself, and `overrides` (each `key.path=value`).
 ///
-/// The value of an override is parsed as TOML; if it is not TOML, it is a string, so `run_dir=runs/b` needs no quotes.
+/// The value of an override is parsed as TOML; if it is not TOML, it is a string, so `run_dir=runs/b` needs no quotes. `unset`
+/// removes a setting, or a table with all of its settings, from the files and the overrides before it.
 pub(super) fn load_config<C>(file: &Path, overrides: &[String]) -> Result<Layers<C>>
 where
     C: Serialize + DeserializeOwned + Default,
@@ -62,7 +75,12 @@ where
         .map_err(|error| Error::Malformed { place: "the built-in defaults".to_owned(), message: error.to_string() })?;
     let mut layers = read_files(file)?;
     for text in overrides {
-        layers.push(parse_override(text)?);
+        match parse_override(text)? {
+            Override::Set(layer) => layers.push(layer),
+            Override::Unset { place, keys } => {
+                unset::<C>(&mut layers, &keys).map_err(|error| explain(&error, place, None))?;
+            }
+        }
     }
     for layer in &layers {
         merge(&mut table, &layer.tree);
@@ -114,22 +132,58 @@ fn out_of_range(error: &toml::de::Error) -> Option<&str> {
     error.message().strip_prefix("expected a ")?.rsplit_once(", not ").map(|(_, value)| value)
 }
 
-/// Finds an input file or folder. A relative path is looked up in the current directory, then in the parent of the
-/// configuration's folder, so that `configs/tiny.toml` with `data/tiny-llama` works from any directory.
-pub(super) fn find_input(setting: &'static str, path: &Path, config_file: &Path) -> Result<PathBuf> {
-    let mut tried = vec![path.to_path_buf()];
-    if path.is_relative() {
-        let beside = config_file.canonicalize().ok().and_then(|file| Some(file.parent()?.parent()?.join(path)));
-        tried.extend(beside);
-    }
-    match tried.iter().find(|path| path.exists()) {
-        Some(found) => Ok(found.clone()),
-        None => Err(Error::MissingInput { setting, tried }),
+/// A file or folder of a setting that does not exist.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MissingInput {
+    /// The dotted key.
+    pub setting: &'static str,
+    /// The paths that were looked up.
+    pub tried: Vec<PathBuf>,
+}
+
+impl fmt::Display for MissingInput {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let tried: Vec<String> = self.tried.iter().map(|path| path.display().to_string()).collect();
+        write!(f, "setting `{}`: {} not found", self.setting, tried.join(" or "))
     }
 }
 
-/// An override as a tree of tables with one leaf.
-fn parse_override(text: &str) -> Result<Layer> {
+/// Finds the inputs of a configuration.
+pub(super) struct InputFinder<'a> {
+    config_file: &'a Path,
+    /// Those that do not exist.
+    pub(super) missing: Vec<MissingInput>,
+}
+
+impl<'a> InputFinder<'a> {
+    pub(super) fn new(config_file: &'a Path) -> Self {
+        Self { config_file, missing: Vec::new() }
+    }
+
+    /// Finds an input file or folder. A relative path is looked up in the current directory, then in the parent of the
+    /// configuration's folder, so that `configs/tiny.toml` with `data/tiny-llama` works from any directory. One that does not
+    /// exist stays as it is, and is noted.
+    pub(super) fn find(&mut self, setting: &'static str, path: &mut PathBuf) {
+        let mut tried = vec![path.clone()];
+        if path.is_relative() {
+            let canonical = self.config_file.canonicalize().ok();
+            tried.extend(canonical.and_then(|file| Some(file.parent()?.parent()?.join(&*path))));
+        }
+        match tried.iter().find(|path| path.exists()) {
+            Some(found) => path.clone_from(found),
+            None => self.missing.push(MissingInput { setting, tried }),
+        }
+    }
+
+    /// # Errors
+    /// [`Error::MissingInputs`], if one does not exist.
+    pub(super) fn finish(self) -> Result<()> {
+        if self.missing.is_empty() { Ok(()) } else { Err(Error::MissingInputs { inputs: self.missing }) }
+    }
+}
+
+/// An override; a value is a tree of tables with one leaf.
+fn parse_override(text: &str) -> Result<Override> {
     let place = format!("--set {}", quote(text));
     let bad = |message: String| Error::Malformed { place: place.clone(), message };
     let syntax = || bad("an override is written key=value, for instance --set self_play.games=96".to_owned());
@@ -145,11 +199,14 @@ fn parse_override(text: &str) -> Result<Layer> {
     if keys[0] == "extends" {
         return Err(bad("`extends` can be set in a configuration file only".to_owned()));
     }
+    if value.trim() == UNSET {
+        return Ok(Override::Unset { keys: keys.into_iter().map(str::to_owned).collect(), place });
+    }
     let leaf = parse_value(value.trim());
     let tree =
         keys.into_iter().rev().fold(leaf, |inner, key| Value::Table(Table::from_iter([(key.to_owned(), inner)])));
     match tree {
-        Value::Table(tree) => Ok(Layer { place, tree, text: None }),
+        Value::Table(tree) => Ok(Override::Set(Layer { place, tree, text: None })),
         _ => Err(syntax()),
     }
 }
@@ -195,6 +252,25 @@ fn read_files(path: &Path) -> Result<Vec<Layer>> {
     }
     files.reverse();
     Ok(files)
+}
+
+/// Removes a setting from all layers. One that no layer has is an error if there is no such key.
+fn unset<C: DeserializeOwned>(layers: &mut [Layer], keys: &[String]) -> Result<(), toml::de::Error> {
+    let Some((last, path)) = keys.split_last() else { return Ok(()) };
+    let mut removed = false;
+    for layer in layers {
+        let within = path.iter().try_fold(&mut layer.tree, |table, key| table.get_mut(key)?.as_table_mut());
+        removed |= within.is_some_and(|table| table.remove(last).is_some());
+    }
+    if removed {
+        return Ok(());
+    }
+    // Reading the key alone tells whether there is one. The value, which fits none, is not the point.
+    let table = |inner, key: &String| Value::Table(Table::from_iter([(key.clone(), inner)]));
+    match C::deserialize(keys.iter().rev().fold(Value::Float(f64::NAN), table)) {
+        Err(error) if unknown_field(error.message()).is_some() => Err(error),
+        _ => Ok(()),
+    }
 }
 
 fn merge(below: &mut Table, above: &Table) {

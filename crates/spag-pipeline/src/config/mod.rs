@@ -23,7 +23,7 @@ use crate::error::Result;
 pub use base::{BaseConfig, DocumentSettings, ProbeSettings, ShapeSettings, TokenSplit, TokenizerSettings};
 pub use evaluation::{BenchmarkSettings, EvaluationSettings, HardwareSettings, MachineSettings, StopRules, WholeFor};
 pub use games::RunGame;
-pub use layers::read_toml;
+pub use layers::{MissingInput, read_toml};
 pub use online::{OnlineSettings, OpponentSettings, PolicyLossSettings, RunMethod};
 pub use online_choices::{Control, EstimatorChoice, GapRule, KlPlace, Opponent, PolicyLength, PolicyLoss, WordOrder};
 pub use play::SelfPlaySettings;

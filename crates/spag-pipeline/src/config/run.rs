@@ -11,7 +11,7 @@ use spag_selfplay::{GameSettings, GameShare, limits::TURNS};
 use spag_train::{TrainConfig, TrainMethod};
 
 use super::evaluation::{BenchmarkSettings, EvaluationSettings, HardwareSettings, StopRules};
-use super::layers::{find_input, load_config};
+use super::layers::{InputFinder, MissingInput, load_config};
 use super::online::{OnlineSettings, RunMethod};
 use super::play::SelfPlaySettings;
 use super::sources::{ImitationSettings, ImitationSource, SftSettings, SftShare, WordSettings};
@@ -97,6 +97,9 @@ spag_io::settings! {
     }
 }
 
+/// The setting of the base model.
+pub(crate) const BASE_MODEL: &str = "base_model";
+
 /// Which utterances of offline rounds become samples.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -112,8 +115,21 @@ impl RunConfig {
     /// Reads `file`, applies `overrides` (each `key.path=value`), finds inputs and checks all values.
     ///
     /// # Errors
-    /// Unknown keys and wrong types (with file and line), missing inputs, and invalid values.
+    /// Unknown keys and wrong types (with file and line), missing inputs (all of them), and invalid values.
     pub fn load(file: impl AsRef<Path>, overrides: &[String]) -> Result<Self> {
+        match Self::load_to_plan(file, overrides)? {
+            (config, missing) if missing.is_empty() => Ok(config),
+            (_, inputs) => Err(Error::MissingInputs { inputs }),
+        }
+    }
+
+    /// As [`RunConfig::load`], with the inputs that do not exist, whose settings stay as they are. If the base model is one of them and
+    /// the folder of the configuration has one of its name (`configs/llama2-7b` beside `configs/llama2-7b.toml`) with a
+    /// `config.json`, `base_model` is that folder.
+    ///
+    /// # Errors
+    /// As [`RunConfig::load`], except missing inputs.
+    pub fn load_to_plan(file: impl AsRef<Path>, overrides: &[String]) -> Result<(Self, Vec<MissingInput>)> {
         let file = file.as_ref();
         let layers = load_config::<Self>(file, overrides)?;
         layers.check(Self::check)?;
@@ -128,38 +144,40 @@ impl RunConfig {
             config.epochs = online.get_or_insert_default().parts();
         }
         config.check_sources()?;
-        config.base_model = find_input("base_model", &config.base_model, file)?;
+        let mut inputs = InputFinder::new(file);
+        inputs.find(BASE_MODEL, &mut config.base_model);
+        let shape = file.with_extension("");
+        if !inputs.missing.is_empty() && shape.join("config.json").is_file() {
+            config.base_model = shape;
+        }
         for (setting, path) in config.optional_inputs() {
-            *path = path.as_deref().map(|path| find_input(setting, path, file)).transpose()?;
+            path.iter_mut().for_each(|path| inputs.find(setting, path));
         }
         if let Some(online) = &mut config.online
             && online.opponent_endpoint()?.is_none()
             && let Some(model) = &mut online.opponents.opponent_model
         {
-            *model = find_input("online.opponent_model", Path::new(model), file)?.display().to_string();
+            let mut folder = PathBuf::from(&*model);
+            inputs.find("online.opponent_model", &mut folder);
+            *model = folder.display().to_string();
         }
-        for game in &mut config.games {
-            game.data = game.data.as_deref().map(|path| find_input("games.data", path, file)).transpose()?;
-        }
+        config.games.iter_mut().flat_map(|game| &mut game.data).for_each(|path| inputs.find("games.data", path));
         for (setting, train) in [
             ("imitation.train.eval_data_path", &mut config.imitation.train),
             ("train.eval_data_path", &mut config.train),
         ] {
-            for path in &mut train.job.eval_data_path {
-                *path = find_input(setting, path, file)?;
-            }
+            train.job.eval_data_path.iter_mut().for_each(|path| inputs.find(setting, path));
         }
         if let Some(benchmarks) = &mut config.benchmarks {
             if benchmarks.tasks != Path::new("tiny") {
-                benchmarks.tasks = find_input("benchmarks.tasks", &benchmarks.tasks, file)?;
+                inputs.find("benchmarks.tasks", &mut benchmarks.tasks);
             }
-            let folder = benchmarks.data_dir.take();
-            benchmarks.data_dir = folder.map(|folder| find_input("benchmarks.data_dir", &folder, file)).transpose()?;
+            benchmarks.data_dir.iter_mut().for_each(|folder| inputs.find("benchmarks.data_dir", folder));
         }
         let epochs = config.evaluation.epochs.get_or_insert_with(|| (1..=config.epochs).collect());
         epochs.sort_unstable();
         epochs.dedup();
-        Ok(config)
+        Ok((config, inputs.missing))
     }
 
     /// The configuration as TOML, with every setting.
@@ -193,6 +211,20 @@ impl RunConfig {
             ("imitation.train.deepspeed", &mut self.imitation.train.job.deepspeed),
             ("train.deepspeed", &mut self.train.job.deepspeed),
         ]
+    }
+
+    /// The configuration without its missing inputs, which leaves built-in ones.
+    pub(crate) fn without(&self, missing: &[MissingInput]) -> Self {
+        let is_missing = |setting| missing.iter().any(|input| input.setting == setting);
+        let mut rest = self.clone();
+        if is_missing(BASE_MODEL) {
+            // The base model's tokenizer is asked for its template otherwise.
+            rest.prompt_format = PromptFormat::Plain;
+        }
+        for (setting, path) in rest.optional_inputs() {
+            path.take_if(|_| is_missing(setting));
+        }
+        rest
     }
 
     /// Inputs whose contents must not change while the run lasts, with the names that the run folder has for them.

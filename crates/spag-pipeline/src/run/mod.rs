@@ -34,7 +34,7 @@ use models::Model;
 use stage::{Stage, StageKind};
 use status::StatusProgress;
 
-pub use plan::{DiskPlan, PlannedStage, PlannedTraining, RunPlan, SAMPLES_PER_GAME, plan_run};
+pub use plan::{DiskPlan, PlannedStage, PlannedTraining, RunPlan, SAMPLES_PER_GAME, plan_run, plan_run_without};
 pub use stages::{OnlineMemory, OnlineParts};
 
 /// How a run ended.

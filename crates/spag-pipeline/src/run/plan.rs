@@ -13,7 +13,7 @@ use super::models::{self, Model};
 use super::pairings::{Pairing, WordSet, pairings};
 use super::stage::{Stage, StageKind};
 use super::stages;
-use crate::config::{ImitationSource, OnlineSettings, RunConfig, SftShare, TrainSettings};
+use crate::config::{ImitationSource, MissingInput, OnlineSettings, RunConfig, SftShare, TrainSettings};
 use crate::error::{Error, Result};
 
 /// Samples of a game on average: an assumption. GPT-4's games and the first round of a run with LLaMA-2-7B have about as many.
@@ -93,24 +93,59 @@ impl DiskPlan {
 /// # Errors
 /// Inputs that cannot be read.
 pub fn plan_run(config: &RunConfig, ranks: usize) -> Result<RunPlan> {
-    plan_with(config, &RunInputs::load(config, &mut Silent)?, ranks)
+    plan_run_without(config, &[], ranks)
+}
+
+/// As [`plan_run`] before all inputs are there: `[hardware]` has the rows of those that are missing.
+///
+/// # Errors
+/// Inputs that cannot be read, or [`Error::MissingInputs`] if one is missing whose rows are not known.
+pub fn plan_run_without(config: &RunConfig, missing: &[MissingInput], ranks: usize) -> Result<RunPlan> {
+    let assumed = |setting: &str, rows: Option<usize>| match missing.iter().any(|input| input.setting == setting) {
+        true if rows.is_none() => Err(Error::MissingInputs { inputs: missing.to_vec() }),
+        true => Ok(rows),
+        false => Ok(None),
+    };
+    let hardware = &config.hardware;
+    let rows = AssumedRows {
+        words: assumed("words.file", hardware.words)?,
+        imitation: assumed("imitation.file", hardware.imitation_rows)?,
+        sft: assumed("sft.file", hardware.sft_rows)?,
+    };
+    plan_with(config, &RunInputs::load(&config.without(missing), &mut Silent)?, &rows, ranks)
+}
+
+/// The rows of files that are not there.
+#[derive(Clone, Copy, Debug, Default)]
+struct AssumedRows {
+    words: Option<usize>,
+    imitation: Option<usize>,
+    sft: Option<usize>,
 }
 
 /// As [`plan_run`], for inputs that have been read.
-fn plan_with(config: &RunConfig, inputs: &RunInputs, ranks: usize) -> Result<RunPlan> {
+fn plan_with(config: &RunConfig, inputs: &RunInputs, rows: &AssumedRows, ranks: usize) -> Result<RunPlan> {
     let model = load_config(&config.base_model)?;
     let parameters = Layout::new(&model.architecture).len() as u64;
-    let words = inputs.words().map_or(1, |words| words.training.len());
-    let sft_rows = match &config.sft.file {
-        Some(file) => read_sft_samples(file, &AlpacaTemplate::default())?.len(),
-        None => 0,
+    let (words, held_out) = match (rows.words, inputs.words()) {
+        (Some(all), _) => {
+            let held_out = (config.words.holdout * all as f64).round() as usize;
+            (all.saturating_sub(held_out), held_out)
+        }
+        (None, Some(words)) => (words.training.len(), words.held_out.len()),
+        (None, None) => (1, 0),
+    };
+    let sft_rows = match (rows.sft, &config.sft.file) {
+        (Some(rows), _) => rows,
+        (None, Some(file)) => read_sft_samples(file, &AlpacaTemplate::default())?.len(),
+        (None, None) => 0,
     };
     let mut disk = DiskPlan::default();
     let mut planned = Vec::new();
     for stage in stages::list(config) {
         let (games, training) = match stage.kind {
             StageKind::Train(Model::Base) => (0, None),
-            StageKind::Train(Model::Im) => imitation(config, words, ranks)?,
+            StageKind::Train(Model::Im) => imitation(config, words, rows.imitation, ranks)?,
             StageKind::Train(Model::Spag(epoch)) => match &config.online {
                 Some(online) => on_policy(config, online, (&model, ranks), epoch),
                 None => round(config, words, sft_rows, ranks),
@@ -142,7 +177,7 @@ fn plan_with(config: &RunConfig, inputs: &RunInputs, ranks: usize) -> Result<Run
     }
     let next = planned.iter().filter_map(|stage| stage.training.as_ref()).map(|t| Written::by(t, parameters).next);
     disk.checkpoints += next.max().unwrap_or(0);
-    Ok(RunPlan { words, held_out: inputs.words().map_or(0, |words| words.held_out.len()), stages: planned, disk })
+    Ok(RunPlan { words, held_out, stages: planned, disk })
 }
 
 /// The games and the training of a round.
@@ -180,15 +215,25 @@ fn on_policy(
 }
 
 /// The games and the training of the imitation stage.
-fn imitation(config: &RunConfig, words: usize, ranks: usize) -> Result<(usize, Option<PlannedTraining>)> {
+fn imitation(
+    config: &RunConfig,
+    words: usize,
+    rows: Option<usize>,
+    ranks: usize,
+) -> Result<(usize, Option<PlannedTraining>)> {
     let settings = &config.imitation;
     let mut played: usize = 0;
     // The source that has the fewest samples for its share limits the others.
     let mut samples = f64::INFINITY;
     for (source, share) in settings.source.parts() {
         let of_source = match (source, &settings.file) {
-            (ImitationSource::Samples, Some(file)) => read_samples(file)?.len(),
-            (ImitationSource::Games, Some(file)) => read_episodes(file)?.len().saturating_mul(SAMPLES_PER_GAME),
+            (ImitationSource::Samples, Some(file)) => {
+                rows.map_or_else(|| Ok(read_samples(file)?.len()), Ok::<_, Error>)?
+            }
+            (ImitationSource::Games, Some(file)) => {
+                let games = rows.map_or_else(|| Ok(read_episodes(file)?.len()), Ok::<_, Error>)?;
+                games.saturating_mul(SAMPLES_PER_GAME)
+            }
             _ => {
                 let games = settings.games.unwrap_or(words);
                 played = played.saturating_add(games);
@@ -239,7 +284,10 @@ impl Written {
 /// # Errors
 /// [`Error::TooLittleDisk`], or inputs that cannot be read.
 pub(super) fn check_disk(config: &RunConfig, inputs: &RunInputs, ranks: usize) -> Result<()> {
-    let needed = plan_with(config, inputs, ranks)?.disk.total().saturating_sub(folder_size(&config.run_dir));
+    let needed = plan_with(config, inputs, &AssumedRows::default(), ranks)?
+        .disk
+        .total()
+        .saturating_sub(folder_size(&config.run_dir));
     match free_disk(&config.run_dir) {
         Some(free) if free < needed => Err(Error::TooLittleDisk { path: config.run_dir.clone(), needed, free }),
         _ => Ok(()),

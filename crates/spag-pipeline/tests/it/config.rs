@@ -269,3 +269,27 @@ fn chain_of_files_is_bounded() {
     let said = load(&last.with_file_name("8.toml"), &[]).unwrap_err().to_string();
     assert!(said.contains("more than 32 configurations extend each other"), "{said}");
 }
+
+#[test]
+fn unset_removes_what_files_and_earlier_overrides_set() {
+    let repository = Repository::new();
+    let text = "seed = 3\n[imitation.train]\nlearning_rate = 1e-3\nbf16 = true\n[stop_when]\nties = 0.5\n";
+    let load = |overrides: &[&str]| repository.load(text, overrides);
+    let default = RunConfig::default();
+    assert_eq!(load(&["stop_when=unset"]).unwrap().stop_when, default.stop_when);
+    let unset = load(&["imitation.train.lm_kl_coeff=0.3", "imitation.train.learning_rate = unset"]).unwrap();
+    assert_eq!(unset.imitation.train.learning_rate, default.imitation.train.learning_rate);
+    assert_eq!((unset.imitation.train.bf16, unset.imitation.train.lm_kl_coeff), (true, 0.3));
+    // The default of the stage, not that of the type; of the last override, and of what was not set.
+    assert_eq!(
+        load(&["train.train_method=SFT", "train.train_method=unset"]).unwrap().train.method,
+        TrainMethod::OfflinePo
+    );
+    assert_eq!(load(&["seed=unset"]).unwrap().seed, 0);
+    assert_eq!(load(&["seed=unset", "seed=9"]).unwrap().seed, 9);
+    assert_eq!(load(&["online.updates=unset", "self_play.games=unset"]).unwrap().self_play.games, None);
+    for (key, nearest) in [("train.learning_rat=unset", "learning_rate"), ("benchmark=unset", "benchmarks")] {
+        let said = load(&[key]).unwrap_err().to_string();
+        assert!(said.contains(&format!("--set {key}: unknown setting")) && said.contains(nearest), "{said}");
+    }
+}

@@ -30,6 +30,7 @@ pub enum JudgeKind {
     #[default]
     Paper,
     /// A form counts only as a whole word.
+    #[serde(alias = "whole_word")]
     WholeWord,
 }
 
