@@ -14,6 +14,7 @@
 #              which is compiled in target/ci
 #   tiny       the report of configs/tiny.toml on each of CPU_PATHS (avx2), line by line against tests/fixtures/tiny-report.txt
 #   python     scripts/python-tests.sh --all
+#   aarch64    scripts/aarch64.sh whole: tests and a small run for Arm processors under qemu
 #
 # The first three draw their input from the seed that is printed; SEED=N repeats it. The exit code is 1 if there were faults.
 set -uo pipefail
@@ -89,15 +90,17 @@ api() {
 
 python() { build && scripts/python-tests.sh --all; }
 
+aarch64() { scripts/aarch64.sh whole; }
+
 # With tests, dependencies have the features that `cargo test` has compiled them with.
 build() { cargo build --release --workspace --bins --examples --tests --locked; }
 
-campaigns=(fuzz kills hostile load launchers outside api tiny python)
+campaigns=(fuzz kills hostile load launchers outside api tiny python aarch64)
 if (($#)); then campaigns=("$@"); fi
 failed=()
 for campaign in "${campaigns[@]}"; do
   case $campaign in
-    fuzz | kills | hostile | load | launchers | outside | api | tiny | python) ;;
+    fuzz | kills | hostile | load | launchers | outside | api | tiny | python | aarch64) ;;
     *) echo "no such campaign: $campaign" >&2; exit 2 ;;
   esac
   printf '\n== %s, seed %s\n' "$campaign" "$seed"

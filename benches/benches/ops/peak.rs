@@ -77,7 +77,7 @@ fn bursts(path: CpuPath) -> (Burst, Option<Burst>) {
             unsafe { x86::tiles(steps) }
         };
         match path {
-            CpuPath::Portable => (portable, None),
+            CpuPath::Portable | CpuPath::Neon => (portable, None),
             CpuPath::Avx2 => (avx2, None),
             CpuPath::Avx512 => (avx512, None),
             CpuPath::Avx512Bf16 => (avx512, Some(pairs)),
@@ -85,9 +85,10 @@ fn bursts(path: CpuPath) -> (Burst, Option<Burst>) {
         }
     }
     #[cfg(not(target_arch = "x86_64"))]
-    {
-        let _ = path;
-        (portable, None)
+    match path {
+        #[cfg(target_arch = "aarch64")]
+        CpuPath::Neon => (neon, None),
+        _ => (portable, None),
     }
 }
 
@@ -103,6 +104,25 @@ fn portable(steps: usize) -> usize {
     }
     std::hint::black_box(sums);
     2 * CHAINS * steps
+}
+
+/// Chains of NEON: four units with a latency of four cycles have 16 at a time.
+#[cfg(target_arch = "aarch64")]
+fn neon(steps: usize) -> usize {
+    use std::arch::aarch64::*;
+    use std::hint::black_box;
+    const CHAINS: usize = 24;
+    // SAFETY: every Arm processor of 64 bits has NEON.
+    unsafe {
+        let (mut sums, factor) = (black_box([vdupq_n_f32(0.0); CHAINS]), vdupq_n_f32(black_box(0.5)));
+        for _ in 0..steps {
+            for sum in &mut sums {
+                *sum = vfmaq_f32(factor, *sum, factor);
+            }
+        }
+        black_box(sums);
+    }
+    2 * 4 * CHAINS * steps
 }
 
 #[cfg(target_arch = "x86_64")]

@@ -4,7 +4,8 @@
 use super::product::CpuPath;
 use super::product::Element;
 
-/// Runs `f` compiled for the instruction set of the process's path: AVX-512, AVX2 with FMA, or the baseline.
+/// Runs `f` compiled for the instruction set of the process's path: AVX-512, AVX2 with FMA, or the baseline, which on 64-bit Arm
+/// processors is NEON.
 #[inline]
 pub(crate) fn vectorized<R>(f: impl FnOnce() -> R) -> R {
     #[cfg(target_arch = "x86_64")]
@@ -22,7 +23,7 @@ pub(crate) fn vectorized<R>(f: impl FnOnce() -> R) -> R {
             f()
         }
         match CpuPath::current() {
-            CpuPath::Portable => f(),
+            CpuPath::Portable | CpuPath::Neon => f(),
             // SAFETY: the processor has the path.
             CpuPath::Avx2 => unsafe { avx2(f) },
             // SAFETY: as above.

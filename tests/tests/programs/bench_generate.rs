@@ -44,7 +44,9 @@ fn a_variable_forces_the_kernels() {
     let mut command = program("spag");
     let (_, err) = run(command.args(MODEL).args(["--device", "cpu"]).env("SPAG_CPU", "mmx"), 2);
     assert!(
-        err.contains("SPAG_CPU=mmx: expected portable, avx2, avx512, avx512bf16 or amx; this processor has portable"),
+        err.contains(
+            "SPAG_CPU=mmx: expected portable, neon, avx2, avx512, avx512bf16 or amx; this processor has portable"
+        ),
         "{err}"
     );
 }

@@ -3,6 +3,8 @@
 //! Widening is exact, so a product with bf16 weights has the bits of one with the same weights in f32, and reads half the
 //! memory.
 
+#[cfg(target_arch = "aarch64")]
+use std::arch::aarch64::*;
 #[cfg(target_arch = "x86_64")]
 use std::arch::x86_64::*;
 
@@ -41,6 +43,13 @@ pub(crate) trait Element: Stored + Default {
 
     /// `values` in this format: as they are, or converted into `scratch`.
     fn of<'a>(values: Values<'a>, scratch: &'a mut Vec<Self>) -> &'a [Self];
+
+    /// Loads 4 elements, widened.
+    ///
+    /// # Safety
+    /// The processor must have NEON, and the elements must be readable.
+    #[cfg(target_arch = "aarch64")]
+    unsafe fn load4(at: *const Self) -> float32x4_t;
 
     /// Loads 8 elements, widened.
     ///
@@ -86,6 +95,14 @@ impl Element for f32 {
                 scratch
             }
         }
+    }
+
+    #[cfg(target_arch = "aarch64")]
+    #[inline]
+    #[target_feature(enable = "neon")]
+    unsafe fn load4(at: *const Self) -> float32x4_t {
+        // SAFETY: guaranteed by the caller.
+        unsafe { vld1q_f32(at) }
     }
 
     #[cfg(target_arch = "x86_64")]
@@ -149,6 +166,15 @@ impl Element for bf16 {
                 scratch
             }
         }
+    }
+
+    #[cfg(target_arch = "aarch64")]
+    #[inline]
+    #[target_feature(enable = "neon")]
+    unsafe fn load4(at: *const Self) -> float32x4_t {
+        // SAFETY: guaranteed by the caller.
+        let bits = unsafe { vld1_u16(at.cast()) };
+        vreinterpretq_f32_u32(vshll_n_u16::<16>(bits))
     }
 
     #[cfg(target_arch = "x86_64")]

@@ -8,6 +8,7 @@ pub(crate) enum Order {
     /// All steps of a panel, then the next panel: memory is read in order.
     StepsOfPanel,
     /// A block of steps of all panels, then the next steps: the rows' values stay in a cache.
+    #[cfg_attr(not(target_arch = "x86_64"), expect(dead_code, reason = "the order of AMX"))]
     PanelsOfSteps,
 }
 

@@ -1,10 +1,12 @@
 //! What an instruction set has for large products in f32: tiles, packing, and blocks that fit its registers and caches.
 
 use super::source::Source;
-use super::tile::COLUMNS;
+#[cfg(target_arch = "aarch64")]
+use super::tile::neon;
+use super::tile::{COLUMNS, portable};
 #[cfg(target_arch = "x86_64")]
 use super::tile::{avx2, avx512};
-use super::{Element, Left, Output, Right, Target, pack, tile::portable};
+use super::{Element, Left, Output, Right, Target, pack};
 
 /// The order in which a thread multiplies the tiles of a block.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -143,6 +145,40 @@ pub(super) struct Avx2;
 #[cfg(target_arch = "x86_64")]
 instruction_set!(Avx2, avx2, avx2, 16, (1, 32, 16, 1 << 12, Nesting::RowsOfPanel));
 
+/// NEON: tiles of 6 × 16. Blocks are those of AVX2, which are half as large as the caches of a Neoverse N1; they were not measured.
+#[cfg(target_arch = "aarch64")]
+pub(super) struct Neon;
+#[cfg(target_arch = "aarch64")]
+instruction_set!(Neon, neon, neon, 16, (1, 32, 16, 1 << 12, Nesting::RowsOfPanel));
+
 /// Any processor.
 pub(super) struct Portable;
 instruction_set!(Portable, portable, portable, COLUMNS, (2, 4, 8, 1 << 17, Nesting::PanelsOfRows));
+
+/// Evaluates an expression with a type: the instruction set of the process's path, which the processor has.
+macro_rules! with_instructions {
+    ($set:ident => $value:expr) => {
+        match $crate::CpuPath::current() {
+            #[cfg(target_arch = "x86_64")]
+            $crate::CpuPath::Avx2 => {
+                type $set = $crate::product::instructions::Avx2;
+                $value
+            }
+            #[cfg(target_arch = "x86_64")]
+            $crate::CpuPath::Avx512 | $crate::CpuPath::Avx512Bf16 | $crate::CpuPath::Amx => {
+                type $set = $crate::product::instructions::Avx512;
+                $value
+            }
+            #[cfg(target_arch = "aarch64")]
+            $crate::CpuPath::Neon => {
+                type $set = $crate::product::instructions::Neon;
+                $value
+            }
+            _ => {
+                type $set = $crate::product::instructions::Portable;
+                $value
+            }
+        }
+    };
+}
+pub(super) use with_instructions;

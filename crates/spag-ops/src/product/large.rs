@@ -12,12 +12,10 @@ use std::ops::Range;
 use rayon::prelude::*;
 
 use super::blocks::{Operand, Packed};
-#[cfg(target_arch = "x86_64")]
-use super::instructions::{Avx2, Avx512};
-use super::instructions::{InstructionSet, Nesting, Portable};
+use super::instructions::{InstructionSet, Nesting, with_instructions};
 use super::source::Source;
 use super::tile::ROWS;
-use super::{CHAIN_STEPS, CpuPath, DEPTH, Output, PARTS, Side, Start, Target, chain_len};
+use super::{CHAIN_STEPS, DEPTH, Output, PARTS, Side, Start, Target, chain_len};
 use crate::cpu::SharedMut;
 
 /// Smaller products run on the calling thread: waking another takes longer.
@@ -48,19 +46,8 @@ pub(crate) fn product<A: Source, B: Source>(
     c: &mut [f32],
     start: Start<'_>,
 ) {
-    match CpuPath::current() {
-        // SAFETY: any processor.
-        CpuPath::Portable => unsafe { product_with::<Portable, A, B>(extents, a, b, c, start) },
-        // SAFETY: the processor has the path.
-        #[cfg(target_arch = "x86_64")]
-        CpuPath::Avx2 => unsafe { product_with::<Avx2, A, B>(extents, a, b, c, start) },
-        // SAFETY: as above.
-        #[cfg(target_arch = "x86_64")]
-        _ => unsafe { product_with::<Avx512, A, B>(extents, a, b, c, start) },
-        #[cfg(not(target_arch = "x86_64"))]
-        // SAFETY: any processor.
-        _ => unsafe { product_with::<Portable, A, B>(extents, a, b, c, start) },
-    }
+    // SAFETY: the processor has the path.
+    unsafe { with_instructions!(I => product_with::<I, A, B>(extents, a, b, c, start)) }
 }
 
 /// [`product`] with an instruction set.

@@ -50,6 +50,7 @@ pub(crate) use source::{Exact, ToBf16};
 pub(crate) use tile::{COLUMNS, ROWS, tile};
 
 use super::cpu::{self, Stored};
+use instructions::{InstructionSet, with_instructions};
 
 /// Whether a product overwrites its output, is added to it, or continues its sums.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -172,6 +173,7 @@ pub(crate) enum Next<T = f32> {
     /// A block like the tile's right operand, one step at a time: for tiles bound by memory.
     Stream(*const T),
     /// One cache line per step, into the second-level cache: for tiles bound by arithmetic.
+    #[cfg_attr(not(target_arch = "x86_64"), expect(dead_code, reason = "only tiles of x86 prefetch"))]
     Spread(*const T),
 }
 
@@ -216,6 +218,7 @@ impl Target {
     }
 
     /// The rows from `row` on.
+    #[cfg(target_arch = "x86_64")]
     pub(crate) fn rows(self, row: usize) -> Self {
         self.columns(row * self.row)
     }
@@ -239,15 +242,5 @@ pub(crate) unsafe fn transpose(
     type Moved = Exact<f32>;
     let extents = (columns, rows, width);
     // SAFETY: the processor has the path; the extents are guaranteed by the caller.
-    unsafe {
-        match CpuPath::current() {
-            CpuPath::Portable => pack::portable::columns::<Moved>(extents, from, stride, to),
-            #[cfg(target_arch = "x86_64")]
-            CpuPath::Avx2 => pack::avx2::columns::<Moved>(extents, from, stride, to),
-            #[cfg(target_arch = "x86_64")]
-            _ => pack::avx512::columns::<Moved>(extents, from, stride, to),
-            #[cfg(not(target_arch = "x86_64"))]
-            _ => pack::portable::columns::<Moved>(extents, from, stride, to),
-        }
-    }
+    unsafe { with_instructions!(I => I::pack_columns::<Moved>(extents, from, stride, to)) }
 }

@@ -8,7 +8,7 @@ use crate::error::{Error, Result};
 /// The variable that forces a path, for tests and measurements.
 const VARIABLE: &str = "SPAG_CPU";
 
-/// Kernels of a CPU. Each path has those of the paths before it, and computes with the last that apply.
+/// Kernels of a CPU. Each path of x86 has those of the paths of x86 before it, and computes with the last that apply.
 ///
 /// Products of f32 have the same bits on all paths. Products of bf16 weights are rounded in their own way by
 /// AVX512-BF16 and by AMX; on every path, a row depends neither on the other rows nor on the number of threads.
@@ -16,6 +16,8 @@ const VARIABLE: &str = "SPAG_CPU";
 pub enum CpuPath {
     /// Loops of the compiler's baseline: correct on any processor, and slow where it has no fused multiply-add.
     Portable,
+    /// NEON of 64-bit Arm processors, which all have it: products and attention in f32, as AVX2.
+    Neon,
     /// AVX2 with FMA: products and attention in f32. bf16 weights, keys and values are widened as they are read.
     Avx2,
     /// AVX-512: as AVX2, with registers of twice the width.
@@ -38,12 +40,13 @@ struct Choice {
 
 impl CpuPath {
     /// All paths, the slowest first.
-    pub const ALL: [Self; 5] = [Self::Portable, Self::Avx2, Self::Avx512, Self::Avx512Bf16, Self::Amx];
+    pub const ALL: [Self; 6] = [Self::Portable, Self::Neon, Self::Avx2, Self::Avx512, Self::Avx512Bf16, Self::Amx];
 
     /// The name, as in `SPAG_CPU`.
     pub fn name(self) -> &'static str {
         match self {
             Self::Portable => "portable",
+            Self::Neon => "neon",
             Self::Avx2 => "avx2",
             Self::Avx512 => "avx512",
             Self::Avx512Bf16 => "avx512bf16",
@@ -58,6 +61,7 @@ impl CpuPath {
             use std::arch::is_x86_feature_detected as has;
             match self {
                 Self::Portable => true,
+                Self::Neon => false,
                 Self::Avx2 => {
                     let bits = has!("bmi1") && has!("bmi2") && has!("lzcnt") && has!("movbe") && has!("popcnt");
                     has!("avx2") && has!("fma") && has!("f16c") && bits
@@ -72,7 +76,7 @@ impl CpuPath {
         }
         #[cfg(not(target_arch = "x86_64"))]
         {
-            self == Self::Portable
+            self == Self::Portable || self == Self::Neon && cfg!(target_arch = "aarch64")
         }
     }
 
@@ -186,8 +190,13 @@ mod tests {
         let (_, problem) = found("AVX512");
         assert_eq!(
             problem.unwrap(),
-            "SPAG_CPU=AVX512: expected portable, avx2, avx512, avx512bf16 or amx; this processor has portable, avx2, avx512 and avx512bf16"
+            "SPAG_CPU=AVX512: expected portable, neon, avx2, avx512, avx512bf16 or amx; this processor has portable, avx2, avx512 and avx512bf16"
         );
+        let (_, problem) = found("neon");
+        assert_eq!(problem.unwrap(), "SPAG_CPU=neon: this processor has portable, avx2, avx512 and avx512bf16");
+        let arm = |asked: &str| choose(asked, has(&[CpuPath::Portable, CpuPath::Neon]), |_| true);
+        assert_eq!((arm("").path, arm("portable").path), (CpuPath::Neon, CpuPath::Portable));
+        assert_eq!(arm("avx2").problem.unwrap(), "SPAG_CPU=avx2: this processor has portable and neon");
         assert_eq!(choose("", |_| true, |_| true).path, CpuPath::Amx);
         assert_eq!(choose("avx512bf16", |_| true, |_| true).path, CpuPath::Avx512Bf16);
         let problem = choose("avx512", has(&[CpuPath::Portable]), |_| true).problem;

@@ -13,7 +13,7 @@ use super::{CpuPath, Format, Left, Output, Right, Target};
 /// many machines and are not checked. Takes microseconds.
 pub(super) fn is_sound(path: CpuPath) -> bool {
     match path {
-        CpuPath::Portable | CpuPath::Avx2 | CpuPath::Avx512 => true,
+        CpuPath::Portable | CpuPath::Neon | CpuPath::Avx2 | CpuPath::Avx512 => true,
         CpuPath::Avx512Bf16 => multiplies::<Pairs>(),
         // Attention multiplies heads of some sizes as pairs.
         CpuPath::Amx => multiplies::<Pairs>() && multiplies::<Tiles>(),

@@ -1,5 +1,7 @@
 //! The operands of a large product as they are packed: numbers of f32 or bf16 as they are, or of f32 rounded to bf16.
 
+#[cfg(target_arch = "aarch64")]
+use std::arch::aarch64::*;
 #[cfg(target_arch = "x86_64")]
 use std::arch::x86_64::*;
 use std::marker::PhantomData;
@@ -17,6 +19,13 @@ pub(crate) trait Source {
 
     /// The packed number.
     fn value(stored: Self::Stored) -> f32;
+
+    /// Packs 4 numbers.
+    ///
+    /// # Safety
+    /// As [`Element::load4`].
+    #[cfg(target_arch = "aarch64")]
+    unsafe fn load4(at: *const Self::Stored) -> float32x4_t;
 
     /// Packs 8 numbers.
     ///
@@ -48,6 +57,14 @@ impl<T: Element> Source for Exact<T> {
         stored.widen()
     }
 
+    #[cfg(target_arch = "aarch64")]
+    #[inline]
+    #[target_feature(enable = "neon")]
+    unsafe fn load4(at: *const T) -> float32x4_t {
+        // SAFETY: guaranteed by the caller.
+        unsafe { T::load4(at) }
+    }
+
     #[cfg(target_arch = "x86_64")]
     #[inline]
     #[target_feature(enable = "avx2")]
@@ -72,6 +89,22 @@ impl Source for ToBf16 {
     #[inline(always)]
     fn value(stored: f32) -> f32 {
         bf16::nearest(stored).widen()
+    }
+
+    /// [`bf16::nearest`], four at a time.
+    #[cfg(target_arch = "aarch64")]
+    #[inline]
+    #[target_feature(enable = "neon")]
+    unsafe fn load4(at: *const f32) -> float32x4_t {
+        // SAFETY: guaranteed by the caller.
+        let x = unsafe { vld1q_f32(at) };
+        let bits = vreinterpretq_u32_f32(x);
+        let odd = vandq_u32(vshrq_n_u32::<16>(bits), vdupq_n_u32(1));
+        let rounded = vaddq_u32(bits, vaddq_u32(odd, vdupq_n_u32(0x7fff)));
+        let quiet = vorrq_u32(bits, vdupq_n_u32(0x0040_0000));
+        // Only NaN differs from itself.
+        let bits = vbslq_u32(vceqq_f32(x, x), rounded, quiet);
+        vreinterpretq_f32_u32(vandq_u32(bits, vdupq_n_u32(0xffff_0000)))
     }
 
     /// [`bf16::nearest`], eight at a time.

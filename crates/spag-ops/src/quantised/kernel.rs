@@ -4,6 +4,8 @@ use super::activations::{Activations, Tile};
 #[cfg(target_arch = "x86_64")]
 use super::avx2;
 use super::format::Format;
+#[cfg(target_arch = "aarch64")]
+use super::neon;
 use super::panel::{PANEL, Panel};
 use super::portable;
 #[cfg(target_arch = "x86_64")]
@@ -15,6 +17,9 @@ use crate::product::CpuPath;
 pub(super) enum Kernel {
     /// Any processor.
     Portable,
+    /// NEON.
+    #[cfg(target_arch = "aarch64")]
+    Neon,
     /// AVX2.
     #[cfg(target_arch = "x86_64")]
     Avx2,
@@ -33,16 +38,17 @@ impl Kernel {
         {
             use std::arch::is_x86_feature_detected as has;
             match path {
-                CpuPath::Portable => Self::Portable,
+                CpuPath::Portable | CpuPath::Neon => Self::Portable,
                 CpuPath::Avx512 | CpuPath::Avx512Bf16 | CpuPath::Amx if has!("avx512vnni") => Self::Avx512Vnni,
                 _ if has!("avxvnni") => Self::AvxVnni,
                 _ => Self::Avx2,
             }
         }
         #[cfg(not(target_arch = "x86_64"))]
-        {
-            let _ = path;
-            Self::Portable
+        match path {
+            #[cfg(target_arch = "aarch64")]
+            CpuPath::Neon => Self::Neon,
+            _ => Self::Portable,
         }
     }
 
@@ -61,13 +67,15 @@ impl Kernel {
             std::iter::once(Self::Portable).chain(simd).collect()
         }
         #[cfg(not(target_arch = "x86_64"))]
-        vec![Self::Portable]
+        [Self::Portable].into_iter().chain(CpuPath::Neon.is_available().then(|| Self::of(CpuPath::Neon))).collect()
     }
 
     /// Most rows of activations of a call: as many as have their sums in registers.
     pub(super) fn most_rows(self) -> usize {
         match self {
             Self::Portable => 1,
+            #[cfg(target_arch = "aarch64")]
+            Self::Neon => 4,
             #[cfg(target_arch = "x86_64")]
             Self::Avx2 | Self::AvxVnni => 4,
             #[cfg(target_arch = "x86_64")]
@@ -111,6 +119,8 @@ impl Kernel {
         unsafe {
             match self {
                 Self::Portable => portable::sums::<F, R>(panel, tile),
+                #[cfg(target_arch = "aarch64")]
+                Self::Neon => neon::sums::<F, R>(panel, tile),
                 #[cfg(target_arch = "x86_64")]
                 Self::Avx2 => avx2::sums::<F, R>(panel, tile),
                 #[cfg(target_arch = "x86_64")]

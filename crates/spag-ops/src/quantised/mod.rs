@@ -11,6 +11,8 @@ mod device;
 mod format;
 mod kernel;
 mod matrix;
+#[cfg(target_arch = "aarch64")]
+mod neon;
 mod panel;
 mod portable;
 mod quantise;

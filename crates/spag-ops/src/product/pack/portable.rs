@@ -1,4 +1,4 @@
-//! Packing for any processor, and for AVX2 what the compiler vectorizes as well as intrinsics.
+//! Packing for any processor, and for AVX2 and NEON what the compiler vectorizes as well as intrinsics.
 
 use std::ops::Range;
 

@@ -26,7 +26,7 @@ fn rule(path: CpuPath, a: &[f32], b: &[bf16], start: Option<f32>) -> f32 {
     let k = a.len();
     let a: Vec<bf16> = a.iter().map(|x| bf16::from_f32(*x)).collect();
     let (most, unit) = match path {
-        CpuPath::Portable | CpuPath::Avx2 | CpuPath::Avx512 => (256, 16),
+        CpuPath::Portable | CpuPath::Neon | CpuPath::Avx2 | CpuPath::Avx512 => (256, 16),
         CpuPath::Avx512Bf16 => (512, 2),
         CpuPath::Amx => (512, 32),
     };
@@ -43,7 +43,7 @@ fn rule(path: CpuPath, a: &[f32], b: &[bf16], start: Option<f32>) -> f32 {
             .fold(start.unwrap_or(0.0), |sum, (a, b)| emulation::tile_dot(sum, a, b));
     }
     let block = |a: &[bf16], b: &[bf16]| match path {
-        CpuPath::Portable | CpuPath::Avx2 | CpuPath::Avx512 => {
+        CpuPath::Portable | CpuPath::Neon | CpuPath::Avx2 | CpuPath::Avx512 => {
             a.iter().zip(b).fold(0f32, |sum, (a, b)| a.to_f32().mul_add(b.to_f32(), sum))
         }
         CpuPath::Avx512Bf16 | CpuPath::Amx => {

@@ -13,6 +13,9 @@ enum Rule {
 }
 
 /// Symbols, as parts of demangled names; the instruction of their loops; and the rule.
+#[cfg(target_arch = "aarch64")]
+const WANTED: [(&str, &str, Rule); 1] = [("spag_ops::product::tile::neon::kernel", "fmla", Rule::Kernel)];
+#[cfg(target_arch = "x86_64")]
 const WANTED: [(&str, &str, Rule); 6] = [
     ("spag_ops::product::tile::avx2::kernel", "vfmadd", Rule::Kernel),
     ("spag_ops::product::tile::avx512::kernel", "vfmadd", Rule::Kernel),
@@ -22,11 +25,40 @@ const WANTED: [(&str, &str, Rule); 6] = [
     ("spag_ops::simd::vectorized::avx512", "vfmadd", Rule::WithRest),
 ];
 
-/// An instruction: its address, its name, and the address that it jumps to.
+/// An instruction of x86 or of Arm, whose names differ, in the notation of objdump.
 struct Instruction<'a> {
     at: u64,
     name: &'a str,
-    target: Option<u64>,
+    operands: &'a str,
+}
+
+impl Instruction<'_> {
+    /// The address that it jumps to.
+    fn target(&self) -> Option<u64> {
+        let jumps = self.name.starts_with('j')
+            || self.name.starts_with("b.")
+            || ["b", "cbz", "cbnz", "tbz", "tbnz"].contains(&self.name);
+        let address = self.operands.split('<').next()?.split([' ', ',']).rfind(|word| !word.is_empty())?;
+        u64::from_str_radix(address, 16).ok().filter(|_| jumps)
+    }
+
+    fn calls(&self) -> bool {
+        ["call", "bl", "blr"].contains(&self.name)
+    }
+
+    /// Whether it is the instruction `packed`, of as many floats as a register has.
+    fn multiplies_registers(&self, packed: &str) -> bool {
+        let floats = self.name.ends_with("ps") || self.operands.contains(".4s");
+        self.name.starts_with(packed) && floats
+    }
+
+    /// The name without what says that it computes with scalars; `None` if it does not.
+    fn scalar_name(&self) -> Option<&str> {
+        match self.operands.strip_prefix('s') {
+            Some(rest) if rest.starts_with(|digit: char| digit.is_ascii_digit()) => Some(self.name),
+            _ => self.name.trim_start_matches('v').strip_suffix("ss"),
+        }
+    }
 }
 
 struct Function<'a> {
@@ -43,10 +75,10 @@ impl<'a> Function<'a> {
             if let Some((_, symbol)) = line.strip_suffix(">:").and_then(|line| line.split_once(" <")) {
                 functions.push(Self { symbol, code: Vec::new() });
             } else if let (Some((at, rest)), Some(function)) = (line.split_once(':'), functions.last_mut()) {
-                let mut words = rest.split_whitespace();
-                if let (Some(at), Some(name)) = (address(at.trim()), words.next()) {
-                    let target = words.next().filter(|_| name.starts_with('j')).and_then(address);
-                    function.code.push(Instruction { at, name, target });
+                let rest = rest.trim();
+                let (name, operands) = rest.split_once(char::is_whitespace).unwrap_or((rest, ""));
+                if let Some(at) = address(at.trim()).filter(|_| !name.is_empty()) {
+                    function.code.push(Instruction { at, name, operands: operands.trim_start() });
                 }
             }
         }
@@ -57,7 +89,7 @@ impl<'a> Function<'a> {
     fn innermost_loops(&self) -> Vec<&[Instruction<'a>]> {
         let index = |at: u64| self.code.binary_search_by_key(&at, |instruction| instruction.at).ok();
         let back = |(last, jump): (usize, &Instruction<'_>)| {
-            let first = index(jump.target?)?;
+            let first = index(jump.target()?)?;
             (first <= last).then_some((first, last))
         };
         let spans: Vec<(usize, usize)> = self.code.iter().enumerate().filter_map(back).collect();
@@ -78,7 +110,7 @@ impl<'a> Function<'a> {
             Rule::WithRest if scalar && on_registers.is_empty() => {
                 Some("a loop multiplies scalars, and none registers")
             }
-            _ if on_registers.iter().any(|code| code.iter().any(|instruction| instruction.name == "call")) => {
+            _ if on_registers.iter().any(|code| code.iter().any(Instruction::calls)) => {
                 Some("a loop that multiplies registers calls a function")
             }
             _ => None,
@@ -87,16 +119,15 @@ impl<'a> Function<'a> {
 }
 
 fn multiplies_registers(code: &[Instruction<'_>], packed: &str) -> bool {
-    code.iter().any(|instruction| instruction.name.starts_with(packed) && instruction.name.ends_with("ps"))
+    code.iter().any(|instruction| instruction.multiplies_registers(packed))
 }
 
 /// Whether code has scalar fused multiply-adds, or both halves of others.
 fn multiplies_scalars(code: &[Instruction<'_>]) -> bool {
-    let names = || code.iter().map(|instruction| instruction.name.trim_start_matches('v'));
-    let fused = |name: &str| {
-        name.ends_with("ss") && ["fmadd", "fmsub", "fnmadd", "fnmsub"].iter().any(|start| name.starts_with(start))
-    };
-    names().any(fused) || ["mulss", "addss"].iter().all(|half| names().any(|name| name == *half))
+    let names = || code.iter().filter_map(Instruction::scalar_name);
+    let fused = |name: &str| ["fmadd", "fmsub", "fnmadd", "fnmsub"].iter().any(|start| name.starts_with(start));
+    let both = |halves: [&str; 2]| halves.iter().all(|half| names().any(|name| name == *half));
+    names().any(fused) || both(["mul", "add"]) || both(["fmul", "fadd"])
 }
 
 /// Whether a demangled name is that of an instance of the symbol, and not of a closure in it. Newer compilers keep generic
@@ -112,7 +143,9 @@ fn hot_loops_multiply_registers() {
         return;
     }
     let executable = std::env::current_exe().unwrap();
-    let output = match Command::new("objdump").args(["-d", "-C", "--no-show-raw-insn"]).arg(executable).output() {
+    // That of another machine's binutils has a prefix, where this program is emulated.
+    let objdump = std::env::var("OBJDUMP").unwrap_or("objdump".into());
+    let output = match Command::new(objdump).args(["-d", "-C", "--no-show-raw-insn"]).arg(executable).output() {
         Ok(output) => output,
         Err(error) => {
             eprintln!("NOT TESTED: the machine code of the kernels, since objdump (binutils) cannot run: {error}");
@@ -143,6 +176,14 @@ fn hot_loops_multiply_registers() {
             }
         }
     }
+    if cfg!(target_arch = "aarch64") {
+        // Every Arm processor multiplies and adds in one instruction. On x86 the portable path calls a function.
+        let calls_fma = |function: &&Function<'_>| {
+            let mut calls = function.code.iter().filter(|instruction| instruction.calls());
+            function.symbol.contains("spag_ops::") && calls.any(|call| call.operands.contains("<fma"))
+        };
+        problems.extend(functions.iter().filter(calls_fma).map(|function| format!("{} calls fma", function.symbol)));
+    }
     assert!(problems.is_empty(), "{}", problems.join("\n"));
 }
 
@@ -164,10 +205,31 @@ fn scalar_loops_are_found() {
     3004:\taddss  %xmm1,%xmm2
     3008:\tjne    3000 <a::kernel>
 ";
-    let problems: Vec<_> =
-        Function::all(text).iter().map(|function| function.problem("vfmadd", Rule::WithRest)).collect();
+    let problems = |text, packed| -> Vec<_> {
+        Function::all(text).iter().map(|function| function.problem(packed, Rule::WithRest)).collect()
+    };
     let scalar = Some("a loop multiplies scalars, and none registers");
-    assert_eq!(problems, [scalar, Some("a loop that multiplies registers calls a function"), scalar]);
+    let calls = Some("a loop that multiplies registers calls a function");
+    assert_eq!(problems(text, "vfmadd"), [scalar, calls, scalar]);
+    let text = "0000000000001000 <a::kernel>:
+    1000:\tfmla\tv2.4s, v1.4s, v0.s[0]
+    1004:\tb\t1008 <a::kernel+0x8>
+    1008:\tfmadd\ts0, s1, s2, s0
+    100c:\tcbnz\tx0, 1008 <a::kernel+0x8>
+    1010:\tret
+0000000000002000 <a::kernel>:
+    2000:\tfmla\tv2.4s, v1.4s, v0.s[0]
+    2004:\tbl\t1000 <a::kernel>
+    2008:\tb.ne\t2000 <a::kernel>  // b.any
+0000000000003000 <a::kernel>:
+    3000:\tfmul\ts0, s0, s1
+    3004:\tfadd\ts2, s2, s0
+    3008:\tb.ne\t3000 <a::kernel>  // b.any
+0000000000004000 <a::kernel>:
+    4000:\tfmla\tv2.4s, v1.4s, v0.s[0]
+    4004:\ttbz\tw0, #3, 4000 <a::kernel>
+";
+    assert_eq!(problems(text, "fmla"), [scalar, calls, scalar, None]);
     assert!(is_instance("m::a::kernel", "a::kernel") && is_instance("m::a::kernel::<f32, 1>", "a::kernel"));
     assert!(!is_instance("m::a::kernel::{{closure}}", "a::kernel"));
 }

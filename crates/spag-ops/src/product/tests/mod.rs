@@ -3,7 +3,7 @@
 #[cfg(target_arch = "x86_64")]
 mod bf16_gemm;
 mod bf16_gemv;
-#[cfg(all(target_arch = "x86_64", target_os = "linux"))]
+#[cfg(all(any(target_arch = "x86_64", target_arch = "aarch64"), target_os = "linux"))]
 mod disassembly;
 mod emulation;
 #[cfg(all(target_arch = "x86_64", target_os = "linux"))]

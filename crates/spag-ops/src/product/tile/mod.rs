@@ -7,11 +7,14 @@
 pub(super) mod avx2;
 #[cfg(target_arch = "x86_64")]
 pub(super) mod avx512;
+#[cfg(target_arch = "aarch64")]
+pub(super) mod neon;
 pub(super) mod portable;
 
 #[cfg(target_arch = "x86_64")]
 use super::Next;
-use super::{CpuPath, Element, Left, Output, Right, Target};
+use super::instructions::{InstructionSet, with_instructions};
+use super::{Element, Left, Output, Right, Target};
 
 /// Rows of a full tile.
 pub(crate) const ROWS: usize = 6;
@@ -25,15 +28,5 @@ pub(crate) const COLUMNS: usize = 64;
 #[inline]
 pub(crate) unsafe fn tile<T: Element>(extents: (usize, usize, usize), a: Left, b: Right<T>, c: Target, output: Output) {
     // SAFETY: the processor has the path; the extents are guaranteed by the caller.
-    unsafe {
-        match CpuPath::current() {
-            CpuPath::Portable => portable::tile(extents, a, b, c, output),
-            #[cfg(target_arch = "x86_64")]
-            CpuPath::Avx2 => avx2::tile(extents, a, b, c, output),
-            #[cfg(target_arch = "x86_64")]
-            _ => avx512::tile(extents, a, b, c, output),
-            #[cfg(not(target_arch = "x86_64"))]
-            _ => portable::tile(extents, a, b, c, output),
-        }
-    }
+    unsafe { with_instructions!(I => I::tile(extents, a, b, c, output)) }
 }
