@@ -14,6 +14,7 @@
 #              which is compiled in target/ci
 #   tiny       the report of configs/tiny.toml on each of CPU_PATHS (avx2), line by line against tests/fixtures/tiny-report.txt
 #   python     scripts/python-tests.sh --all
+#   cuda       scripts/stand-in.sh check: kernels, models and programs of a CUDA build without a GPU; needs nvcc on PATH
 #   aarch64    scripts/aarch64.sh whole: tests and a small run for Arm processors under qemu
 #
 # The first three draw their input from the seed that is printed; SEED=N repeats it. The exit code is 1 if there were faults.
@@ -92,15 +93,17 @@ python() { build && scripts/python-tests.sh --all; }
 
 aarch64() { scripts/aarch64.sh whole; }
 
+cuda() { scripts/stand-in.sh check; }
+
 # With tests, dependencies have the features that `cargo test` has compiled them with.
 build() { cargo build --release --workspace --bins --examples --tests --locked; }
 
-campaigns=(fuzz kills hostile load launchers outside api tiny python aarch64)
+campaigns=(fuzz kills hostile load launchers outside api tiny python cuda aarch64)
 if (($#)); then campaigns=("$@"); fi
 failed=()
 for campaign in "${campaigns[@]}"; do
   case $campaign in
-    fuzz | kills | hostile | load | launchers | outside | api | tiny | python | aarch64) ;;
+    fuzz | kills | hostile | load | launchers | outside | api | tiny | python | cuda | aarch64) ;;
     *) echo "no such campaign: $campaign" >&2; exit 2 ;;
   esac
   printf '\n== %s, seed %s\n' "$campaign" "$seed"

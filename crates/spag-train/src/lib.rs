@@ -66,7 +66,7 @@ pub use error::{Error, Result};
 pub use job::{Start, TrainJob, run, run_on};
 pub use learner::{Learner, ModelShard, StepRecord};
 pub use log_prob_gap::LogProbGap;
-pub use memory::{Beside, PlannedRun, RankMemory};
+pub use memory::{Beside, PlannedRun, RankMemory, fit};
 pub use metrics::{EvalRecord, ProcessMemory, Record, peak_memory_of};
 pub use offline::{Observer, train_samples};
 pub use online::{OnlineJob, OnlineLearner, on_policy_settings};

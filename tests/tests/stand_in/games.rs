@@ -31,7 +31,7 @@ fn played(dir: &Path) -> Vec<String> {
 
 #[test]
 #[ignore = "needs the stand-in for NVIDIA's libraries: scripts/stand-in.sh check"]
-fn greedy_games_are_those_of_the_cpu() {
+fn stand_in_greedy_games_are_those_of_the_cpu() {
     let work = tempfile::tempdir().unwrap();
     let model = small_model(work.path());
     let play = |name: &str, more: &str| {
@@ -49,7 +49,7 @@ fn greedy_games_are_those_of_the_cpu() {
 
 #[test]
 #[ignore = "needs the stand-in for NVIDIA's libraries: scripts/stand-in.sh check"]
-fn decoding_is_captured_in_graphs() {
+fn stand_in_decoding_is_captured_in_graphs() {
     let work = tempfile::tempdir().unwrap();
     let model = small_model(work.path());
     let mut command = program("spag");
@@ -63,7 +63,7 @@ fn decoding_is_captured_in_graphs() {
 
 #[test]
 #[ignore = "needs the stand-in for NVIDIA's libraries: scripts/stand-in.sh check"]
-fn the_loop_runs_on_a_device() {
+fn stand_in_the_loop_runs_on_a_device() {
     let work = tempfile::tempdir().unwrap();
     let model = small_model(work.path());
     let mut command = program("spag");
@@ -84,7 +84,7 @@ fn the_loop_runs_on_a_device() {
 
 #[test]
 #[ignore = "needs the stand-in for NVIDIA's libraries: scripts/stand-in.sh check"]
-fn too_little_memory_is_an_error_that_says_what_to_change() {
+fn stand_in_too_little_memory_is_an_error_that_says_what_to_change() {
     let work = tempfile::tempdir().unwrap();
     let model = small_model(work.path());
     let mut command = games(&work.path().join("games"), &model, "--device cuda");

@@ -20,7 +20,7 @@ fn all(ended: &[Ended]) -> String {
 
 #[test]
 #[ignore = "needs the stand-in for NVIDIA's libraries: scripts/stand-in.sh check"]
-fn every_stage_with_offload_gives_the_bits_of_stage_0() {
+fn stand_in_every_stage_with_offload_gives_the_bits_of_stage_0() {
     let work = prepared();
     let trained = |name: &str, ranks: usize, more: &str| {
         let output = work.path().join(name);
@@ -43,7 +43,7 @@ fn every_stage_with_offload_gives_the_bits_of_stage_0() {
 
 #[test]
 #[ignore = "needs the stand-in for NVIDIA's libraries: scripts/stand-in.sh check"]
-fn a_killed_rank_ends_the_run_on_all_ranks() {
+fn stand_in_a_killed_rank_ends_the_run_on_all_ranks() {
     let work = prepared();
     let output = work.path().join("out");
     let mut ranks = start(work.path(), &output, 2, "--zero_stage 3 --max_steps 100000");

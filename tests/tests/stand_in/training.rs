@@ -42,7 +42,7 @@ pub(crate) fn assert_near(got: &[f64], want: &[f64], what: &str) {
 
 #[test]
 #[ignore = "needs the stand-in for NVIDIA's libraries: scripts/stand-in.sh check"]
-fn losses_are_those_of_the_cpu_and_offload_does_not_change_a_bit() {
+fn stand_in_losses_are_those_of_the_cpu_and_offload_does_not_change_a_bit() {
     let work = prepared();
     let trained = |name: &str, more: &str| {
         let output = work.path().join(name);
@@ -70,7 +70,7 @@ fn losses_are_those_of_the_cpu_and_offload_does_not_change_a_bit() {
 
 #[test]
 #[ignore = "needs the stand-in for NVIDIA's libraries: scripts/stand-in.sh check"]
-fn a_run_continues_with_the_same_bits() {
+fn stand_in_a_run_continues_with_the_same_bits() {
     let work = prepared();
     let (whole, parts) = (work.path().join("whole"), work.path().join("parts"));
     run(&mut train(work.path(), &whole, 4, "--device cuda"), 0);
@@ -82,4 +82,23 @@ fn a_run_continues_with_the_same_bits() {
     let more = format!("{half} --resume_from_checkpoint {}", checkpoint.display());
     run(&mut train(work.path(), &parts, 4, &more), 0);
     assert!(end(&whole).1 == end(&parts).1, "other bits after a resume");
+}
+
+#[test]
+#[ignore = "needs the stand-in for NVIDIA's libraries: scripts/stand-in.sh check"]
+fn stand_in_steps_are_timed_with_and_without_offload() {
+    let work = prepared();
+    for (more, places) in [
+        ("", r#""offload_optimizer":"none","offload_param":"none""#),
+        ("--offload_optimizer cpu", r#""offload_optimizer":"cpu","offload_param":"none""#),
+        ("--zero_stage 3 --offload_param cpu", r#""offload_optimizer":"cpu","offload_param":"cpu""#),
+    ] {
+        let mut command = program("spag");
+        command.args(
+            "bench train --device cuda --batch 1 --seq 16 --steps 1 --warmup 1 --model_name_or_path".split_whitespace(),
+        );
+        command.arg(work.path().join("model")).args(more.split_whitespace());
+        let (line, _) = run(&mut command, 0);
+        assert!(line.contains(places), "{line}");
+    }
 }

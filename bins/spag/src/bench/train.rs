@@ -11,8 +11,8 @@ use spag_model::{LoadOptions, WeightDtype, load_config, load_model_with};
 use spag_ops::OpenDevice;
 use spag_selfplay::limits;
 use spag_train::{
-    ModelShard, RankMemory, ShardingPlan, StepTiming, TimingConfig, TrainConfig, ZeroStage, peak_memory_of,
-    time_steps_of_rank,
+    Beside, ModelShard, Placement, RankMemory, ShardingPlan, ShardingRequest, StepTiming, TimingConfig, TrainConfig,
+    ZeroStage, fit, peak_memory_of, time_steps_of_rank,
 };
 
 use super::{BATCH, STEPS, TOKENS, cpu_path, round};
@@ -62,14 +62,36 @@ pub(crate) struct TrainArgs {
     /// What is split over the ranks: 0 nothing, 1 AdamW's state, 2 gradients too, 3 parameters too.
     #[arg(long, value_name = "STAGE", default_value = "0", help_heading = "Ranks")]
     zero_stage: ZeroStage,
+    /// Where the parameters of ZeRO stage 3 are stored between their uses: none (on the device) or cpu (in host memory).
+    #[arg(long, value_name = "PLACE", default_value = "none", help_heading = "Ranks")]
+    offload_param: Placement,
+    /// Where AdamW's state is stored if the model is on a GPU: none (on the device), cpu (in host memory), or auto, which is none if
+    /// it fits.
+    // The full path keeps clap from treating the type as an optional flag: `None` is the parsed `auto`.
+    #[arg(long, value_name = "PLACE", default_value = "auto", value_parser = Placement::or_auto, help_heading = "Ranks")]
+    offload_optimizer: ::std::option::Option<Placement>,
     /// Seed of the tokens.
     #[arg(long, value_name = "N", default_value_t = 0)]
     seed: u64,
 }
 
 impl TrainArgs {
-    fn plan(&self) -> ShardingPlan {
-        ShardingPlan { stage: self.zero_stage, ..ShardingPlan::default() }
+    /// The settings on which memory depends.
+    fn config(&self) -> TrainConfig {
+        TrainConfig {
+            per_device_train_batch_size: self.batch,
+            max_length: self.seq,
+            gradient_checkpointing: self.checkpointing,
+            bf16: self.dtype == WeightDtype::Bf16,
+            ..TrainConfig::default()
+        }
+    }
+
+    /// What is split over the ranks, and where it is stored.
+    fn plan(&self, env: &LaunchEnv, device: &OpenDevice) -> Result<ShardingPlan> {
+        let request = ShardingRequest::new(Some(self.zero_stage), self.offload_optimizer, self.offload_param, None)?;
+        let model = load_config(&self.model_name_or_path)?;
+        Ok(fit(&model, &self.config(), request, (env.world_size, env.local_size), Beside::default(), device)?)
     }
 }
 
@@ -77,11 +99,12 @@ pub(super) fn run(args: &TrainArgs) -> Result<()> {
     let env = LaunchEnv::detect()?;
     let device = args.device.open()?;
     check_size(args, env.world_size)?;
-    check_memory(args, &device)?;
+    let plan = args.plan(&env, &device)?;
+    check_memory(args, plan, &device)?;
     let group = spag_dist::join_on(&env, &JoinOptions::detect()?, device.device())?;
     let (ranks, first) = (group.size(), group.rank() == 0);
-    let measured = measure(args, &device, group)?;
-    if first { exit::say(line(args, &device, &measured, ranks)) } else { Ok(()) }
+    let measured = measure(args, plan, &device, group)?;
+    if first { exit::say(line(args, plan, &device, &measured, ranks)) } else { Ok(()) }
 }
 
 /// Rejects micro-batches and data that no device can hold, before anything is allocated. Every step of every rank has
@@ -108,20 +131,13 @@ fn check_size(args: &TrainArgs, ranks: usize) -> Result<()> {
     Ok(())
 }
 
-/// Rejects steps that take more memory than is free on this machine. A GPU reports what it cannot allocate.
-fn check_memory(args: &TrainArgs, device: &OpenDevice) -> Result<()> {
+/// Rejects steps that take more memory than is free on this machine. For a GPU the plan has been checked.
+fn check_memory(args: &TrainArgs, plan: ShardingPlan, device: &OpenDevice) -> Result<()> {
     if !device.device().is_cpu() {
         return Ok(());
     }
     let model = load_config(&args.model_name_or_path)?;
-    let config = TrainConfig {
-        per_device_train_batch_size: args.batch,
-        max_length: args.seq,
-        gradient_checkpointing: args.checkpointing,
-        bf16: args.dtype == WeightDtype::Bf16,
-        ..TrainConfig::default()
-    };
-    let (needed, free) = (RankMemory::on_cpu(&model, &config, args.plan(), 1).on_device(), device.memory()?.free);
+    let (needed, free) = (RankMemory::on_cpu(&model, &args.config(), plan, 1).on_device(), device.memory()?.free);
     if needed <= free {
         return Ok(());
     }
@@ -131,7 +147,12 @@ fn check_memory(args: &TrainArgs, device: &OpenDevice) -> Result<()> {
 }
 
 /// Times the steps of this rank of `group`.
-fn measure(args: &TrainArgs, device: &OpenDevice, group: Arc<dyn ProcessGroup>) -> Result<StepTiming> {
+fn measure(
+    args: &TrainArgs,
+    plan: ShardingPlan,
+    device: &OpenDevice,
+    group: Arc<dyn ProcessGroup>,
+) -> Result<StepTiming> {
     let timing = TimingConfig {
         batch: args.batch,
         seq: args.seq,
@@ -149,14 +170,13 @@ fn measure(args: &TrainArgs, device: &OpenDevice, group: Arc<dyn ProcessGroup>) 
     }
     threads::run_on(args.threads, || -> Result<_> {
         let reference = args.reference.then(|| load_model_with(&args.model_name_or_path, &options)).transpose()?;
-        let shard =
-            ModelShard { dir: &args.model_name_or_path, adapter: None, options: &options, plan: args.plan(), group };
+        let shard = ModelShard { dir: &args.model_name_or_path, adapter: None, options: &options, plan, group };
         Ok(time_steps_of_rank(shard, reference, &timing)?)
     })
 }
 
 /// The line of output for a step of `ranks` ranks.
-fn line(args: &TrainArgs, device: &OpenDevice, measured: &StepTiming, ranks: usize) -> Value {
+fn line(args: &TrainArgs, plan: ShardingPlan, device: &OpenDevice, measured: &StepTiming, ranks: usize) -> Value {
     let tokens = (args.batch * args.accumulation * args.seq * ranks) as f64;
     let passes = if args.reference { 8.0 } else { 6.0 };
     let flops = passes * measured.parameters as f64 * tokens / measured.seconds;
@@ -180,7 +200,9 @@ fn line(args: &TrainArgs, device: &OpenDevice, measured: &StepTiming, ranks: usi
         "checkpointing": args.checkpointing,
         "accumulation": args.accumulation,
         "ranks": ranks,
-        "zero_stage": args.zero_stage.number(),
+        "zero_stage": plan.stage.number(),
+        "offload_optimizer": plan.optimizer.to_string(),
+        "offload_param": plan.parameters.to_string(),
         "bytes_sent_per_step": measured.traffic.sent,
         "cpu_path": cpu_path(device),
     })

@@ -47,11 +47,12 @@ pub struct Beside {
 /// Chooses where the optimizer's state is stored, if the request leaves it open, and checks that the run fits: on this
 /// rank's device with what is `beside` it, and for all ranks of this machine on the host.
 ///
-/// On a CPU, nothing is checked, because the operating system can swap.
+/// `world_size` counts all ranks and `local_size` those of this machine. On a CPU, nothing is checked, because the operating system
+/// can swap.
 ///
 /// # Errors
 /// Too little memory, with what is needed, what is free and what to change.
-pub(crate) fn fit(
+pub fn fit(
     model: &ModelConfig,
     config: &TrainConfig,
     request: ShardingRequest,

@@ -5,7 +5,6 @@ mod fit;
 mod rank;
 mod whole_layers;
 
-pub use fit::{Beside, PlannedRun};
+pub use fit::{Beside, PlannedRun, fit};
 pub use rank::RankMemory;
 
-pub(crate) use fit::fit;
