@@ -74,7 +74,7 @@ fn submit(machine: &mut Machine, cublas: Handle, product: &Product) -> Result<()
         }
         let size = bytes(format, shape, leading, stride, product.batches);
         let region = machine.memory.region(product.addresses[i], Some(size), &what);
-        if region.at() as usize % format.size() != 0 {
+        if !(region.at() as usize).is_multiple_of(format.size()) {
             return Err(Error::InvalidValue);
         }
         let how = if i == 2 { Use::Write } else { Use::Read };
@@ -155,7 +155,7 @@ cublas! {
 
     fn cublasSetWorkspace_v2(cublas: *mut c_void, at: *mut c_void, bytes: usize) {
         let region = machine().memory.region(number(at), Some(bytes), "the workspace of cuBLAS");
-        if region.at() as usize % 16 != 0 {
+        if !(region.at() as usize).is_multiple_of(16) {
             return INVALID_VALUE;
         }
         change(cublas, |found| found.has_workspace = bytes > 0)

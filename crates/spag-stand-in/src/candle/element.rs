@@ -50,7 +50,7 @@ impl Element {
     }
 
     /// The number that the first bytes stand for.
-    pub(super) fn from_bytes(self, b: &[u8; 8]) -> f64 {
+    pub(super) fn number_in(self, b: &[u8; 8]) -> f64 {
         let [b0, b1, b2, b3, ..] = *b;
         match self {
             Self::U8 => f64::from(b0),
@@ -102,7 +102,7 @@ impl View {
         let from = self.place(i)?;
         // SAFETY: the element lies inside the region, which is mapped while the work runs.
         unsafe { bytes.as_mut_ptr().copy_from_nonoverlapping(from, self.element.size()) };
-        Ok(self.element.from_bytes(&bytes))
+        Ok(self.element.number_in(&bytes))
     }
 
     pub(super) fn set(&self, i: usize, x: f64) -> Result<(), String> {

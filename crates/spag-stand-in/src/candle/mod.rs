@@ -183,7 +183,7 @@ impl Operation {
     /// Operations whose output has an element for each of `numel` elements of their inputs.
     fn run_elementwise(self, memory: &mut Memory<'_>, p: Parameters) -> Run {
         let (count, layout) = (p.u64(0) as usize, layout(memory, p, 1));
-        let number = |e: Element, i: usize| e.from_bytes(&p.bytes::<8>(i));
+        let number = |e: Element, i: usize| e.number_in(&p.bytes::<8>(i));
         type Compute = Box<dyn Fn([f64; 3]) -> f64 + Send + Sync>;
         let (inputs, output, compute): (Vec<Option<View>>, Option<View>, Compute) = match self {
             Self::ConstSet(e) => {

@@ -56,8 +56,13 @@ impl Handle {
 
     /// Lets this stream wait for an event.
     pub(crate) fn wait_for(self, event: Handle) {
+        ok(self.try_to_wait_for(event));
+    }
+
+    /// The driver's code for such a wait.
+    pub(crate) fn try_to_wait_for(self, event: Handle) -> i32 {
         // SAFETY: no pointers.
-        ok(unsafe { stream::cuStreamWaitEvent(self.0, event.0, 0) });
+        unsafe { stream::cuStreamWaitEvent(self.0, event.0, 0) }
     }
 
     pub(crate) fn begin_capture(self) {

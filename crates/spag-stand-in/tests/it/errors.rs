@@ -4,7 +4,7 @@ use std::ptr;
 use std::thread;
 
 use spag_stand_in::Error;
-use spag_stand_in::calls::{event, memory, stream};
+use spag_stand_in::calls::{event, memory};
 use spag_tests::test_process;
 
 use crate::driver::{
@@ -70,12 +70,7 @@ fn calls_that_a_capture_forbids_make_it_invalid() {
             },
             Error::CaptureUnsupported,
         ),
-        // SAFETY: no pointers.
-        (
-            "waiting for work outside",
-            &|| unsafe { stream::cuStreamWaitEvent(stream.0, before.0, 0) },
-            Error::CaptureIsolation,
-        ),
+        ("waiting for work outside", &|| stream.try_to_wait_for(before), Error::CaptureIsolation),
         ("freeing memory of others", &|| free(memory_of_before, stream), Error::InvalidValue),
     ];
     for (what, call, error) in forbidden {

@@ -7,4 +7,3 @@ mod whole_layers;
 
 pub use fit::{Beside, PlannedRun, fit};
 pub use rank::RankMemory;
-
