@@ -231,6 +231,8 @@ fn bench_train_prints_the_keys_of_the_baseline() {
             "accumulation",
             "ranks",
             "zero_stage",
+            "offload_optimizer",
+            "offload_param",
             "bytes_sent_per_step",
             "cpu_path",
         ];

@@ -149,8 +149,8 @@ impl Operation {
                     Ok(())
                 })
             }
+            // The source is contiguous; parameters 1 and 2 are the layout of the indices, which is too.
             Self::IndexSelect(ids, e) => {
-                let layout = layout(memory, p, 1);
                 let (ids, from, to) =
                     (memory.input(p.u64(3), ids), memory.input(p.u64(4), e), memory.output(p.u64(5), e));
                 let [left, size, count, right] = [6, 7, 8, 9].map(|i| p.u64(i) as usize);
@@ -158,7 +158,7 @@ impl Operation {
                     let (from, to) = (from.as_ref().ok_or(MISSING)?, to.as_ref().ok_or(MISSING)?);
                     for (i, [l, k, r]) in indices([left, count, right]).enumerate() {
                         let id = index(ids.as_ref().ok_or(MISSING)?, k, size)?;
-                        to.set(i, from.get(layout.position((l * size + id) * right + r, 0)?)?)?;
+                        to.set(i, from.get((l * size + id) * right + r)?)?;
                     }
                     Ok(())
                 })

@@ -145,4 +145,10 @@ fn kernels_of_candle_compute_with_strides() {
     assert_eq!(download(out, 3, stream), [5., 7., 9.]);
     launched("affine_f32", &mut [6, 0, 0, x, out, u64::from(2f32.to_bits()), u64::from(1f32.to_bits())]);
     assert_eq!(download(out, 6, stream), [3., 5., 7., 9., 11., 13.]);
+    // Row 1 of 3 rows of 2 numbers; the layout is that of the one index.
+    let (ids, layout) = (allocate(1, stream), allocate(4, stream));
+    upload(&[f32::from_bits(1)], ids, stream);
+    upload(&[f32::from_bits(1), 0., f32::from_bits(1), 0.], layout, stream);
+    launched("is_u32_f32", &mut [2, 1, layout, ids, x, out, 1, 3, 1, 2]);
+    assert_eq!(download(out, 2, stream), [3., 4.]);
 }
