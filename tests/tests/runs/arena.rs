@@ -221,7 +221,7 @@ fn invalid_commands_are_refused_before_any_game() {
     for (flags, words) in [
         (&["--players", "a=base"][..], &["1 player", "at least two"][..]),
         (&["--players", "a=base", "b=copy", "A=random"], &["\"a\" and \"A\"", "same name"]),
-        (&["--players", "a=base", "b=missing"], &["b=missing", "config.json"]),
+        (&["--players", "a=base", "b=missing"], &["b=missing", "no such checkpoint folder"]),
         (&["--players", "a=base", "b=hollow"], &["b=hollow", "config.json"]),
         (&["--players", "a=base", "copy"], &["\"copy\"", "NAME=PLAYER"]),
         (&["--players", "a=base", "x/y=z/copy"], &["x/y=z/copy", "looks like a path"]),
