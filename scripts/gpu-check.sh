@@ -22,17 +22,6 @@ fail() { printf 'gpu-check: %s\n' "$*" >&2; exit 1; }
 # Bytes of all packed files.
 MOST=$((64 << 20))
 
-# Prints name and path of each executable in cargo's messages: tests are named after their package.
-executables() {
-  python3 -c '
-import json, sys
-for line in sys.stdin:
-    message = json.loads(line)
-    if message.get("executable"):
-        name = message["target"]["name"]
-        print("test-" + message["manifest_path"].split("/")[-2] if name == "it" else name, message["executable"])'
-}
-
 build() {
   local file=${1:-target/gpu-check.tar.xz} packages=(spag-ops spag-model spag-train spag-benches) folder
   folder=$(mktemp -d)
@@ -42,7 +31,7 @@ build() {
     cargo build --release --locked --features cuda --workspace --bins --message-format json-render-diagnostics
     cargo test --release --locked --features cuda --no-run --message-format json-render-diagnostics \
       "${packages[@]/#/-p}" --test it --bench gpu
-  } | executables | while read -r name program; do strip -o "$folder/$name" "$program"; done
+  } | python3 scripts/executables.py | while read -r name program; do strip -o "$folder/$name" "$program"; done
   # The programs have most of their code in common, which a dictionary larger than one of them finds.
   tar -C "$folder" --sort=name -c . | xz -T1 --lzma2=preset=9,dict=512MiB >"$file"
   local bytes; bytes=$(wc -c <"$file")

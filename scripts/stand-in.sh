@@ -28,16 +28,6 @@ libraries() {
   done
 }
 
-# Prints package, name and path of each test in cargo's messages.
-executables() {
-  python3 -c '
-import json, sys
-for line in sys.stdin:
-    message = json.loads(line)
-    if message.get("executable") and message["profile"]["test"]:
-        print(message["manifest_path"].split("/")[-2], message["target"]["name"], message["executable"])'
-}
-
 with_libraries() { LD_LIBRARY_PATH="$folder${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}" "$@"; }
 
 # Runs tests in the folder of their package, as cargo does.
@@ -49,21 +39,21 @@ tests() {
 }
 
 check() {
-  local failed=() package name path list=(--release --locked --no-run --message-format json-render-diagnostics)
+  local failed=() name path list=(--release --locked --no-run --message-format json-render-diagnostics)
   declare -A of
   libraries "$folder"
   export CUDA_COMPUTE_CAP="${CUDA_COMPUTE_CAP:-80}"
   cargo build --release --locked --workspace --bins --features cuda --target-dir target/cuda
   # Tests of programs are those of the ordinary build; they start the programs in SPAG_PROGRAMS.
-  while read -r package name path; do of[$name]=$path; done < <(
-    cargo test "${list[@]}" --workspace --test stand_in --test ranks --test runs | executables)
+  while read -r name path; do of[$name]=$path; done < <(
+    cargo test "${list[@]}" --workspace --test stand_in --test ranks --test runs | python3 scripts/executables.py)
   tests tests "${of[stand_in]}" --ignored
   if [[ ${1:-} != short ]]; then
-    while read -r package name path; do
+    while read -r name path; do
       # Those of the sizes of a 7B model are for a GPU.
-      tests "crates/$package" "$path" kernels:: --skip kernels::sizes
+      tests "crates/${name#test-}" "$path" kernels:: --skip kernels::sizes
     done < <(cargo test "${list[@]}" --features cuda --target-dir target/cuda -p spag-ops -p spag-model -p spag-train --test it |
-      executables)
+      python3 scripts/executables.py)
     tests tests "${of[ranks]}" --exact many_ranks::uneven_shares_match_one_process
     tests tests "${of[runs]}" --exact training_resumes::killed_ten_times_gives_the_same_bits
   fi

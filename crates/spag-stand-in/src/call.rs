@@ -36,19 +36,27 @@ pub(crate) fn answer(name: &str, call: impl FnOnce() -> Result<(), Error>) -> i3
     }
 }
 
-/// Defines calls of the driver.
-macro_rules! calls {
-    ($($(#[$attribute:meta])* fn $name:ident($($arg:ident: $type:ty),* $(,)?) $body:block)*) => {$(
-        #[doc = concat!("`", stringify!($name), "` of the CUDA driver API.")]
+/// Defines functions of the C interface.
+macro_rules! exported {
+    ($($(#[$attribute:meta])* fn $name:ident($($arg:ident: $type:ty),* $(,)?) $(-> $result:ty)? $body:block)*) => {$(
+        #[doc = concat!("`", stringify!($name), "` of CUDA's libraries.")]
         ///
         /// # Safety
-        /// As the documentation of CUDA says: pointers must be valid for what the call does with them.
+        /// As the documentation of the library says: pointers must be valid for what the call does with them.
         $(#[$attribute])*
         #[unsafe(no_mangle)]
         #[allow(non_snake_case, clippy::too_many_arguments)]
-        pub unsafe extern "C" fn $name($($arg: $type),*) -> i32 {
-            $crate::call::answer(stringify!($name), || $body)
-        }
+        pub unsafe extern "C" fn $name($($arg: $type),*) $(-> $result)? $body
     )*};
+}
+pub(crate) use exported;
+
+/// Defines calls of the driver, whose bodies return a `Result`.
+macro_rules! calls {
+    ($(fn $name:ident($($arg:ident: $type:ty),* $(,)?) $body:block)*) => {
+        $crate::call::exported! {$(
+            fn $name($($arg: $type),*) -> i32 { $crate::call::answer(stringify!($name), || $body) }
+        )*}
+    };
 }
 pub(crate) use calls;

@@ -63,18 +63,10 @@ impl Capture {
         Ok(())
     }
 
-    /// The graph.
+    /// The graph; that of an invalid capture too, which frees its memory when it is dropped.
     pub(crate) fn end(self) -> Result<Graph, (Error, Graph)> {
-        let error = if self.owner != thread::current().id() {
-            Some(Error::CaptureWrongThread)
-        } else {
-            self.invalid.then_some(Error::CaptureInvalidated)
-        };
         let graph = Graph { works: self.works, allocated: self.allocated };
-        match error {
-            None => Ok(graph),
-            Some(error) => Err((error, graph)),
-        }
+        if self.invalid { Err((Error::CaptureInvalidated, graph)) } else { Ok(graph) }
     }
 }
 

@@ -204,33 +204,24 @@ impl Machine {
     }
 
     pub(crate) fn stream(&mut self, handle: u64) -> Result<&mut Stream, Error> {
-        if handle == 0 {
-            fault!("the default stream is not part of this stand-in");
-        }
-        self.streams.get_mut(&handle).ok_or(Error::InvalidHandle)
+        find(&mut self.streams, handle)
     }
 
     /// Gives work to a stream, or records it into the stream's graph. Returns the number of the work by the clock of the stream.
     pub(crate) fn submit(&mut self, stream: u64, work: Work) -> Result<u64, Error> {
-        let state = self.stream(stream)?;
+        let state = find(&mut self.streams, stream)?;
         if let Some(capture) = &mut state.capture {
             capture.record(work)?;
             return Ok(0);
         }
-        let (number, at) = self.advance(stream)?;
+        // It comes after all that the host has waited for.
+        state.clock.join(&self.host);
+        let at = state.clock.advance(state.number);
         for access in &work.accesses {
-            self.memory.enter(access, number, &self.streams[&stream].clock, &work.what);
+            self.memory.enter(access, state.number, &state.clock, &work.what);
         }
-        self.streams[&stream].queue.push(Task::Run(work));
+        state.queue.push(Task::Run(work));
         Ok(at)
-    }
-
-    /// Takes the next number of a stream's clock, after all that the host has waited for. Returns the stream's number and it.
-    fn advance(&mut self, stream: u64) -> Result<(usize, u64), Error> {
-        let host = self.host.clone();
-        let state = self.stream(stream)?;
-        state.clock.join(&host);
-        Ok((state.number, state.clock.advance(state.number)))
     }
 
     /// Gives the work of a graph to a stream.
@@ -255,4 +246,12 @@ impl Machine {
     pub(crate) fn is_registered(&self, bytes: &Range<usize>) -> bool {
         self.registered.iter().any(|(start, length)| *start <= bytes.start && bytes.end <= start + length)
     }
+}
+
+/// A stream by its handle.
+fn find(streams: &mut HashMap<u64, Stream>, handle: u64) -> Result<&mut Stream, Error> {
+    if handle == 0 {
+        fault!("the default stream is not part of this stand-in");
+    }
+    streams.get_mut(&handle).ok_or(Error::InvalidHandle)
 }

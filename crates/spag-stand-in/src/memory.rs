@@ -6,7 +6,7 @@ use std::ptr;
 use std::sync::Arc;
 
 use crate::fault::fault;
-use crate::order::{Clock, History, Now, Use};
+use crate::order::{Clock, History, Now};
 use crate::result::Error;
 use crate::work::Access;
 
@@ -198,9 +198,4 @@ impl DeviceMemory {
             None => fault!("{what} uses memory that was freed after it was captured"),
         }
     }
-}
-
-/// The use of memory that ends its life.
-pub(crate) fn last_use(region: Region) -> Access {
-    Access { region, how: Use::Write }
 }

@@ -3,7 +3,7 @@
 use std::ffi::c_void;
 use std::sync::Arc;
 
-use crate::call::{handle, number, put};
+use crate::call::{exported, handle, number, put};
 use crate::fault::fault;
 use crate::machine::{Machine, machine};
 use crate::order::Use;
@@ -120,21 +120,8 @@ fn change(cublas: *mut c_void, change: impl FnOnce(&mut Handle)) -> i32 {
     }
 }
 
-/// Defines calls of cuBLAS.
-macro_rules! cublas {
-    ($(fn $name:ident($($arg:ident: $type:ty),* $(,)?) $body:block)*) => {$(
-        #[doc = concat!("`", stringify!($name), "` of cuBLAS.")]
-        ///
-        /// # Safety
-        /// As the documentation of cuBLAS says.
-        #[unsafe(no_mangle)]
-        #[allow(non_snake_case, clippy::too_many_arguments)]
-        pub unsafe extern "C" fn $name($($arg: $type),*) -> i32 $body
-    )*};
-}
-
-cublas! {
-    fn cublasCreate_v2(cublas: *mut *mut c_void) {
+exported! {
+    fn cublasCreate_v2(cublas: *mut *mut c_void) -> i32 {
         let mut machine = machine();
         if machine.need_context().is_err() {
             return NOT_INITIALIZED;
@@ -144,16 +131,16 @@ cublas! {
         put(cublas, handle(new)).map_or(INVALID_VALUE, |()| SUCCESS)
     }
 
-    fn cublasDestroy_v2(cublas: *mut c_void) {
+    fn cublasDestroy_v2(cublas: *mut c_void) -> i32 {
         machine().products.remove(&number(cublas)).map_or(NOT_INITIALIZED, |_| SUCCESS)
     }
 
-    fn cublasSetStream_v2(cublas: *mut c_void, stream: *mut c_void) {
+    fn cublasSetStream_v2(cublas: *mut c_void, stream: *mut c_void) -> i32 {
         // As cuBLAS does, this takes the workspace away.
         change(cublas, |found| *found = Handle { stream: number(stream), has_workspace: false })
     }
 
-    fn cublasSetWorkspace_v2(cublas: *mut c_void, at: *mut c_void, bytes: usize) {
+    fn cublasSetWorkspace_v2(cublas: *mut c_void, at: *mut c_void, bytes: usize) -> i32 {
         let region = machine().memory.region(number(at), Some(bytes), "the workspace of cuBLAS");
         if !(region.at() as usize).is_multiple_of(16) {
             return INVALID_VALUE;
@@ -161,7 +148,7 @@ cublas! {
         change(cublas, |found| found.has_workspace = bytes > 0)
     }
 
-    fn cublasSetMathMode(cublas: *mut c_void, _mode: i32) {
+    fn cublasSetMathMode(cublas: *mut c_void, _mode: i32) -> i32 {
         change(cublas, |_| {})
     }
 
@@ -185,7 +172,7 @@ cublas! {
         leading_c: i32,
         compute: i32,
         algorithm: i32,
-    ) {
+    ) -> i32 {
         // SAFETY: the arguments of the caller, and one matrix of each.
         unsafe {
             cublasGemmStridedBatchedEx(
@@ -219,7 +206,7 @@ cublas! {
         batches: i32,
         compute: i32,
         _algorithm: i32,
-    ) {
+    ) -> i32 {
         let (Some(type_a), Some(type_b), Some(type_c)) = (Format::find(type_a), Format::find(type_b), Format::find(type_c))
         else {
             return NOT_SUPPORTED;
@@ -259,7 +246,7 @@ cublas! {
         leading_c: i32,
         stride_c: i64,
         batches: i32,
-    ) {
+    ) -> i32 {
         // SAFETY: the arguments of the caller, in f64.
         unsafe {
             cublasGemmStridedBatchedEx(

@@ -6,7 +6,6 @@ use std::sync::Arc;
 use crate::call::{calls, number, put};
 use crate::fault::fault;
 use crate::machine::machine;
-use crate::memory::last_use;
 use crate::order::Use;
 use crate::result::Error;
 use crate::work::{Access, Work};
@@ -64,7 +63,7 @@ calls! {
         if let Some(capture) = &mut state.capture {
             return capture.free(address);
         }
-        let access = last_use(machine.memory.whole(address)?);
+        let access = Access { region: machine.memory.whole(address)?, how: Use::Write };
         let run = Arc::new(|| Ok(()));
         machine.submit(number(stream), Work { what: "freeing memory".into(), accesses: vec![access], run })?;
         machine.memory.free(address);

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::ffi::{c_char, c_void};
 use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
 
-use crate::call::{handle, number, put};
+use crate::call::{exported, handle, number, put};
 use crate::collectives::{Collective, Format, Group, ID_BYTES, new_id};
 use crate::machine::machine;
 use crate::order::Use;
@@ -66,32 +66,19 @@ fn enqueue(
     machine.submit(number(stream), Work { what, accesses, run }).map_or(UNHANDLED_CUDA_ERROR, |_| SUCCESS)
 }
 
-/// Defines calls of NCCL.
-macro_rules! nccl {
-    ($(fn $name:ident($($arg:ident: $type:ty),* $(,)?) $body:block)*) => {$(
-        #[doc = concat!("`", stringify!($name), "` of NCCL.")]
-        ///
-        /// # Safety
-        /// As the documentation of NCCL says.
-        #[unsafe(no_mangle)]
-        #[allow(non_snake_case, clippy::too_many_arguments)]
-        pub unsafe extern "C" fn $name($($arg: $type),*) -> i32 $body
-    )*};
-}
-
-nccl! {
-    fn ncclGetVersion(version: *mut i32) {
+exported! {
+    fn ncclGetVersion(version: *mut i32) -> i32 {
         put(version, VERSION).map_or(INVALID_ARGUMENT, |()| SUCCESS)
     }
 
-    fn ncclGetUniqueId(id: *mut UniqueId) {
+    fn ncclGetUniqueId(id: *mut UniqueId) -> i32 {
         match new_id() {
             Ok(new) => put(id, UniqueId(new.map(|byte| byte as c_char))).map_or(INVALID_ARGUMENT, |()| SUCCESS),
             Err(_) => SYSTEM_ERROR,
         }
     }
 
-    fn ncclCommInitRank(comm: *mut *mut c_void, ranks: i32, id: UniqueId, rank: i32) {
+    fn ncclCommInitRank(comm: *mut *mut c_void, ranks: i32, id: UniqueId, rank: i32) -> i32 {
         if machine().need_context().is_err() {
             return UNHANDLED_CUDA_ERROR;
         }
@@ -109,13 +96,13 @@ nccl! {
         }
     }
 
-    fn ncclCommGetAsyncError(comm: *mut c_void, error: *mut i32) {
+    fn ncclCommGetAsyncError(comm: *mut c_void, error: *mut i32) -> i32 {
         let Some(group) = groups().get(&number(comm)).cloned() else { return INVALID_ARGUMENT };
         let state = if group.has_failed() { REMOTE_ERROR } else { SUCCESS };
         put(error, state).map_or(INVALID_ARGUMENT, |()| SUCCESS)
     }
 
-    fn ncclCommAbort(comm: *mut c_void) {
+    fn ncclCommAbort(comm: *mut c_void) -> i32 {
         match groups().remove(&number(comm)) {
             Some(group) => {
                 group.abort();
@@ -125,11 +112,11 @@ nccl! {
         }
     }
 
-    fn ncclCommFinalize(comm: *mut c_void) {
+    fn ncclCommFinalize(comm: *mut c_void) -> i32 {
         if groups().contains_key(&number(comm)) { SUCCESS } else { INVALID_ARGUMENT }
     }
 
-    fn ncclCommDestroy(comm: *mut c_void) {
+    fn ncclCommDestroy(comm: *mut c_void) -> i32 {
         groups().remove(&number(comm)).map_or(INVALID_ARGUMENT, |_| SUCCESS)
     }
 
@@ -141,7 +128,7 @@ nccl! {
         operation: i32,
         comm: *mut c_void,
         stream: *mut c_void,
-    ) {
+    ) -> i32 {
         let format = Format::find(format).filter(|_| operation == SUM);
         enqueue(comm, stream, from, to, format.map(|format| Collective::AllReduce { count, format }))
     }
@@ -154,7 +141,7 @@ nccl! {
         operation: i32,
         comm: *mut c_void,
         stream: *mut c_void,
-    ) {
+    ) -> i32 {
         let format = Format::find(format).filter(|_| operation == SUM);
         enqueue(comm, stream, from, to, format.map(|format| Collective::ReduceScatter { count, format }))
     }
@@ -166,7 +153,7 @@ nccl! {
         format: i32,
         comm: *mut c_void,
         stream: *mut c_void,
-    ) {
+    ) -> i32 {
         let format = Format::find(format);
         enqueue(comm, stream, from, to, format.map(|format| Collective::AllGather { count, format }))
     }
@@ -179,7 +166,7 @@ nccl! {
         root: i32,
         comm: *mut c_void,
         stream: *mut c_void,
-    ) {
+    ) -> i32 {
         let root = usize::try_from(root).ok();
         let collective =
             Format::find(format).zip(root).map(|(format, root)| Collective::Broadcast { count, format, root });

@@ -3,26 +3,14 @@
 
 use std::ffi::c_void;
 
-use crate::call::{handle, put};
+use crate::call::{exported, handle, put};
 use crate::fault::fault;
 
 /// Any handle: there is nothing behind it.
 const GENERATOR: u64 = 0x10;
 const FAT_BINARY: u64 = 0x20;
 
-macro_rules! others {
-    ($(fn $name:ident($($arg:ident: $type:ty),* $(,)?) $(-> $result:ty)? $body:block)*) => {$(
-        #[doc = concat!("`", stringify!($name), "`.")]
-        ///
-        /// # Safety
-        /// As the documentation of CUDA says.
-        #[unsafe(no_mangle)]
-        #[allow(non_snake_case, clippy::too_many_arguments)]
-        pub unsafe extern "C" fn $name($($arg: $type),*) $(-> $result)? $body
-    )*};
-}
-
-others! {
+exported! {
     fn curandCreateGenerator(generator: *mut *mut c_void, _kind: i32) -> i32 {
         put(generator, handle(GENERATOR)).map_or(1, |()| 0)
     }

@@ -1,16 +1,14 @@
 //! Collectives of NCCL, between threads that are ranks.
 
 use std::ffi::c_void;
-use std::process::Stdio;
 use std::sync::mpsc;
 use std::thread;
 
 use spag_stand_in::calls::nccl::{self, UniqueId};
-use spag_tests::test_process;
 
+use crate::child::must_end;
 use crate::driver::{Handle, allocate, bind, download, new_stream, ok, upload};
 
-const CHILD: &str = "SPAG_STAND_IN_CHILD";
 const F32: i32 = 7;
 
 /// Runs `rank` on a thread for each rank, with its communicator.
@@ -98,19 +96,14 @@ fn a_lost_rank_is_an_asynchronous_error_until_the_others_abort() {
 
 #[test]
 fn collectives_that_differ_end_the_program() {
-    if std::env::var_os(CHILD).is_none() {
-        let mut child = test_process("collectives::collectives_that_differ_end_the_program");
-        let ended = child.env(CHILD, "1").stdout(Stdio::null()).output().unwrap();
-        let said = String::from_utf8_lossy(&ended.stderr);
-        assert_eq!(ended.status.code(), Some(70), "{said}");
-        assert!(said.contains("collective 0 differs between ranks"), "{said}");
-        return;
-    }
-    on_ranks(2, |rank, Handle(comm)| {
-        let stream = new_stream();
-        let memory = allocate(4, stream);
-        // SAFETY: memory of four numbers.
-        unsafe { nccl::ncclAllReduce(at(memory), at(memory), 4 - rank as usize, F32, 0, comm, stream.0) };
-        stream.synchronize();
+    let test = "collectives::collectives_that_differ_end_the_program";
+    must_end(test, "collective 0 differs between ranks", || {
+        on_ranks(2, |rank, Handle(comm)| {
+            let stream = new_stream();
+            let memory = allocate(4, stream);
+            // SAFETY: memory of four numbers.
+            unsafe { nccl::ncclAllReduce(at(memory), at(memory), 4 - rank as usize, F32, 0, comm, stream.0) };
+            stream.synchronize();
+        });
     });
 }

@@ -5,15 +5,12 @@ use std::thread;
 
 use spag_stand_in::Error;
 use spag_stand_in::calls::{event, memory};
-use spag_tests::test_process;
 
+use crate::child::in_a_process;
 use crate::driver::{
     allocate, ask_for_shared, bind, copy_kernel, download, find_kernel, free, launch, new_stream, ok, try_allocate,
     upload,
 };
-
-/// Set in the child process of a test that needs a process of its own.
-const CHILD: &str = "SPAG_STAND_IN_CHILD";
 
 #[test]
 fn a_thread_without_a_context_gets_no_answers() {
@@ -83,56 +80,47 @@ fn calls_that_a_capture_forbids_make_it_invalid() {
 
 #[test]
 fn memory_is_limited_and_comes_back() {
-    if std::env::var_os(CHILD).is_none() {
-        let mut child = test_process("errors::memory_is_limited_and_comes_back");
-        assert!(child.env(CHILD, "1").env("STAND_IN_MEMORY", "1000").status().unwrap().success());
-        return;
-    }
-    bind();
-    let stream = new_stream();
-    let (first, second) = (try_allocate(600, stream), try_allocate(600, stream));
-    assert_eq!((first.0, second.0), (0, Error::OutOfMemory as i32));
-    ok(free(first.1, stream));
-    assert_eq!(try_allocate(600, stream).0, 0);
-    assert_eq!(try_allocate(0, stream), (0, 0), "as on a device");
+    in_a_process("errors::memory_is_limited_and_comes_back", &[("STAND_IN_MEMORY", "1000")], || {
+        bind();
+        let stream = new_stream();
+        let (first, second) = (try_allocate(600, stream), try_allocate(600, stream));
+        assert_eq!((first.0, second.0), (0, Error::OutOfMemory as i32));
+        ok(free(first.1, stream));
+        assert_eq!(try_allocate(600, stream).0, 0);
+        assert_eq!(try_allocate(0, stream), (0, 0), "as on a device");
+    });
 }
 
 #[test]
 fn launches_keep_to_the_limits_of_the_device() {
-    if std::env::var_os(CHILD).is_none() {
-        let mut child = test_process("errors::launches_keep_to_the_limits_of_the_device");
-        assert!(child.env(CHILD, "1").env("STAND_IN_CAPABILITY", "86").status().unwrap().success());
-        return;
-    }
-    bind();
-    let (stream, kernel) = (new_stream(), copy_kernel());
-    let memory = (allocate(4, stream), allocate(4, stream), 4);
-    let invalid = Error::InvalidValue as i32;
-    assert_eq!(launch(kernel, memory, 50_000, stream), invalid, "more than 48 KiB without asking");
-    assert_eq!(ask_for_shared(kernel, 132_096), invalid, "8.6 has 99 KiB");
-    ok(ask_for_shared(kernel, 98_816));
-    ok(launch(kernel, memory, 98_816, stream));
-    assert_eq!(find_kernel("no_such_kernel").0, Error::NotFound as i32);
-    ok(stream.synchronize());
+    in_a_process("errors::launches_keep_to_the_limits_of_the_device", &[("STAND_IN_CAPABILITY", "86")], || {
+        bind();
+        let (stream, kernel) = (new_stream(), copy_kernel());
+        let memory = (allocate(4, stream), allocate(4, stream), 4);
+        let invalid = Error::InvalidValue as i32;
+        assert_eq!(launch(kernel, memory, 50_000, stream), invalid, "more than 48 KiB without asking");
+        assert_eq!(ask_for_shared(kernel, 132_096), invalid, "8.6 has 99 KiB");
+        ok(ask_for_shared(kernel, 98_816));
+        ok(launch(kernel, memory, 98_816, stream));
+        assert_eq!(find_kernel("no_such_kernel").0, Error::NotFound as i32);
+        ok(stream.synchronize());
+    });
 }
 
 #[test]
 fn after_a_failed_kernel_every_call_fails() {
-    if std::env::var_os(CHILD).is_none() {
-        let mut child = test_process("errors::after_a_failed_kernel_every_call_fails");
-        assert!(child.env(CHILD, "1").status().unwrap().success());
-        return;
-    }
-    bind();
-    let stream = new_stream();
-    let memory = (allocate(64, stream), allocate(64, stream), 64);
-    let (code, kernel) = find_kernel("faulty_barrier");
-    ok(code);
-    ok(launch(kernel, memory, 0, stream));
-    let failed = Error::LaunchFailed as i32;
-    assert_eq!(stream.synchronize(), failed);
-    assert_eq!(try_allocate(4, stream).0, failed);
-    assert_eq!(launch(kernel, memory, 0, stream), failed);
+    in_a_process("errors::after_a_failed_kernel_every_call_fails", &[], || {
+        bind();
+        let stream = new_stream();
+        let memory = (allocate(64, stream), allocate(64, stream), 64);
+        let (code, kernel) = find_kernel("faulty_barrier");
+        ok(code);
+        ok(launch(kernel, memory, 0, stream));
+        let failed = Error::LaunchFailed as i32;
+        assert_eq!(stream.synchronize(), failed);
+        assert_eq!(try_allocate(4, stream).0, failed);
+        assert_eq!(launch(kernel, memory, 0, stream), failed);
+    });
 }
 
 #[test]

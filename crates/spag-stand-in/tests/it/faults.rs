@@ -1,28 +1,18 @@
 //! What ends a program: it would be wrong on a device, in silence or sometimes.
 
-use std::process::{Command, Stdio};
 use std::thread;
 
 use spag_stand_in::calls::{copy, cublas, memory};
-use spag_tests::test_process;
 
+use crate::child;
 use crate::driver::{Handle, allocate, bind, copy_kernel, download, find_kernel, free, launch, new_stream, ok, upload};
 
-/// Set in the child process of a test.
-const CHILD: &str = "SPAG_STAND_IN_CHILD";
-
-/// Runs `program` in a process of its own, which must end with this message.
+/// Runs `program` with a context in a process of its own, which must end with this message.
 fn must_end(test: &str, message: &str, program: impl FnOnce()) {
-    if std::env::var_os(CHILD).is_some() {
+    child::must_end(&format!("faults::{test}"), message, || {
         bind();
         program();
-        return;
-    }
-    let mut child: Command = test_process(&format!("faults::{test}"));
-    let ended = child.env(CHILD, "1").stdout(Stdio::null()).output().unwrap();
-    let said = String::from_utf8_lossy(&ended.stderr);
-    assert_eq!(ended.status.code(), Some(70), "{said}");
-    assert!(said.contains(message), "{said}");
+    });
 }
 
 #[test]

@@ -1,0 +1,28 @@
+//! Tests that need a process of their own, since a process has one machine.
+
+use std::process::Stdio;
+
+use spag_tests::test_process;
+
+/// Set in the child process of a test.
+const CHILD: &str = "SPAG_STAND_IN_CHILD";
+
+/// Runs `program`, which is the test `test`, in a process of its own with these variables, where it must succeed.
+pub(crate) fn in_a_process(test: &str, variables: &[(&str, &str)], program: impl FnOnce()) {
+    if std::env::var_os(CHILD).is_some() {
+        return program();
+    }
+    let mut child = test_process(test);
+    assert!(child.env(CHILD, "1").envs(variables.iter().copied()).status().unwrap().success());
+}
+
+/// Runs `program`, which is the test `test`, in a process of its own, which must end with this message.
+pub(crate) fn must_end(test: &str, message: &str, program: impl FnOnce()) {
+    if std::env::var_os(CHILD).is_some() {
+        return program();
+    }
+    let ended = test_process(test).env(CHILD, "1").stdout(Stdio::null()).output().unwrap();
+    let said = String::from_utf8_lossy(&ended.stderr);
+    assert_eq!(ended.status.code(), Some(70), "{said}");
+    assert!(said.contains(message), "{said}");
+}
