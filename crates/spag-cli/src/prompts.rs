@@ -24,26 +24,65 @@ pub struct PromptArgs {
     /// Prompts to use instead of the built-in ones (JSON). Without the flag, those of the environment variable SPAG_PROMPTS.
     #[arg(long, value_name = "FILE", help_heading = "Prompts")]
     prompts: Option<PathBuf>,
-    /// Format of prompts: plain (a text, the reference's) or chat (messages, for the model's own chat template).
-    #[arg(long, value_name = "FORMAT", default_value_t = PromptFormat::Plain, help_heading = "Prompts")]
-    prompt_format: PromptFormat,
+    /// Format of prompts: plain (a text, the reference's) or chat (messages, for the model's own chat template) [default: plain].
+    #[arg(long, value_name = "FORMAT", help_heading = "Prompts")]
+    prompt_format: Option<PromptFormat>,
 }
 
 impl PromptArgs {
-    /// Whether prompts are chats.
-    pub fn is_chat(&self) -> bool {
-        self.prompt_format == PromptFormat::Chat
-    }
-
     /// The prompts of the file that the flag or the environment variable names, or the built-in ones.
     ///
     /// # Errors
     /// The file cannot be read or is not a set of prompts.
     pub fn load(&self) -> Result<PromptSet> {
-        let file = self.prompts.clone().or_else(from_environment);
-        let prompts = file.map(PromptSet::load).transpose()?.unwrap_or_default();
-        Ok(prompts.with_format(self.prompt_format))
+        Ok(self.named()?.unwrap_or_default().with_format(self.prompt_format.unwrap_or_default()))
     }
+
+    /// As [`PromptArgs::load`], but what is not given is taken from the record of the first of the `models` that has one: the format,
+    /// and the wordings if their file still has the recorded digest. Says which wordings were taken, and warns of models that were
+    /// trained with others.
+    ///
+    /// # Errors
+    /// The file cannot be read or is not a set of prompts, or the record of a model is damaged.
+    pub fn load_for(&self, models: &[&Path]) -> Result<PromptSet> {
+        let mut recorded = None;
+        for model in models {
+            let wordings = Provenance::read_of(model)?.and_then(|made| made.wordings.into_iter().next());
+            recorded = recorded.or(wordings.map(|wordings| (wordings, *model)));
+        }
+        let format = self.prompt_format.or(recorded.as_ref().map(|(wordings, _)| wordings.format));
+        let taken = || {
+            let (wordings, model) = recorded.as_ref()?;
+            let prompts = find(wordings, model)?.with_format(format.unwrap_or_default());
+            let (made, model) = (prompts.wordings(), model.display());
+            exit::note(format_args!(
+                "note: games use the wordings of {made}, with which the model {model} was trained"
+            ));
+            Some(prompts)
+        };
+        let prompts = self.named()?.or_else(taken).unwrap_or_default().with_format(format.unwrap_or_default());
+        check_models(models, &prompts, None)?;
+        Ok(prompts)
+    }
+
+    /// The prompts of the file that the flag or the environment variable names.
+    fn named(&self) -> Result<Option<PromptSet>> {
+        let file = self.prompts.clone().or_else(from_environment);
+        Ok(file.map(PromptSet::load).transpose()?)
+    }
+}
+
+/// The prompts of recorded wordings, if their file still has the recorded digest. A relative path may begin in the working folder
+/// or in any folder above the model, as that of a run begins where the run was started.
+fn find(recorded: &Wordings, model: &Path) -> Option<PromptSet> {
+    let built_in = PromptSet::default();
+    if built_in.wordings().sha256 == recorded.sha256 {
+        return Some(built_in);
+    }
+    let model = model.canonicalize().unwrap_or_default();
+    let above = model.ancestors().map(|folder| folder.join(&recorded.file));
+    let files = std::iter::once(PathBuf::from(&recorded.file)).chain(above).filter(|file| file.is_file());
+    files.filter_map(|file| PromptSet::load(file).ok()).find(|prompts| prompts.wordings().sha256 == recorded.sha256)
 }
 
 /// The first 16 hexadecimal digits of the file's SHA-256, or `built-in`, and the format if it is not plain. Records of games
@@ -115,7 +154,7 @@ mod tests {
             let digest = spag_io::sha256_file(&path).unwrap();
             let args = PromptArgs { prompts: Some(path.clone()), ..PromptArgs::default() };
             assert_eq!(fingerprint(&args.load().unwrap()), digest[..16]);
-            let chat = PromptArgs { prompt_format: PromptFormat::Chat, ..args };
+            let chat = PromptArgs { prompt_format: Some(PromptFormat::Chat), ..args };
             assert_eq!(fingerprint(&chat.load().unwrap()), format!("{} as chat", &digest[..16]));
         }
     }

@@ -4,14 +4,24 @@ use serde_json::{Map, Value as Json, json};
 use spag_chat::{ChatTemplate, RenderError};
 use spag_io::ChatRole;
 
+/// Where the few-shot examples of a chat are.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum ChatShots {
+    /// In turns of user and assistant before the row's prompt, as with `fewshot_as_multiturn` of lm-evaluation-harness.
+    #[default]
+    Turns,
+    /// In the message of the row's prompt, with the delimiters of a plain text.
+    OneMessage,
+}
+
 /// What a context becomes.
 #[derive(Clone, Copy)]
 pub(crate) enum ContextFormat<'a> {
     /// One text.
     Plain,
-    /// A chat, as `--apply_chat_template` of lm-evaluation-harness makes it: the description is the system message, examples are
-    /// turns of user and assistant, and the row's prompt is the last message of the user.
-    Chat(&'a ChatTemplate),
+    /// A chat, as `--apply_chat_template` of lm-evaluation-harness makes it: the description is the system message, and the row's
+    /// prompt is in the last message of the user.
+    Chat(&'a ChatTemplate, ChatShots),
 }
 
 /// A part of a context.
@@ -28,7 +38,7 @@ impl ContextFormat<'_> {
     pub(crate) fn before_choice(self, delimiter: &str) -> &str {
         match self {
             Self::Plain => delimiter,
-            Self::Chat(_) => "",
+            Self::Chat(..) => "",
         }
     }
 
@@ -37,16 +47,20 @@ impl ContextFormat<'_> {
     /// # Errors
     /// The template refuses the messages.
     pub(crate) fn text(self, before: &[Part], prompt: &str) -> Result<String, String> {
-        let template = match self {
-            Self::Plain => {
-                let before = before.iter().flat_map(|part| [part.text.as_str(), part.delimiter.as_str()]);
-                return Ok(before.chain([prompt]).collect());
+        let joined = |parts: &[Part]| -> String {
+            let texts = parts.iter().flat_map(|part| [part.text.as_str(), part.delimiter.as_str()]);
+            texts.chain([prompt]).collect()
+        };
+        let Self::Chat(template, shots) = self else { return Ok(joined(before)) };
+        let (apart, within) = match shots {
+            ChatShots::Turns => (before, &[][..]),
+            ChatShots::OneMessage => {
+                before.split_at(before.iter().take_while(|part| part.role == ChatRole::System).count())
             }
-            Self::Chat(template) => template,
         };
         let message = |role: ChatRole, text: &str| json!({ "role": role.name(), "content": text });
-        let mut messages: Vec<Json> = before.iter().map(|part| message(part.role, &part.text)).collect();
-        messages.push(message(ChatRole::User, prompt));
+        let mut messages: Vec<Json> = apart.iter().map(|part| message(part.role, &part.text)).collect();
+        messages.push(message(ChatRole::User, &joined(within)));
         let more = Map::from_iter([("add_generation_prompt".to_owned(), true.into())]);
         // As lm-evaluation-harness: a template that refuses a system message gets the others.
         let rendered = match template.render(&messages, &more) {

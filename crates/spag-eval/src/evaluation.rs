@@ -7,6 +7,7 @@ use spag_io::{FileLock, Progress};
 use spag_model::{BosRule, Engine, load_config};
 use spag_selfplay::checkpoint_fingerprint;
 
+use crate::context::ChatShots;
 use crate::error::{Error, Result};
 use crate::record::{Made, Record};
 use crate::results::ModelResults;
@@ -24,6 +25,8 @@ pub struct AskSettings {
     pub arithmetic: String,
     /// The chat template that contexts are written with, if they are chats.
     pub chat_template: Option<String>,
+    /// Where the few-shot examples of chats are.
+    pub chat_shots: ChatShots,
 }
 
 /// An evaluation of models, in a folder that this process has locked.

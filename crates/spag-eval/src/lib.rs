@@ -32,6 +32,7 @@ mod results;
 mod scored_row;
 
 pub use config::{ExactMatchConfig, FewShotConfig, FilterConfig, Listed, ShotOrder, TaskConfig};
+pub use context::ChatShots;
 pub use error::{Error, Result};
 pub use evaluation::{AskSettings, Evaluation, OpenModel};
 pub use metric::{Metric, Value};

@@ -8,6 +8,7 @@ use spag_io::{write_json_atomically, write_jsonl_atomically};
 use spag_selfplay::Rate;
 
 use crate::config::Kind;
+use crate::context::ChatShots;
 use crate::error::Result;
 use crate::evaluation::AskSettings;
 use crate::metric::{Metric, Value, pooled};
@@ -256,7 +257,7 @@ fn results_json(
     });
     if let Some(template) = &settings.chat_template {
         json["chat_template"] = template.as_str().into();
-        json["fewshot_as_multiturn"] = true.into();
+        json["fewshot_as_multiturn"] = (settings.chat_shots == ChatShots::Turns).into();
     }
     json["max_length"] = max_length.into();
     json["model_source"] = "spag".into();

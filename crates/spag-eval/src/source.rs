@@ -8,7 +8,7 @@ use spag_io::{quote, read_text};
 use spag_model::load_tokenizer;
 
 use crate::config::TaskConfig;
-use crate::context::ContextFormat;
+use crate::context::{ChatShots, ContextFormat};
 use crate::error::{Error, Result};
 use crate::rows;
 use crate::selection::{Chosen, MissingData, MissingTask, choose, refuse};
@@ -49,14 +49,14 @@ impl<'a> TaskSource<'a> {
     }
 
     /// The tasks with contexts that are chats in the template of the model at `model`, a folder or a GGUF file, as
-    /// `--apply_chat_template` of lm-evaluation-harness makes them; and the template.
+    /// `--apply_chat_template` of lm-evaluation-harness makes them, with few-shot examples as `shots` says; and the template.
     ///
     /// # Errors
     /// As [`TaskSource::load`]; and a model without a template, or one that refuses the chat of a row.
-    pub fn load_as_chats(&self, model: &Path) -> Result<(Arc<[Task]>, String)> {
+    pub fn load_as_chats(&self, model: &Path, shots: ChatShots) -> Result<(Arc<[Task]>, String)> {
         let encoder = PromptEncoder::new(load_tokenizer(model)?);
         let template = encoder.template()?;
-        Ok((self.load_with(ContextFormat::Chat(template))?, template.source().to_owned()))
+        Ok((self.load_with(ContextFormat::Chat(template, shots))?, template.source().to_owned()))
     }
 
     fn load_with(&self, format: ContextFormat<'_>) -> Result<Arc<[Task]>> {

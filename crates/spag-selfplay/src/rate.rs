@@ -5,6 +5,8 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 use spag_game::{Ending, Seat, Tally};
 
+use crate::text_table::signed;
+
 /// Two-sided 95% quantile of the normal distribution.
 pub(crate) const Z95: f64 = 1.959_963_984_540_054;
 
@@ -117,7 +119,7 @@ impl Change {
 impl fmt::Display for Change {
     /// As in `+5.1 [−0.2, +10.3]`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let signed = |points: f64| format!("{}{:.1}", if points < 0.0 { '−' } else { '+' }, points.abs());
+        let signed = |points: f64| signed(points, 1);
         write!(f, "{} [{}, {}]", signed(self.points), signed(self.low), signed(self.high))
     }
 }
@@ -155,6 +157,12 @@ mod tests {
             assert!((change.low - 100.0 * low).abs() < 6e-3, "{change:?}");
             assert!((change.high - 100.0 * high).abs() < 6e-3, "{change:?}");
         }
+    }
+
+    #[test]
+    fn change_that_rounds_to_0_has_a_plus_sign() {
+        let change = Change { points: -0.04, low: -0.06, high: -0.0 };
+        assert_eq!(change.to_string(), "+0.0 [−0.1, +0.0]");
     }
 
     #[test]

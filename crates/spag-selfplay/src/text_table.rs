@@ -27,14 +27,39 @@ pub fn text_table(header: &[&str], rows: &[Vec<String>]) -> String {
     out
 }
 
-/// A number with `digits` decimals, or a dash for `None`.
+/// A number with `digits` decimals, without a sign if these are all 0, or a dash for `None`.
 pub fn number_or_dash(value: Option<f64>, digits: usize) -> String {
-    value.map_or_else(|| "–".to_owned(), |value| format!("{value:.digits$}"))
+    let Some(value) = value else { return "–".to_owned() };
+    let text = format!("{value:.digits$}");
+    match text.strip_prefix('-') {
+        Some(unsigned) if unsigned.bytes().all(|byte| matches!(byte, b'0' | b'.')) => unsigned.to_owned(),
+        _ => text,
+    }
+}
+
+/// A number with `digits` decimals and a sign, which is + if these are all 0.
+pub fn signed(value: f64, digits: usize) -> String {
+    let text = format!("{:.digits$}", value.abs());
+    let is_zero = text.bytes().all(|byte| matches!(byte, b'0' | b'.'));
+    format!("{}{text}", if value < 0.0 && !is_zero { '−' } else { '+' })
 }
 
 #[cfg(test)]
 mod tests {
-    use super::text_table;
+    use super::{number_or_dash, signed, text_table};
+
+    #[test]
+    fn number_that_rounds_to_0_has_no_sign() {
+        let shown = [Some(-0.00004), Some(-0.5), Some(-0.0), None].map(|value| number_or_dash(value, 4));
+        assert_eq!(shown, ["0.0000", "-0.5000", "0.0000", "–"]);
+        assert_eq!(number_or_dash(Some(f64::NEG_INFINITY), 1), "-inf");
+    }
+
+    #[test]
+    fn points_that_round_to_0_have_a_plus_sign() {
+        assert_eq!([3.4, -3.6, -0.2, -0.0].map(|points| signed(points, 0)), ["+3", "−4", "+0", "+0"]);
+        assert_eq!([-0.04, -0.06].map(|points| signed(points, 1)), ["+0.0", "−0.1"]);
+    }
 
     #[test]
     fn cell_cannot_forge_a_row_or_drive_the_terminal() {

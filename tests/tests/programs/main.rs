@@ -10,6 +10,7 @@ mod early_stop;
 mod env;
 mod env_serve;
 mod eval;
+mod eval_contexts;
 mod eval_games;
 mod gguf;
 mod hostile_flags;

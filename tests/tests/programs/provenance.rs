@@ -4,7 +4,8 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 
-use spag_tests::{copy_folder, fixture, json, program, root, run};
+use serde_json::json;
+use spag_tests::{Serve, copy_folder, fixture, json, program, root, run};
 
 const RESULTS: &str = "out/im_sampling_words_results.json";
 
@@ -45,7 +46,7 @@ fn play(dir: &Path, model: &str, more: &str) -> Command {
 fn decide(dir: &Path) {
     let mut games = json(dir.join(RESULTS));
     for game in games.as_array_mut().unwrap() {
-        game["history"] = serde_json::json!([
+        game["history"] = json!([
             {"role": "attacker", "content": "What is it?"},
             {"role": "defender", "content": format!("A {}.", game["target_word"].as_str().unwrap())},
         ]);
@@ -66,7 +67,7 @@ fn chain_in_other_wordings_is_warned_of_once_a_program() {
     // Played with a, rewarded with b: one warning, which names both files.
     assert_eq!(warnings(&mut play(dir, "base", "--prompts a.json")), [""; 0]);
     let record = json(dir.join(format!("{RESULTS}.provenance.json")));
-    assert_eq!(record["wordings"], serde_json::json!([{"file": "a.json", "sha256": digest("a.json")}]));
+    assert_eq!(record["wordings"], json!([{"file": "a.json", "sha256": digest("a.json")}]));
     assert_eq!(record["games"][0]["seed"], 42);
     decide(dir);
     let assign = format!("spag-assign-rewards --input_data_path {RESULTS} --output_data_path samples.json");
@@ -138,4 +139,52 @@ fn seed_of_the_training_games_is_warned_of_once() {
     fs::write(dir.join("trained/spag-provenance.json"), "{").unwrap();
     let (_, err) = run(&mut play(dir, "trained", "--prompts a.json"), 2);
     assert!(err.contains("spag-provenance.json"), "{err}");
+}
+
+/// What a model says on the page of `spag serve`, and the notes and warnings of the server.
+fn served(dir: &Path, arguments: &str) -> (String, Vec<String>) {
+    let mut serve = command(dir, &format!("spag serve {arguments} --served_model_name m --port 0 --max_new_tokens 8"));
+    let notes = dir.join("notes.txt");
+    let server = Serve::start_command(serve.stderr(fs::File::create(&notes).unwrap()));
+    let game = json!({
+        "target_word": "horse", "max_turns": 2, "seed": 7, "players": {"attacker": "m", "defender": null}, "history": [],
+    });
+    let said = server.post("/page/turn", &game).events().pop().unwrap()["utterance"].as_str().unwrap().to_owned();
+    (said, fs::read_to_string(notes).unwrap().lines().map(str::to_owned).collect())
+}
+
+#[test]
+fn served_games_have_the_wordings_that_the_model_was_trained_with() {
+    let folder = folder();
+    let dir = folder.path();
+    let elsewhere = tempfile::tempdir().unwrap();
+    let record = dir.join("trained/spag-provenance.json");
+    copy_folder(dir.join("base"), dir.join("trained"));
+    let digest = spag_io::sha256_file(dir.join("b.json")).unwrap();
+    let wordings = |format: &str| json!({"wordings": [{"file": "b.json", "sha256": digest, "format": format}]});
+    fs::write(&record, wordings("plain").to_string()).unwrap();
+
+    let (built_in, a) = (served(dir, "base").0, served(dir, "base --prompts a.json").0);
+    let b = served(dir, "base --prompts b.json").0;
+    assert!(built_in != b && a != b, "{built_in:?}, {a:?}, {b:?}");
+    // Also from another folder than that in which the model was trained.
+    let path = dir.join("trained").display().to_string();
+    for (dir, model) in [(dir, "trained"), (elsewhere.path(), path.as_str())] {
+        let (said, notes) = served(dir, model);
+        assert_eq!(said, b);
+        assert!(notes.len() == 1 && notes[0].starts_with("note: ") && notes[0].contains("b.json"), "{notes:?}");
+    }
+    // A flag wins, with a warning.
+    let (said, notes) = served(dir, "trained --prompts a.json");
+    assert_eq!(said, a);
+    assert!(notes.len() == 1 && notes[0].starts_with("warning: ") && notes[0].contains("a.json"), "{notes:?}");
+    // So it does if the file is another one now.
+    fs::copy(dir.join("a.json"), dir.join("b.json")).unwrap();
+    let (said, notes) = served(dir, "trained");
+    assert_eq!(said, built_in);
+    assert!(notes.len() == 1 && notes[0].starts_with("warning: ") && notes[0].contains("built-in"), "{notes:?}");
+    // The format is recorded too: this model has no chat template.
+    fs::write(&record, wordings("chat").to_string()).unwrap();
+    let (_, err) = run(&mut command(dir, "spag serve trained --port 0"), 2);
+    assert!(err.contains("--prompt_format chat") && err.contains("template"), "{err}");
 }

@@ -9,8 +9,8 @@ use clap::Args;
 use serde_json::{Map, Value, json};
 use spag_cli::{Error, LoadArgs, Result, TerminalProgress, adapter_args, exit, flags, threads};
 use spag_eval::{
-    AskSettings, Evaluation, MissingData, MissingTask, ModelResults, ModelScores, OpenModel, TaskSource, render_page,
-    render_table,
+    AskSettings, ChatShots, Evaluation, MissingData, MissingTask, ModelResults, ModelScores, OpenModel, TaskSource,
+    render_page, render_table,
 };
 use spag_io::{Progress, write_atomically, write_json_atomically};
 use spag_model::{Engine, EngineSettings};
@@ -59,10 +59,14 @@ pub(crate) struct EvalArgs {
     /// stakes, tic-tac-toe, connect-four on 4 by 4 cells, nim].
     #[arg(long, value_name = "GAME", num_args = 1..)]
     game: Vec<String>,
-    /// Ask in chats, with each model's own template: descriptions are system messages, examples are turns. True or False.
+    /// Ask in chats, with each model's own template: descriptions are system messages. True or False.
     #[arg(long, value_name = "BOOL", num_args = 0..=1, default_value = "False", default_missing_value = "True",
         value_parser = flags::truth, action = clap::ArgAction::Set)]
     apply_chat_template: bool,
+    /// With --apply_chat_template: whether few-shot examples are turns of user and assistant, or in one message with the question.
+    /// True or False [default: True].
+    #[arg(long, value_name = "BOOL", num_args = 0..=1, default_missing_value = "True", value_parser = flags::truth)]
+    fewshot_as_multiturn: Option<bool>,
     /// Names of the checkpoints in the results, in their order [default: the names of the folders or files; of a folder
     /// `model`, that of the folder above].
     #[arg(long, value_name = "NAME", num_args = 1..)]
@@ -76,12 +80,31 @@ pub(crate) struct EvalArgs {
     loading: LoadArgs,
 }
 
+impl EvalArgs {
+    /// Where few-shot examples of chats are.
+    ///
+    /// # Errors
+    /// The flag says so although there are no chats or no examples.
+    fn chat_shots(&self) -> Result<ChatShots> {
+        let refused = |problem: &str| {
+            Err(Error::BadValue { flag: "--fewshot_as_multiturn".to_owned(), problem: problem.to_owned() })
+        };
+        match self.fewshot_as_multiturn {
+            Some(_) if self.tasks == Path::new(games::NAME) => refused("games have no few-shot examples"),
+            Some(true) if !self.apply_chat_template => refused("it needs --apply_chat_template"),
+            Some(false) => Ok(ChatShots::OneMessage),
+            Some(true) | None => Ok(ChatShots::Turns),
+        }
+    }
+}
+
 pub(crate) fn run(args: EvalArgs) -> Result<()> {
     let device = args.loading.open()?;
     threads::start()?;
     let names = names::of(&args.model, &args.names)?;
     let adapters = adapter_args::of_models(&args.adapter, args.model.len())?;
     let kind = if device.device().is_cpu() { "cpu" } else { "gpu" };
+    let chat_shots = args.chat_shots()?;
     if args.tasks == Path::new(games::NAME) {
         return games::run(&args, &names, &adapters, kind);
     }
@@ -111,12 +134,12 @@ pub(crate) fn run(args: EvalArgs) -> Result<()> {
         let (tasks, chat_template) = match &plain {
             Some(tasks) => (tasks.clone(), None),
             None => {
-                let (tasks, template) = source.load_as_chats(folder)?;
+                let (tasks, template) = source.load_as_chats(folder, chat_shots)?;
                 (tasks, Some(template))
             }
         };
         let bos = args.loading.bos_rule();
-        let settings = AskSettings { bos, max_length: args.max_length, arithmetic, chat_template };
+        let settings = AskSettings { bos, max_length: args.max_length, arithmetic, chat_template, chat_shots };
         Ok(evaluation.model(name, folder, tasks, &settings)?)
     };
     // All records are opened first, so that a wrong one is found before hours of work.

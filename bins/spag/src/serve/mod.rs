@@ -8,6 +8,7 @@ use std::path::PathBuf;
 use clap::Args;
 use spag_cli::adapter_args::NamedFolder;
 use spag_cli::{Error, LoadArgs, Result, exit, flags, threads};
+use spag_io::PromptFormat;
 use spag_model::EngineSettings;
 use spag_serve::{AdapterLoading, QueueLimits, Server, ServerConfig};
 
@@ -58,13 +59,15 @@ pub(crate) fn run(args: ServeArgs) -> Result<()> {
     args.loading.open()?;
     let adapter_loading = if args.allow_adapter_loading { AdapterLoading::Allowed } else { AdapterLoading::Refused };
     let config = ServerConfig { adapter_loading, ..args.network.config(args.queue)? };
-    let page = args.page.page()?;
+    let prompts = args.page.prompts(&models::folders(&args))?;
+    let format = prompts.format();
+    let page = args.page.page(prompts)?;
     threads::start()?;
     network::allow_connections(config.limits.max_connections);
     let keys = Keys::of(&config);
     let server = Server::bind_with(config, models::load(&args)?, |services| page.routes(services))?;
     for (model, why) in server.without_chats() {
-        if args.page.plays_in_chats() {
+        if format == PromptFormat::Chat {
             return Err(Error::BadValue {
                 flag: "--prompt_format chat".to_owned(),
                 problem: format!("{model}: {why}"),

@@ -9,6 +9,12 @@ use spag_serve::{AdapterToServe, ModelToServe};
 use super::ServeArgs;
 use crate::model_name::model_name;
 
+/// The folders of all checkpoints and adapters, in the order of the flags.
+pub(super) fn folders(args: &ServeArgs) -> Vec<&Path> {
+    let named = args.model.iter().chain(&args.adapter).map(|model| model.folder.as_path());
+    args.folder.as_deref().into_iter().chain(named).collect()
+}
+
 /// Loads all checkpoints.
 pub(super) fn load(args: &ServeArgs) -> Result<Vec<ModelToServe>> {
     let mut folders: Vec<(Vec<String>, &Path)> = Vec::new();

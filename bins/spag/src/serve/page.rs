@@ -1,11 +1,11 @@
 //! The flags of the page.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::Args;
 use serde_json::{Map, Value};
 use spag_cli::{Error, PromptArgs, Result, exit, flags};
-use spag_game::{JudgeKind, WordList, parse_options, taboo};
+use spag_game::{JudgeKind, PromptSet, WordList, parse_options, taboo};
 use spag_page::{Page, PageConfig};
 use spag_selfplay::{LengthSettings, SamplingSettings, limits};
 use spag_world::Lexicon;
@@ -44,9 +44,12 @@ pub(super) struct PageArgs {
 }
 
 impl PageArgs {
-    /// Whether models need a chat template to play.
-    pub(super) fn plays_in_chats(&self) -> bool {
-        self.prompts.is_chat()
+    /// The prompts of the games: those of the flags, or else those that the models were trained with.
+    ///
+    /// # Errors
+    /// The file of prompts or the record of a model cannot be read.
+    pub(super) fn prompts(&self, models: &[&Path]) -> Result<PromptSet> {
+        self.prompts.load_for(models)
     }
 
     /// The game and its options; none for Adversarial Taboo, whose rules have flags of their own.
@@ -64,11 +67,11 @@ impl PageArgs {
         Err(Error::BadValue { flag: flag.to_owned(), problem })
     }
 
-    /// The page of these flags.
+    /// The page of these flags, with games in these prompts.
     ///
     /// # Errors
     /// A file cannot be read, or the run folder has no games.
-    pub(super) fn page(&self) -> Result<Page> {
+    pub(super) fn page(&self, prompts: PromptSet) -> Result<Page> {
         let words = match &self.words {
             Some(path) => {
                 let list = WordList::read(path)?;
@@ -83,7 +86,7 @@ impl PageArgs {
             game: self.game()?,
             game_data: self.game_data.clone(),
             judge: self.judge,
-            prompts: self.prompts.load()?,
+            prompts,
             max_turns: self.max_turns,
             sampling: self.sampling,
             length: self.length,

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
-use spag_eval::{Task, TaskSource};
+use spag_eval::{ChatShots, Task, TaskSource};
 use spag_model::{DtypeChoice, Sampling};
 use spag_selfplay::{SamplingSettings, limits};
 
@@ -123,7 +123,7 @@ impl BenchmarkSettings {
         if !self.apply_chat_template {
             return Ok((source.load()?, None));
         }
-        let (tasks, template) = source.load_as_chats(model)?;
+        let (tasks, template) = source.load_as_chats(model, ChatShots::default())?;
         Ok((tasks, Some(template)))
     }
 }

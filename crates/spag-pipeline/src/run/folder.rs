@@ -349,7 +349,7 @@ impl StageFolder {
 
     /// Marks the stage as finished.
     pub(super) fn finish(&self, done: StageDone) -> Result<StageDone> {
-        let done = StageDone { stage: self.name.clone(), resumed: self.existed, ..done };
+        let done = StageDone { resumed: self.existed, ..done };
         write_json_atomically(self.file("done.json"), &done)?;
         Ok(done)
     }

@@ -155,7 +155,7 @@ fn run_stage(
         return Ok(Some(own.done()?.unwrap_or_default()));
     }
     run.ranks.on_rank_0(check)?;
-    let mut done = (stage.run)(run, &own, progress)?;
+    let mut done = StageDone { stage: stage.name.clone(), ..(stage.run)(run, &own, progress)? };
     if end == StageEnd::Finished {
         run.ranks.on_rank_0(|| {
             done = own.finish(std::mem::take(&mut done))?;

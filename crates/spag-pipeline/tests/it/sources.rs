@@ -118,6 +118,8 @@ fn rule_stops_the_run_with_a_report_and_without_it_the_run_goes_on() {
     assert!(!there("spag-1/samples.jsonl") && !there("spag-1/done.json") && !there("eval/done.json"));
     assert_eq!((report.first.baseline.games, report.first.matches.len(), report.first.rounds.len()), (10, 0, 2));
     assert!(report.first.rounds[1].games.is_some() && report.first.rounds[1].training.is_none());
+    let timed: Vec<&str> = report.stages.iter().map(|stage| stage.stage.as_str()).collect();
+    assert_eq!(timed, ["im", "eval"]);
     assert!(fs::read_to_string(run_dir.join("report.txt")).unwrap().starts_with("The run stopped: stage spag-1"));
 
     let (_, report) = finished(&run_dir, &[]);

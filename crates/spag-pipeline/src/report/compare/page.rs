@@ -1,6 +1,7 @@
 //! Arms as a page: curves over games and over seconds, and the tables.
 
 use spag_eval::html::{escape, figure, page, table};
+use spag_selfplay::signed;
 
 use super::changes::{Measure, Question, Words};
 use super::text::{ArmTable, tables};
@@ -71,7 +72,8 @@ fn chart(arms: &[Arm], question: Question, cost: Cost) -> String {
     for (curve, (arm, (colour, dash))) in curves.iter().zip(styled()) {
         chart.line(&curve.iter().map(|(x, y, ..)| (*x, *y)).collect::<Vec<_>>(), colour, dash);
         let hint = |(x, y, low, high): &(f64, f64, f64, f64)| {
-            (*x, *y, format!("{}, {x:.0}: {y:+.1} [{low:+.1}, {high:+.1}]", arm.name))
+            let [points, low, high] = [*y, *low, *high].map(|points| signed(points, 1));
+            (*x, *y, format!("{}, {x:.0}: {points} [{low}, {high}]", arm.name))
         };
         chart.marks(&curve.iter().map(hint).collect::<Vec<_>>(), colour);
     }

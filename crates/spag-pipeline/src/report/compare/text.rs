@@ -1,7 +1,7 @@
 //! Arms as tables.
 
 use spag_game::{Labels, Seat};
-use spag_selfplay::text_table;
+use spag_selfplay::{signed, text_table};
 
 use super::changes::{Measure, PairedSeeds, Question, Words};
 use super::{Arm, labels};
@@ -39,7 +39,7 @@ fn changes(arms: &[Arm], labels: &Labels, measure: Measure, words: Words) -> Arm
     let row = |(at, arm): (usize, &Arm)| {
         let change = |seat| arm.change(of(seat), None).map_or_else(|| "–".to_owned(), |change| change.to_string());
         let paired = |seat| match arms.first().filter(|_| at > 0).and_then(|one| one.paired(arm, of(seat))) {
-            Some(PairedSeeds { mean, p }) => format!("{mean:+.1} ({p:.3})"),
+            Some(PairedSeeds { mean, p }) => format!("{} ({p:.3})", signed(mean, 1)),
             None => "–".to_owned(),
         };
         let mut row = vec![arm.name.clone(), arm.reports.len().to_string()];
@@ -71,7 +71,7 @@ fn benchmarks(arms: &[Arm]) -> Option<ArmTable> {
             arm.reports.iter().filter_map(|report| Some((report.benchmarks.first()?, report.benchmarks.last()?)));
         let changes: Vec<f64> = scored.map(|(base, last)| 100.0 * (mean(last) - mean(base))).collect();
         let average = changes.iter().sum::<f64>() / changes.len().max(1) as f64;
-        (!changes.is_empty()).then(|| vec![arm.name.clone(), changes.len().to_string(), format!("{average:+.1}")])
+        (!changes.is_empty()).then(|| vec![arm.name.clone(), changes.len().to_string(), signed(average, 1)])
     };
     let rows: Vec<_> = arms.iter().filter_map(row).collect();
     let columns = ["arm", "seeds", "points"].map(str::to_owned).to_vec();

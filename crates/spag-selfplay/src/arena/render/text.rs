@@ -2,7 +2,7 @@
 
 use crate::arena::{ArenaTable, Elo, SeatResult};
 use crate::refusals::Refusals;
-use crate::text_table::text_table;
+use crate::text_table::{signed, text_table};
 
 /// The results as plain text: players, pairings, and the advantage of the first seat. Rates are in per cent.
 pub fn render_text(table: &ArenaTable) -> String {
@@ -45,15 +45,20 @@ pub fn render_text(table: &ArenaTable) -> String {
         out.push_str(&format!("\nRefused utterances, % of each player's; games lost by them\n\n{}", refusals(table)));
     }
     let Elo { points, low, high } = table.edge.value;
-    out.push_str(&format!(
-        "\n  The {first}'s seat is worth {} Elo points [{}, {}]; {first}s win {} of {} games\n",
-        signed(points),
-        signed(low),
-        signed(high),
-        table.first_seat.value.win,
-        table.first_seat.value.games,
-    ));
+    let SeatResult { win, games, ties, .. } = table.first_seat.value;
+    let wins = match win.total {
+        0 => "no game was decided".to_owned(),
+        decided => format!("{first}s win {win} % of {}", counted(decided, "decided game")),
+    };
+    let tied = if ties > 0 { format!("; {ties} of {} tied", counted(games, "game")) } else { String::new() };
+    let [points, low, high] = [points, low, high].map(|points| signed(points, 0));
+    out.push_str(&format!("\n  The {first}'s seat is worth {points} Elo points [{low}, {high}]; {wins}{tied}\n"));
     out
+}
+
+/// As in "1 game" and "2 games".
+fn counted(count: usize, what: &str) -> String {
+    format!("{count} {what}{}", if count == 1 { "" } else { "s" })
 }
 
 /// Refused utterances of each player in each seat.
@@ -69,15 +74,11 @@ fn refusals(table: &ArenaTable) -> String {
     text_table(&header.iter().map(String::as_str).collect::<Vec<_>>(), &rows.collect::<Vec<_>>())
 }
 
-/// As in "+35" and "−4"; "+0" for all that rounds to 0.
-fn signed(points: f64) -> String {
-    format!("{}{:.0}", if points.round() < 0.0 { '−' } else { '+' }, points.abs())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::arena::table::tests::example;
+    use crate::rate::Rate;
 
     #[test]
     fn text_has_ratings_rates_and_aligned_columns() {
@@ -91,13 +92,25 @@ mod tests {
         assert!(lines[5].starts_with("  im ") && lines[5].contains("1500 [1500, 1500]"), "{text}");
         let found = lines.iter().find(|line| line.starts_with("  im – big, \"new\" ")).unwrap();
         assert!(found.contains("25.0 [") && found.contains("75.0 ["), "{found}");
-        assert!(lines.last().unwrap().contains("48.6 [") && lines.last().unwrap().contains("39 games"), "{text}");
+        let last = lines.last().unwrap();
+        assert!(
+            last.contains("attackers win 48.6 [") && last.ends_with("] % of 35 decided games; 4 of 39 games tied"),
+            "{text}"
+        );
         // Columns are aligned.
         assert_eq!(lines[3].find("both seats"), lines[4].find("75.0"), "{text}");
     }
 
     #[test]
-    fn points_that_round_to_0_have_a_plus_sign() {
-        assert_eq!([signed(3.4), signed(-3.6), signed(-0.2)], ["+3", "−4", "+0"]);
+    fn first_seat_is_told_of_by_decided_games() {
+        let mut table = example(None);
+        let mut last = |won, decided, ties| {
+            let seat = &mut table.first_seat.value;
+            (seat.win, seat.ties, seat.games) = (Rate::new(won, decided), ties, decided + ties);
+            render_text(&table).lines().last().unwrap().split_once("; ").unwrap().1.to_owned()
+        };
+        assert_eq!(last(1, 1, 3), "attackers win 100.0 [20.7, 100.0] % of 1 decided game; 3 of 4 games tied");
+        assert_eq!(last(0, 0, 2), "no game was decided; 2 of 2 games tied");
+        assert_eq!(last(1, 2, 0), "attackers win 50.0 [9.5, 90.5] % of 2 decided games");
     }
 }
