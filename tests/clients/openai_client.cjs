@@ -10,6 +10,8 @@
 const assert = require("node:assert/strict");
 const http = require("node:http");
 const OpenAI = require("openai");
+const { zodResponseFormat } = require("openai/helpers/zod");
+const { z } = require("zod");
 
 const [server, key] = process.argv.slice(2);
 const client = new OpenAI({ baseURL: `${server}/v1`, apiKey: key, maxRetries: 0 });
@@ -45,6 +47,19 @@ async function chat() {
   // The package's helper puts the pieces together and checks their form.
   const streamed = await client.chat.completions.stream(request).finalContent();
   assert.equal(streamed, whole.choices[0].message.content);
+}
+
+// The helpers that parse answers, whole and as streams.
+async function structured() {
+  const Animal = z.object({ name: z.enum(["horse", "tiger"]), legs: z.number().int().min(0).max(99), tame: z.boolean() });
+  const response_format = zodResponseFormat(Animal, "animal");
+  const request = { model: "chat", messages, max_tokens: 100, temperature: 1, seed: 4, response_format };
+  const whole = await client.chat.completions.parse(request);
+  const animal = whole.choices[0].message.parsed;
+  assert(["horse", "tiger"].includes(animal.name) && Number.isInteger(animal.legs), JSON.stringify(animal));
+  assert.equal(whole.choices[0].finish_reason, "stop");
+  const streamed = await client.chat.completions.stream(request).finalChatCompletion();
+  assert.deepEqual(streamed.choices[0].message.parsed, animal);
 }
 
 async function atOnce() {
@@ -96,6 +111,6 @@ async function retries() {
 }
 
 (async () => {
-  for (const part of [completions, chat, atOnce, errors, retries]) await part();
+  for (const part of [completions, chat, structured, atOnce, errors, retries]) await part();
   console.log("ok");
 })();

@@ -9,12 +9,15 @@ unexpected is an exception.
 import asyncio
 import math
 import sys
+from typing import Annotated, Literal
 
 import openai
+import pydantic
 
 URL, KEY = sys.argv[1].rstrip("/") + "/v1", sys.argv[2]
 client = openai.OpenAI(base_url=URL, api_key=KEY, max_retries=0)
 PROMPT = "The horse and the tiger"
+PLAIN = {"repetition_penalty": 1}
 
 
 def raises(kind, call):
@@ -66,20 +69,63 @@ def completions():
 def chat():
     messages = [{"role": "user", "content": "Say a word."}]
     whole = client.chat.completions.create(
-        model="chat", messages=messages, max_tokens=8, temperature=0, logprobs=True, top_logprobs=2
+        model="chat",
+        messages=messages,
+        max_tokens=8,
+        temperature=0,
+        logprobs=True,
+        top_logprobs=2,
+        # The model's folder has a penalty, with which the likeliest token is not always said.
+        extra_body=PLAIN,
     )
     choice = whole.choices[0]
     assert choice.message.role == "assistant" and len(choice.logprobs.content) == whole.usage.completion_tokens
     for token in choice.logprobs.content:
         assert len(token.top_logprobs) == 2 and token.logprob == token.top_logprobs[0].logprob
         assert math.isfinite(token.logprob)
-    stream = client.chat.completions.create(model="chat", messages=messages, max_tokens=8, temperature=0, stream=True)
+    stream = client.chat.completions.create(
+        model="chat", messages=messages, max_tokens=8, temperature=0, stream=True, extra_body=PLAIN
+    )
     deltas = [part.delta for chunk in stream for part in chunk.choices]
     assert deltas[0].role == "assistant"
     assert "".join(delta.content or "" for delta in deltas) == choice.message.content
     parts = [{"role": "user", "content": [{"type": "text", "text": "Say a word."}]}]
-    same = client.chat.completions.create(model="chat", messages=parts, max_completion_tokens=8, temperature=0)
+    same = client.chat.completions.create(
+        model="chat", messages=parts, max_completion_tokens=8, temperature=0, extra_body=PLAIN
+    )
     assert same.choices[0].message.content == choice.message.content
+
+
+class Animal(pydantic.BaseModel):
+    name: Literal["horse", "tiger"]
+    legs: Annotated[int, pydantic.Field(ge=0, le=99)]
+    tame: bool
+
+
+def structured():
+    """The helpers that parse answers, whole and as streams, and vLLM's fields."""
+    messages = [{"role": "user", "content": "Describe an animal."}]
+    arguments = {"model": "chat", "messages": messages, "max_tokens": 100, "temperature": 1, "seed": 4}
+    parsed = client.chat.completions.parse(**arguments, response_format=Animal)
+    animal = parsed.choices[0].message.parsed
+    assert isinstance(animal, Animal) and parsed.choices[0].finish_reason == "stop", parsed
+    with client.chat.completions.stream(**arguments, response_format=Animal) as stream:
+        kinds = [event.type for event in stream]
+        final = stream.get_final_completion()
+    assert final.choices[0].message.parsed == animal, final
+    assert kinds.count("content.delta") > 1 and kinds[-1] == "content.done", kinds
+    with client.chat.completions.stream(model="chat", messages=messages, max_tokens=8, temperature=0) as stream:
+        text = "".join(event.delta for event in stream if event.type == "content.delta")
+    assert text == stream.get_final_completion().choices[0].message.content
+    for field, value in [("guided_regex", "a{3}"), ("structured_outputs", {"choice": ["aaa"]})]:
+        answer = client.completions.create(model="base", prompt=PROMPT, max_tokens=20, extra_body={field: value})
+        assert answer.choices[0].text == "aaa", answer
+    begun = [*messages, {"role": "assistant", "content": "It is a"}]
+    gone_on = client.chat.completions.create(
+        model="chat", messages=begun, max_tokens=8, extra_body={"continue_final_message": True, "min_p": 0.1}
+    )
+    assert gone_on.usage.completion_tokens >= 1
+    assert client.models.retrieve("chat").default_sampling_params["top_k"] == 20
 
 
 async def at_once():
@@ -113,8 +159,8 @@ def errors():
         ({"temperature": -1}, "temperature"),
         ({"logprobs": 21}, "logprobs"),
         ({"max_tokens": 10**6}, "max_tokens"),
-        ({"presence_penalty": 0.5}, "presence_penalty"),
-        ({"logit_bias": {"5": 1}}, "logit_bias"),
+        ({"presence_penalty": 2.5}, "presence_penalty"),
+        ({"logit_bias": {"5": 101}}, "logit_bias"),
         ({"best_of": 3}, "best_of"),
         ({"extra_body": {"no_such_thing": 1}}, "no_such_thing"),
     ]:
@@ -135,6 +181,7 @@ def errors():
 
 completions()
 chat()
+structured()
 asyncio.run(at_once())
 errors()
 print("ok")

@@ -37,6 +37,9 @@ pub enum Error {
     /// The messages have all characters that could mark special tokens in them.
     #[error("{0}")]
     Marks(&'static str),
+    /// The template does not render the content of the last message.
+    #[error("the model's chat template leaves out the last message, so that it cannot be continued")]
+    NotContinued,
     /// The tokenizer cannot encode the text.
     #[error(transparent)]
     Model(#[from] spag_model::Error),
@@ -59,7 +62,9 @@ impl Classify for Error {
     fn class(&self) -> ErrorClass {
         match self {
             Self::Model(error) => error.class(),
-            Self::NoTemplate { .. } | Self::Template { .. } | Self::Render(_) | Self::Marks(_) => ErrorClass::BadInput,
+            Self::NoTemplate { .. } | Self::Template { .. } | Self::Render(_) | Self::NotContinued | Self::Marks(_) => {
+                ErrorClass::BadInput
+            }
         }
     }
 }

@@ -4,8 +4,8 @@ use serde_json::{Map, Value, json};
 use spag_io::{ChatMessage, PromptText};
 use spag_model::Tokenizer;
 
-use crate::error::Result;
-use crate::special::{mark, mark_said, without_marks};
+use crate::error::{Error, Result};
+use crate::special::{contain, free_mark, mark, mark_said, without_marks};
 use crate::template::ChatTemplate;
 
 /// The tokens of a conversation, with everything that the template writes around the messages. BOS is there if the template
@@ -22,6 +22,34 @@ pub fn encode_messages(
 ) -> Result<Vec<u32>> {
     let mark = mark(tokenizer, &mut messages)?;
     let text = without_marks(template.render(&messages, more)?, mark);
+    Ok(tokenizer.encode_said(&text)?)
+}
+
+/// As [`encode_messages`], up to the end of the last message's content, which the answer goes on with, as `continue_final_message` of
+/// transformers does it: blanks at its end stay if the template keeps them.
+///
+/// # Errors
+/// As [`encode_messages`]; or the template leaves the content out.
+pub fn encode_continued(
+    template: &ChatTemplate,
+    tokenizer: &Tokenizer,
+    mut messages: Vec<Value>,
+    more: &Map<String, Value>,
+) -> Result<Vec<u32>> {
+    let mark = mark(tokenizer, &mut messages)?;
+    let end = free_mark(|mark| contain(&messages, mark))?;
+    if let Some(Value::String(content)) = messages.last_mut().and_then(|message| message.get_mut("content")) {
+        // A template that takes off blanks takes off the last one.
+        content.extend([end, ' ']);
+    }
+    let mut text = template.render(&messages, more)?;
+    let at = text.rfind(end).ok_or(Error::NotContinued)?;
+    let is_trimmed = !text[at + end.len_utf8()..].starts_with(' ');
+    text.truncate(at);
+    if is_trimmed {
+        text.truncate(text.trim_end().len());
+    }
+    let text = without_marks(text.replace(end, ""), mark);
     Ok(tokenizer.encode_said(&text)?)
 }
 

@@ -24,7 +24,7 @@ pub(crate) fn mark(tokenizer: &Tokenizer, messages: &mut [Value]) -> Result<Opti
     if !messages.iter().any(|message| any_text(message, &found)) {
         return Ok(None);
     }
-    let mark = free_mark(|mark| messages.iter().any(|message| any_text(message, &|text: &str| text.contains(mark))))?;
+    let mark = free_mark(|mark| contain(messages, mark))?;
     for message in messages {
         change_texts(message, &|text| marked(tokenizer, &PromptText::all_said(text), mark));
     }
@@ -48,7 +48,16 @@ pub(crate) fn mark_said(tokenizer: &Tokenizer, contents: &mut [PromptText]) -> R
     Ok(Some(mark))
 }
 
-fn free_mark(is_used: impl Fn(char) -> bool) -> Result<char> {
+/// Whether a character occurs in messages.
+pub(crate) fn contain(messages: &[Value], mark: char) -> bool {
+    messages.iter().any(|message| any_text(message, &|text: &str| text.contains(mark)))
+}
+
+/// A mark that is not used.
+///
+/// # Errors
+/// All are.
+pub(crate) fn free_mark(is_used: impl Fn(char) -> bool) -> Result<char> {
     let mut marks = MARKS;
     marks
         .find(|mark| !is_used(*mark))

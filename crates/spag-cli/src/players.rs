@@ -14,7 +14,7 @@ use spag_selfplay::{
     checkpoint_fingerprint,
 };
 
-use crate::{Error, Result, adapter_args, device_args::LoadArgs, exit, sampling::SamplingArgs};
+use crate::{Error, Result, adapter_args, device_args::LoadArgs, exit, flags, sampling::SamplingArgs};
 
 /// The flags of programs that play.
 #[derive(Clone, Debug, Args)]
@@ -30,6 +30,11 @@ pub struct PlayerArgs {
     loading: LoadArgs,
     #[command(flatten)]
     endpoint: EndpointSettings,
+    /// Hold models to the actions that a game lists: an utterance is one of them. Without a list, as in Adversarial Taboo, nothing
+    /// changes. True or False.
+    #[arg(long, value_name = "BOOL", num_args = 0..=1, default_value = "False", default_missing_value = "True",
+        value_parser = flags::truth, action = clap::ArgAction::Set, help_heading = "Tokens")]
+    constrain_actions: bool,
     /// The number of engines that share the memory of this machine. Not a flag.
     #[arg(skip = 1usize)]
     engines: usize,
@@ -74,7 +79,8 @@ impl PlayerArgs {
                 let model = checkpoint.model.config();
                 let limits = self.sampling.game_config(model, folder)?;
                 let engine = self.engine.for_model(&checkpoint.model, limits.max_length(), self.engines)?;
-                let player = Box::new(ModelPlayer::load(checkpoint, limits.generation, engine)?);
+                let player = ModelPlayer::load(checkpoint, limits.generation, engine)?;
+                let player = Box::new(if self.constrain_actions { player.with_held_actions()? } else { player });
                 Ok(AnyPlayer::Model { player, games: engine.max_running, folder: folder.to_owned() })
             }
             PlayerSpec::Endpoint(endpoint) => {
@@ -130,6 +136,9 @@ impl PlayerArgs {
                 };
                 if let Some(bos) = self.loading.bos_rule().flag() {
                     player.push_str(if bos { " with BOS" } else { " without BOS" });
+                }
+                if self.constrain_actions {
+                    player.push_str(" held to actions");
                 }
                 Ok(player)
             }

@@ -57,9 +57,10 @@ pub use config::{
 };
 pub use error::{Error, Result};
 pub use generate::{
-    AdapterChoice, Completion, CompletionText, Engine, EngineConfig, EngineLoad, EngineSettings, EosRule, Event,
-    FinishReason, Generate, GenerationConfig, GenerationStats, GenerationTimes, LogProbs, MemoryBudget, Overflow,
-    PrefixSharing, Processor, Prompt, PromptRange, Request, RequestError, RequestId, Streamed, TokenEvent,
+    AdapterChoice, AllowedTokens, Completion, CompletionText, Engine, EngineConfig, EngineLoad, EngineSettings,
+    EosRule, Event, FinishReason, Generate, GenerationConfig, GenerationStats, GenerationTimes, Grammar, GrammarState,
+    LogProbs, LogitRules, MemoryBudget, Overflow, PrefixSharing, Processor, Prompt, PromptRange, Request, RequestError,
+    RequestId, SharedGrammar, Streamed, TokenEvent,
 };
 pub use memory::{GenerationMemory, GenerationMemorySettings, PromptLogProbs};
 pub use model::{Activations, Forward, Model, Network, Quantisation, ReplacedMatrix, SavedElements};

@@ -332,6 +332,47 @@ __device__ __forceinline__ void restrict_row(float* logits, const unsigned* sett
   });
 }
 
+// Words of a row's adjustment. What is at the words ..._AT follows those of all rows.
+constexpr unsigned ADJUSTMENT = 8;
+enum : unsigned { SOURCE, ALLOWED_AT, ALLOWED_WORDS, EDITS_AT, EDITS, BANS_AT, BANS, REACH };
+
+// changed [blocks, size]: rows of logits with their adjustments (sample/adjust.rs). An edit is a token, which no other edit of the row
+// has, its bias, its repetition penalty and what is subtracted.
+template <class T>
+__device__ __forceinline__ void adjust(const T* logits, const unsigned* settings, float* changed, unsigned size) {
+  DYNAMIC_SHARED(Shared, all_shared);
+  Shared& shared = *all_shared;
+  const unsigned* setting = settings + size_t(blockIdx.x) * ADJUSTMENT;
+  const unsigned *allowed = settings + setting[ALLOWED_AT], *edits = settings + setting[EDITS_AT];
+  logits += size_t(setting[SOURCE]) * size;
+  changed += size_t(blockIdx.x) * size;
+  const unsigned words = setting[ALLOWED_WORDS];
+  for (unsigned token = threadIdx.x; token < size; token += THREADS) {
+    const bool kept =
+        words == ~0u || (token / 32 < words && (allowed[token / 32] >> (token % 32) & 1));
+    changed[token] = kept ? to_float(logits[token]) : -INFINITY;
+  }
+  __syncthreads();
+  for (unsigned i = threadIdx.x; i < setting[EDITS]; i += THREADS) {
+    const unsigned* edit = edits + 4 * i;
+    const float biased = changed[edit[0]] + __uint_as_float(edit[1]), repetition = __uint_as_float(edit[2]);
+    changed[edit[0]] = (biased > 0 ? biased / repetition : biased * repetition) - __uint_as_float(edit[3]);
+  }
+  const float reach = __uint_as_float(setting[REACH]);
+  if (reach == INFINITY) return;
+  __syncthreads();
+  const Row<float> row{changed, size, settings + setting[BANS_AT], setting[BANS], 0, 1};
+  float top = -INFINITY;
+  row.each([&](unsigned token, float logit) {
+    if (row.allowed(token)) top = fmaxf(top, logit);
+  });
+  top = block_max(top, shared.floats);
+  // No other thread reads what a thread writes here.
+  row.each([&](unsigned token, float logit) {
+    if (top - logit > reach) changed[token] = -INFINITY;
+  });
+}
+
 // logits [rows, size]; params: a row and a token per block; out [blocks, 2 + 2·most]: status and ln p of the token, then
 // the `most` likeliest tokens with their ln p. A pass over the row finds each of them.
 template <class T>
@@ -373,7 +414,10 @@ __device__ __forceinline__ void score(const T* logits, const unsigned* params, u
                 sample<T>(logits, settings, out, size))                                                    \
   EXPORT_BOUNDS(score_##suffix, THREADS, 2,                                                                \
                 (const T* logits, const unsigned* params, unsigned* out, unsigned size, unsigned most),    \
-                score<T>(logits, params, out, size, most))
+                score<T>(logits, params, out, size, most))                                                 \
+  EXPORT_BOUNDS(adjust_##suffix, THREADS, 2,                                                               \
+                (const T* logits, const unsigned* settings, float* changed, unsigned size),                \
+                adjust<T>(logits, settings, changed, size))
 EXPORT_FOR(float, f32)
 EXPORT_FOR(bf16, bf16)
 EXPORT_BOUNDS(restrict_logits, THREADS, 2, (float* logits, const unsigned* settings, unsigned size),

@@ -95,6 +95,9 @@ pub enum Error {
     /// An error of a checkpoint or of generation.
     #[error(transparent)]
     Model(#[from] spag_model::Error),
+    /// The model's tokens cannot be held to actions.
+    #[error(transparent)]
+    Grammar(#[from] spag_grammar::Error),
 }
 
 impl From<spag_chat::Error> for Error {
@@ -111,6 +114,7 @@ impl Classify for Error {
             Self::Game(error) => error.class(),
             Self::File(error) => error.class(),
             Self::Model(error) => error.class(),
+            Self::Grammar(error) => error.class(),
             Self::Threads { .. } => ErrorClass::Failure,
             Self::BadPlayer { .. }
             | Self::BadKey { .. }

@@ -22,6 +22,7 @@ mod action_scores;
 mod digest;
 mod endpoint;
 mod game_meter;
+mod held_actions;
 mod kuhn_meter;
 mod meter_table;
 mod mix;

@@ -15,6 +15,7 @@ use spag_model::{
 };
 
 use crate::error::Result;
+use crate::held_actions::HeldActions;
 use crate::sampled_turns::{SampledGames, SampledTurn};
 use crate::shared_engine::SharedEngine;
 
@@ -31,6 +32,8 @@ pub struct ModelPlayer<E = Engine> {
     turns: HashMap<RequestId, OpenTurn>,
     /// Games whose turn has a text that the tokenizer cannot encode.
     unanswered: Vec<Reply>,
+    /// What holds utterances to the actions that their turns list, if anything does.
+    held: Option<HeldActions>,
     /// What utterances report as the version of the weights, if it is not the engine's.
     version: Option<u64>,
 }
@@ -126,9 +129,9 @@ impl ModelPlayer {
 
     /// The same player, beside which others can play with its engine.
     pub fn shared(self) -> ModelPlayer<SharedEngine> {
-        let Self { engine, encoder, settings, prompts, turns, unanswered, version } = self;
+        let Self { engine, encoder, settings, prompts, turns, unanswered, held, version } = self;
         let engine = SharedEngine::new(engine);
-        ModelPlayer { engine, encoder, settings, prompts, turns, unanswered, version }
+        ModelPlayer { engine, encoder, settings, prompts, turns, unanswered, held, version }
     }
 
     /// The budget of a prompt.
@@ -184,6 +187,7 @@ impl ModelPlayer<SharedEngine> {
         let config = GenerationConfig { adapter, ..(*self.settings.trimmed).clone() };
         let encoder = PromptEncoder::new(self.encoder.tokenizer().clone());
         let player = Self { version, ..Self::new(self.engine.beside(), encoder, config) };
+        let player = if self.held.is_some() { player.with_held_actions()? } else { player };
         Ok(match self.prompts {
             Prompts::Encoded => player,
             Prompts::Verbatim(_) => player.with_verbatim_history(),
@@ -226,7 +230,7 @@ impl<E: Generate> ModelPlayer<E> {
     pub fn new(engine: E, encoder: PromptEncoder, config: GenerationConfig) -> Self {
         let settings = Settings::new(config);
         let (prompts, turns, unanswered) = (Prompts::Encoded, HashMap::new(), Vec::new());
-        Self { engine, encoder, settings, prompts, turns, unanswered, version: None }
+        Self { engine, encoder, settings, prompts, turns, unanswered, held: None, version: None }
     }
 
     /// The same player, whose prompts have its own utterances as the tokens that it sampled ([`PromptHistory`]), and which keeps
@@ -235,6 +239,15 @@ impl<E: Generate> ModelPlayer<E> {
     /// [`PromptHistory`]: spag_chat::PromptHistory
     pub fn with_verbatim_history(self) -> Self {
         Self { prompts: Prompts::Verbatim(SampledGames::default()), ..self }
+    }
+
+    /// The same player, whose utterances in games that list their actions are one of them. What it samples is then not drawn from the
+    /// distributions that turns report.
+    ///
+    /// # Errors
+    /// The vocabulary cannot be held to grammars.
+    pub fn with_held_actions(self) -> Result<Self> {
+        Ok(Self { held: Some(HeldActions::new(self.encoder.tokenizer())?), ..self })
     }
 
     /// The turns of a game that has ended, in order; none without [`ModelPlayer::with_verbatim_history`].
@@ -254,6 +267,10 @@ impl<E: Generate> ModelPlayer<E> {
 impl<E: Generate> Policy for ModelPlayer<E> {
     fn submit(&mut self, turn: &TurnRequest<'_>) -> Result<(), PolicyError> {
         let config = self.settings.of(turn.utterances, &self.encoder).map_err(PolicyError::caused_by)?;
+        let config = match (&mut self.held, turn.legal_actions) {
+            (Some(held), Some(actions @ [_, ..])) => held.hold(&config, actions).map_err(PolicyError::caused_by)?,
+            _ => config,
+        };
         let encoded = match &mut self.prompts {
             Prompts::Encoded => self.encoder.encode(turn.prompt),
             Prompts::Verbatim(games) => games.prompt(&self.encoder, turn),

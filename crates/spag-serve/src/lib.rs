@@ -6,6 +6,7 @@ mod answer;
 mod api;
 mod auth;
 mod background;
+mod defaults;
 mod drain;
 mod engine_thread;
 mod error;

@@ -2,16 +2,20 @@
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use serde_json::{Value, json};
 use spag_chat::{ChatTemplate, PromptEncoder};
-use spag_model::{Adapter, AdapterChoice, Architecture, BaseDigest, Checkpoint, Engine, EngineConfig, Tokenizer};
+use spag_grammar::{GrammarCompiler, Language};
+use spag_model::{
+    Adapter, AdapterChoice, Architecture, BaseDigest, Checkpoint, Engine, EngineConfig, SharedGrammar, Tokenizer,
+};
 use tokio::sync::watch;
 
 use crate::adapters::{AdapterNames, AdapterToServe, LoadedAdapter};
 use crate::api::{ApiError, whole};
+use crate::defaults::SamplingDefaults;
 use crate::engine_thread::EngineHandle;
 use crate::error::{Error, Result};
 use crate::limits::QueueLimits;
@@ -67,6 +71,10 @@ pub(crate) struct ServedModel {
     pub(crate) max_length: usize,
     /// The number of embeddings: each token id is below it.
     pub(crate) vocabulary: usize,
+    /// What requests do not say of sampling.
+    pub(crate) defaults: SamplingDefaults,
+    /// Made when a request needs it first.
+    grammars: OnceLock<spag_grammar::Result<GrammarCompiler>>,
     /// Which adapters fit it.
     pub(crate) architecture: Architecture,
     /// Of its files when they were loaded.
@@ -96,6 +104,8 @@ impl ServedModel {
         Ok(Self {
             name: name.to_owned(),
             texts: TokenTexts::new(tokenizer.clone(), vocabulary),
+            defaults: SamplingDefaults::of(&tokenizer),
+            grammars: OnceLock::new(),
             encoder: PromptEncoder::new(tokenizer),
             max_length: engine.config().max_length,
             vocabulary,
@@ -134,6 +144,12 @@ impl ServedModel {
                 self.name
             )),
         })
+    }
+
+    /// A language for this model's tokens.
+    pub(crate) fn grammar(&self, language: &Language) -> spag_grammar::Result<SharedGrammar> {
+        let compiler = self.grammars.get_or_init(|| GrammarCompiler::new(self.tokenizer()));
+        compiler.as_ref().map_err(Clone::clone)?.compile(language)
     }
 
     /// A token id.
@@ -248,6 +264,7 @@ impl ModelPool {
             "root": root,
             "parent": parent,
             "max_model_len": model.max_length,
+            "default_sampling_params": model.defaults.json(),
         }))
     }
 

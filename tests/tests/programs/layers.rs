@@ -8,7 +8,7 @@ use std::path::Path;
 use cargo_metadata::{CargoOpt, DependencyKind, Metadata, MetadataCommand, Package, PackageId};
 
 /// The packages of the workspace, from the bottom up. A package depends only on packages above its own line.
-const ORDER: [&str; 25] = [
+const ORDER: [&str; 26] = [
     "spag-tests",
     "spag-io",
     "spag-run",
@@ -22,6 +22,7 @@ const ORDER: [&str; 25] = [
     "spag-stand-in",
     "spag-model",
     "spag-chat",
+    "spag-grammar",
     "spag-selfplay",
     "spag-train",
     "spag-eval",

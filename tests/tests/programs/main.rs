@@ -13,6 +13,7 @@ mod eval;
 mod eval_contexts;
 mod eval_games;
 mod gguf;
+mod held_actions;
 mod hostile_flags;
 mod layers;
 mod merge;

@@ -3,7 +3,7 @@
 //! The tests need these packages and are ignored by default; `-- --ignored` runs them. CLIENTS_PYTHON names the Python that has
 //! those of Python, NODE_PATH the folder of those of npm. What lm-evaluation-harness's own backend says of the models was computed with
 //! `clients/lm_eval/evaluate.py hf pretrained=FOLDER,dtype=float32,device=cpu,add_bos_token=False OUT`, with folders whose
-//! `generation_config.json` has no repetition penalty: that backend applies it to greedy texts.
+//! `generation_config.json` has no repetition penalty: that backend and the server apply it to greedy texts.
 
 use std::path::Path;
 use std::process::Command;
@@ -21,10 +21,14 @@ fn script(name: &str) -> Command {
 
 /// Evaluates a model through a server, with several settings of the client, each with the expected report.
 fn evaluate(family: &str, settings: &[(&str, &str, usize, usize)]) {
-    let folder = fixture("families").join(family);
+    let work = tempfile::tempdir().unwrap();
+    let folder = work.path().join(family);
+    copy_folder(fixture("families").join(family), &folder);
+    let mut defaults = json(folder.join("generation_config.json"));
+    defaults.as_object_mut().unwrap().remove("repetition_penalty");
+    std::fs::write(folder.join("generation_config.json"), defaults.to_string()).unwrap();
     let server = Serve::start([&folder]);
     let url = server.url("");
-    let work = tempfile::tempdir().unwrap();
     for (expected, tokenizer, concurrent, batch) in settings {
         let expected = json(root().join(format!("tests/clients/lm_eval/expected/{expected}.json")));
         let out = work.path().join("out.json");

@@ -4,4 +4,5 @@ mod adapters;
 mod clients;
 mod limits;
 mod routes;
+mod structured;
 mod unread;

@@ -402,7 +402,7 @@ fn chats_are_rendered_with_the_template_of_the_folder() {
         ),
         (json!({"messages": [{"role": "user", "content": "x"}], "functions": [{}]}), "functions"),
         (
-            json!({"messages": [{"role": "user", "content": "x"}], "response_format": {"type": "json_object"}}),
+            json!({"messages": [{"role": "user", "content": "x"}], "response_format": {"type": "xml"}}),
             "response_format",
         ),
         (json!({"messages": [{"role": "user", "content": "x"}], "top_logprobs": 2}), "top_logprobs"),
@@ -438,14 +438,14 @@ fn what_is_not_computed_is_refused_by_name() {
     let many = |item: &str, number: usize| format!("[{}]", vec![item; number].join(","));
     let huge = "123456789012345678901234567890";
     for (name, value) in [
-        ("presence_penalty", "0.5"),
-        ("frequency_penalty", "-1"),
-        ("repetition_penalty", "1.1"),
-        ("logit_bias", "{\"5\": 1}"),
+        ("presence_penalty", "2.5"),
+        ("frequency_penalty", "-3"),
+        ("repetition_penalty", "0"),
+        ("logit_bias", "{\"5\": 101}"),
         ("best_of", "2"),
         ("suffix", "\"end\""),
-        ("min_p", "0.1"),
-        ("guided_json", "{}"),
+        ("min_p", "1.1"),
+        ("guided_json", "false"),
         ("skip_special_tokens", "false"),
         ("prompt_logprobs", "1"),
         ("n", "0"),

@@ -165,6 +165,11 @@ impl Generate for Engine {
         let began = Instant::now();
         let Request { prompt, seed, config } = request;
         config.check()?;
+        let vocabulary = self.runner.vocabulary();
+        if let Some((token, _)) = config.rules.bias.range(u32::try_from(vocabulary).unwrap_or(u32::MAX)..).next() {
+            let problem = format!("a bias is given for token {token}, but the model has {vocabulary} tokens");
+            return Err(RequestError::Setting(problem));
+        }
         let adapter = self.adapters.find(&config.adapter)?;
         let (max_new_tokens, max_length) = (config.max_new_tokens, self.config.max_length);
         let room = match max_length.saturating_sub(max_new_tokens) {

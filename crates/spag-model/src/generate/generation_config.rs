@@ -3,6 +3,8 @@
 use std::ops::Range;
 use std::sync::Arc;
 
+use super::grammar::SharedGrammar;
+use super::logit_rules::LogitRules;
 use super::request_error::RequestError;
 use super::text::CompletionText;
 use crate::tokenizer::SpecialTokens;
@@ -17,6 +19,10 @@ pub struct GenerationConfig {
     pub min_new_tokens: usize,
     /// The sampling strategy.
     pub sampling: Sampling,
+    /// What changes the logits first.
+    pub rules: LogitRules,
+    /// What the completion is held to. Its token that ends a text, and the stop tokens, are chosen where the grammar may end.
+    pub grammar: Option<SharedGrammar>,
     /// Tokens that end a completion, in addition to EOS.
     pub stop_tokens: Vec<u32>,
     /// Strings that end a completion. The text ends before the first occurrence.
@@ -44,6 +50,8 @@ impl Default for GenerationConfig {
             max_new_tokens: 256,
             min_new_tokens: 0,
             sampling: Sampling::Greedy,
+            rules: LogitRules::default(),
+            grammar: None,
             stop_tokens: Vec::new(),
             stop_strings: Vec::new(),
             eos: EosRule::default(),
@@ -78,6 +86,12 @@ impl GenerationConfig {
             spag_ops::Error::Sampling(what) => RequestError::Setting(what),
             other => RequestError::Setting(other.to_string()),
         })?;
+        self.rules.check().map_err(RequestError::Setting)?;
+        if self.grammar.is_some() && (self.min_new_tokens > 0 || self.eos == EosRule::Ignored) {
+            return wrong(
+                "a completion that is held to a grammar ends with it: neither min_new_tokens nor ignored EOS".into(),
+            );
+        }
         if self.max_new_tokens == 0 && self.log_probs.prompt.is_none() {
             return wrong(
                 "max_new_tokens must be at least 1, or log-probabilities of the prompt must be asked for".into(),

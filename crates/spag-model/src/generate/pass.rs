@@ -7,6 +7,7 @@ use candle_core::Tensor;
 use super::adapters::AdapterRows;
 use super::engine::{Engine, State};
 use super::event::{Event, TokenEvent};
+use super::grammar;
 use super::model_runner::{ForwardOutput, LogitRows};
 use super::request::{FinishReason, RequestId};
 use super::request_error::RequestError;
@@ -28,9 +29,13 @@ impl Engine {
         let began = Instant::now();
         let chunks = schedule(&mut self.state, &self.config)?;
         self.state.stats.times.schedule += began.elapsed();
-        let output = self.forward(&chunks)?;
+        let held = grammar::take(&chunks, &mut self.state.running);
+        let (output, allowed) = grammar::beside(held, || self.forward(&chunks));
+        let output = output?;
         let mut events = Vec::new();
         let mut ended = self.record_scores(&chunks, output.scored);
+        let failed = grammar::give_back(allowed, &mut self.state.running, self.tokenizer.eos_ids());
+        ended.extend(failed.into_iter().map(|(at, error)| (self.state.running[at].id, Err(error))));
         self.sample(&chunks, output.logits.as_ref(), &mut ended, &mut events)?;
         let began = Instant::now();
         for (id, end) in ended {

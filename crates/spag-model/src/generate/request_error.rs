@@ -90,8 +90,11 @@ pub enum RequestError {
         known: String,
     },
     /// Every token with a probability is banned, because it would end the completion before `min_new_tokens`.
-    #[error("generation: every token is banned; lower min_new_tokens, or give fewer stop tokens")]
+    #[error("generation: every token is banned; lower min_new_tokens, or give fewer stop tokens and biases")]
     NoneAllowed,
+    /// The grammar of the request cannot go on.
+    #[error("generation: the grammar cannot be followed: {0}")]
+    Grammar(String),
     /// The logits of the request contain NaN or infinity, with finite weights.
     #[error(
         "{path}: the model's logits are not finite: its weights are so large that a product overflows; use an earlier \

@@ -8,13 +8,15 @@ use rand_chacha::ChaCha8Rng;
 
 use super::adapters::PackedAdapter;
 use super::generation_config::{EosRule, GenerationConfig, Streamed};
+use super::grammar::{GrammarState, SharedGrammar};
 use super::kv::{PageTable, PrefixRoot};
+use super::logit_rules::TokenUse;
 use super::prompt_scores::PromptScores;
 use super::request::{Completion, FinishReason, RequestId};
 use super::request_error::RequestError;
 use super::text::{self, StreamedText};
 use crate::tokenizer::Tokenizer;
-use spag_ops::sample::{SampleParams, SampledToken, Sampling, TokenLogProb};
+use spag_ops::sample::{Adjustment, SampleParams, SampledToken, Sampling, TokenLogProb, TokenSet};
 
 /// A request's tokens, its page table and its log-probabilities.
 pub(super) struct Sequence {
@@ -28,6 +30,11 @@ pub(super) struct Sequence {
     /// What changes the model for it. It stays as long as the sequence, removed or not.
     pub(super) adapter: Option<Arc<PackedAdapter>>,
     pub(super) preempted: bool,
+    used: TokenUse,
+    /// The place within the grammar that the completion is held to.
+    pub(super) grammar: Option<Box<dyn GrammarState>>,
+    /// The tokens that the grammar allows next.
+    pub(super) allowed: Option<TokenSet>,
     /// The log-probabilities of the prompt, if they are asked for.
     pub(super) scores: Option<PromptScores>,
     scores_reported: bool,
@@ -49,6 +56,8 @@ impl Sequence {
         tokenizer: &Tokenizer,
     ) -> Self {
         let text = StreamedText::new(&config, tokenizer, &tokens);
+        let used = TokenUse::of_prompt(&config.rules, &tokens);
+        let grammar = config.grammar.as_ref().map(SharedGrammar::start);
         let scores = config.log_probs.prompt.as_ref().map(|range| PromptScores::new(range.within(tokens.len())));
         Self {
             id,
@@ -59,6 +68,9 @@ impl Sequence {
             table: PageTable::default(),
             adapter: None,
             preempted: false,
+            used,
+            grammar,
+            allowed: None,
             scores,
             scores_reported: false,
             truncated,
@@ -126,7 +138,13 @@ impl Sequence {
     pub(super) fn sampling_params(&mut self, eos: &[u32]) -> SampleParams {
         let distribution = self.config.distribution(self.tokens.len() - self.prompt, eos);
         let uniform = if distribution.sampling == Sampling::Greedy { 0.0 } else { self.rng.random() };
-        SampleParams { distribution, uniform }
+        let adjustment = Adjustment {
+            allowed: self.allowed.take(),
+            edits: self.used.edits(&self.config.rules),
+            min_p: self.config.rules.min_p,
+        };
+        let adjustment = if adjustment.is_empty() { None } else { Some(Box::new(adjustment)) };
+        SampleParams { distribution, uniform, adjustment }
     }
 
     /// Appends a sampled token, with the most likely ones if they are asked for. Returns why the completion ends, if it
@@ -141,11 +159,15 @@ impl Sequence {
         self.model_log_probs.push(choice.model_log_prob);
         self.sampling_log_probs.push(choice.sampling_log_prob);
         self.top_log_probs.extend(top);
+        self.used.push(&self.config.rules, choice.token);
         if self.config.eos == EosRule::Ends && tokenizer.eos_ids().contains(&choice.token) {
             return Ok(Some(FinishReason::Eos));
         }
         if self.config.stop_tokens.contains(&choice.token) {
             return Ok(Some(FinishReason::StopToken));
+        }
+        if let Some(grammar) = &mut self.grammar {
+            grammar.accept(choice.token).map_err(RequestError::Grammar)?;
         }
         let completion = &self.tokens[self.prompt..];
         if self.text.push(&self.config, tokenizer, completion).map_err(RequestError::of_text)? {

@@ -53,6 +53,7 @@ fn draws_of_a_position_follow_the_softmax_of_its_50_likeliest_tokens() {
             .map(|_| SampleParams {
                 distribution: Distribution { sampling, ..Distribution::default() },
                 uniform: rng.random(),
+                adjustment: None,
             })
             .collect();
         for drawn in sample(&same, &params).unwrap() {

@@ -2,7 +2,9 @@
 
 use candle_core::{DType, Result, Tensor, bail};
 
-use super::{Distribution, SampleError, SampleParams, SampledToken, Sampling, ScoreParams, TokenLogProb};
+use super::{
+    Adjustment, Distribution, LogitEdit, SampleError, SampleParams, SampledToken, Sampling, ScoreParams, TokenLogProb,
+};
 use crate::kernels::{Arg, Kernels, Launch, Module, module, suffix};
 
 const MODULE: Module = module!("sample");
@@ -11,6 +13,8 @@ const THREADS: u32 = 512;
 const SHARED_BYTES: usize = 4608;
 /// Words of a row's parameters.
 const SETTING: usize = 10;
+/// Words of a row's adjustment.
+const ADJUSTMENT: usize = 8;
 /// Words of a row's result.
 const RESULT: usize = 4;
 
@@ -105,6 +109,49 @@ pub(super) fn restrict(
         args: &[Arg::Out(logits), Arg::In(&settings), Arg::U32(size as u32)],
         ..Launch::of(MODULE)
     })
+}
+
+/// Copies `rows` of logits as f32, changed by their adjustments. Takes one upload.
+pub(super) fn adjust(
+    kernels: &dyn Kernels,
+    logits: &Tensor,
+    rows: &[usize],
+    params: &[SampleParams],
+) -> Result<Tensor> {
+    let size = logits.dim(1)?;
+    let (mut settings, mut more) = (Vec::with_capacity(rows.len() * ADJUSTMENT), Vec::new());
+    for (row, SampleParams { distribution, adjustment, .. }) in rows.iter().zip(params) {
+        let none = Adjustment::default();
+        let adjustment = adjustment.as_deref().unwrap_or(&none);
+        let at = |more: &Vec<u32>| (rows.len() * ADJUSTMENT + more.len()) as u32;
+        let allowed_at = at(&more);
+        let words = adjustment.allowed.as_ref().map_or(&[][..], |allowed| allowed.words());
+        more.extend(words);
+        let edits_at = at(&more);
+        for LogitEdit { token, bias, repetition, penalty } in &adjustment.edits {
+            more.extend([*token, bias.to_bits(), repetition.to_bits(), penalty.to_bits()]);
+        }
+        let banned_at = at(&more);
+        more.extend(distribution.banned.iter());
+        // Without a set of allowed tokens there is no number of words.
+        let words = adjustment.allowed.as_ref().map_or(u32::MAX, |_| words.len() as u32);
+        let reach = adjustment.reach(distribution).to_bits();
+        settings.extend([*row as u32, allowed_at, words, edits_at, adjustment.edits.len() as u32]);
+        settings.extend([banned_at, distribution.banned.len() as u32, reach]);
+    }
+    settings.extend(more);
+    let length = settings.len();
+    let settings = Tensor::from_vec(settings, length, logits.device())?;
+    let out = kernels.empty(&[rows.len(), size], DType::F32)?;
+    kernels.launch(&Launch {
+        kernel: format!("adjust_{}", suffix(logits.dtype())?),
+        grid: [rows.len() as u32, 1, 1],
+        block: THREADS,
+        shared_bytes: SHARED_BYTES,
+        args: &[Arg::In(logits), Arg::In(&settings), Arg::Out(&out), Arg::U32(size as u32)],
+        ..Launch::of(MODULE)
+    })?;
+    Ok(out)
 }
 
 /// The distributions of all rows, with their uniform numbers and targets, in the kernel's layout, followed by all banned tokens.

@@ -3,6 +3,7 @@
 //! The caller supplies one uniform number per row, so that a sample depends on its row alone. The number is looked up in
 //! the cumulative distribution: in vocabulary order if the distribution is unrestricted, else in order of likelihood.
 
+mod adjust;
 mod device;
 mod distribution;
 mod row;
@@ -14,6 +15,7 @@ use rayon::prelude::*;
 use super::cpu;
 use crate::kernels;
 
+pub use adjust::{Adjustment, LogitEdit, TokenSet};
 pub(crate) use distribution::restrict;
 pub use distribution::{Distribution, Sampling};
 pub use score::{MAX_TOP, ScoreParams, TokenLogProb, score, scored_rows};
@@ -25,6 +27,8 @@ pub struct SampleParams {
     pub distribution: Distribution,
     /// A uniform random number in [0, 1); ignored by [`Sampling::Greedy`].
     pub uniform: f64,
+    /// What changes the logits first, if anything does.
+    pub adjustment: Option<Box<Adjustment>>,
 }
 
 /// A token and its log-probabilities.
@@ -63,12 +67,19 @@ pub fn sample(logits: &Tensor, params: &[SampleParams]) -> Result<Vec<std::resul
         if !(0.0..1.0).contains(&row.uniform) {
             bail!("sampling: the uniform number {} is not in [0, 1)", row.uniform);
         }
+        row.adjustment.as_ref().map_or(Ok(()), |adjustment| adjustment.check(size))?;
     }
     if let Some(kernels) = kernels::of(logits.device())? {
-        return device::sample(&*kernels, logits, params);
+        let mut drawn = device::sample(&*kernels, logits, params)?;
+        adjust::resample(&*kernels, logits, params, &mut drawn)?;
+        return Ok(drawn);
     }
     cpu::read(logits, |logits| {
         let rows = logits.par_chunks_exact(size).zip(params);
-        Ok(rows.map_init(Vec::new, |weights, (row, params)| row::sample(row, params, weights)).collect())
+        let sample = |weights: &mut Vec<f32>, (row, params): (&[f32], &SampleParams)| match &params.adjustment {
+            Some(adjustment) => adjust::sample(row, params, adjustment, weights),
+            None => row::sample(row, params, weights),
+        };
+        Ok(rows.map_init(Vec::new, sample).collect())
     })
 }

@@ -18,7 +18,7 @@ pub(super) fn sample(
         model_log_prob: logits[token] - log_sum,
         sampling_log_prob,
     };
-    let SampleParams { distribution, uniform } = params;
+    let SampleParams { distribution, uniform, .. } = params;
     let best = most_likely_allowed(logits, top, &distribution.banned).ok_or(SampleError::NoneAllowed)?;
     let Sampling::Random { temperature: _, top_k, top_p } = distribution.sampling else { return Ok(chosen(best, 0.0)) };
     let (top, inverse) = (logits[best], distribution.inverse_temperature());
@@ -209,7 +209,7 @@ mod tests {
         let uniform = if sampling == Sampling::Greedy { 0.0 } else { rng.random() };
         super::sample(
             logits,
-            &SampleParams { distribution: Distribution { sampling, banned: banned.into() }, uniform },
+            &SampleParams { distribution: Distribution { sampling, banned: banned.into() }, uniform, adjustment: None },
             &mut Vec::new(),
         )
     }

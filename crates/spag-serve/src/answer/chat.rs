@@ -68,7 +68,7 @@ pub(crate) struct ChatAnswer {
 impl ChatAnswer {
     /// An answer without choices.
     pub(crate) fn new(model: Arc<ServedModel>, job: ChatJob, mut head: Head) -> Self {
-        head.usage.prompt = job.prompt.len();
+        head.usage.prompt = job.prompt_tokens();
         Self { model, job, head }
     }
 

@@ -13,11 +13,20 @@ use super::sampling::{IGNORED, Settings, is_empty, never};
 use crate::limits::MAX_TOP;
 use crate::model::ServedModel;
 
+/// A conversation to answer.
+#[derive(Debug)]
+pub(super) struct Conversation {
+    /// Its tokens.
+    pub(super) prompt: Vec<u32>,
+    /// Whether the answer begins, or goes on with the last message.
+    text: CompletionText,
+}
+
 /// A request for answers in a conversation.
 #[derive(Debug)]
 pub(crate) struct ChatJob {
-    /// The tokens of the conversation.
-    pub(crate) prompt: Vec<u32>,
+    /// The conversation.
+    conversation: Conversation,
     pub(crate) settings: Settings,
     pub(crate) max_tokens: usize,
     /// Alternatives of each token, if log-probabilities are asked for.
@@ -33,7 +42,7 @@ fn is_no_choice(value: &Value) -> bool {
 }
 
 /// Fields of chats that are not computed.
-const REFUSED: [Refused; 18] = [
+const REFUSED: [Refused; 17] = [
     Refused::new("tools", is_empty, "describe tools in a message"),
     Refused::new("tool_choice", is_no_choice, "leave it out"),
     Refused::new("functions", is_empty, "describe functions in a message"),
@@ -47,7 +56,6 @@ const REFUSED: [Refused; 18] = [
     Refused::new("web_search_options", never, "leave it out"),
     Refused::new("chat_template", never, "the template of the model's folder is used"),
     Refused::new("documents", is_empty, "put documents into a message"),
-    Refused::new("continue_final_message", is_false, "use /v1/completions"),
     Refused::new("add_special_tokens", is_false, "the template writes special tokens"),
     Refused::new("best_of", never, "leave it out"),
     Refused::new("suffix", is_empty, "leave it out"),
@@ -65,7 +73,8 @@ impl ChatJob {
         let settings = Settings::read(&mut fields, model)?;
         let log_probs = log_probs(&mut fields)?;
         let max_tokens = max_tokens(&mut fields)?;
-        let prompt = conversation(&mut fields, model)?;
+        let conversation = conversation(&mut fields, model)?;
+        let prompt = &conversation.prompt;
         fields.finish(&IGNORED)?;
         // Without a limit the answer may use all that is left of the context.
         let max_tokens = max_tokens.unwrap_or_else(|| model.max_length.saturating_sub(prompt.len()).max(1));
@@ -75,16 +84,21 @@ impl ChatJob {
             let problem = format!("{} is more than max_tokens, {max_tokens}", settings.min_tokens);
             return Err(ApiError::field("min_tokens", problem));
         }
-        Ok(Self { prompt, settings, max_tokens, log_probs })
+        Ok(Self { conversation, settings, max_tokens, log_probs })
+    }
+
+    /// Tokens of the conversation.
+    pub(crate) fn prompt_tokens(&self) -> usize {
+        self.conversation.prompt.len()
     }
 
     /// The requests for the engine.
     pub(crate) fn requests(&self) -> Vec<Request> {
         let log_probs = LogProbs { prompt: None, top: self.log_probs.unwrap_or(0) };
-        let text = CompletionText::Alone;
-        let config = Arc::new(GenerationConfig { log_probs, ..generation(&self.settings, self.max_tokens, text) });
+        let Conversation { prompt, text } = &self.conversation;
+        let config = Arc::new(GenerationConfig { log_probs, ..generation(&self.settings, self.max_tokens, *text) });
         let request = |at| Request {
-            prompt: Prompt::Tokens(self.prompt.clone()),
+            prompt: Prompt::Tokens(prompt.clone()),
             seed: self.settings.seed_of(at),
             config: config.clone(),
         };
@@ -92,26 +106,35 @@ impl ChatJob {
     }
 }
 
-/// The tokens of the conversation in `messages`, with the fields that change what the template writes.
-pub(super) fn conversation(fields: &mut Fields, model: &ServedModel) -> Result<Vec<u32>, ApiError> {
+/// The conversation in `messages`, with the fields that change what the template writes.
+pub(super) fn conversation(fields: &mut Fields, model: &ServedModel) -> Result<Conversation, ApiError> {
     let template = model.template()?;
     let messages = messages(fields.take("messages"))?;
-    let prompts = fields.truth("add_generation_prompt")?.unwrap_or(true);
+    let continued = fields.truth("continue_final_message")?.unwrap_or(false);
+    let prompts = fields.truth("add_generation_prompt")?;
+    if continued && prompts == Some(true) {
+        return Err(ApiError::field("continue_final_message", "set add_generation_prompt to false, or leave it out"));
+    }
     let more = fields.object("chat_template_kwargs")?.unwrap_or_default();
     let own = ["messages", "tools", "documents", "add_generation_prompt"];
     if let Some(name) = own.into_iter().find(|name| more.contains_key(*name)) {
         return Err(ApiError::field("chat_template_kwargs", format_args!("{name} cannot be set here")));
     }
+    let prompts = prompts.unwrap_or(!continued);
     let mut variables = Map::from_iter([("add_generation_prompt".to_owned(), Value::Bool(prompts))]);
     variables.extend([("tools".to_owned(), Value::Null), ("documents".to_owned(), Value::Null)]);
     variables.extend(more);
     // BOS is there if the template writes it.
-    let tokens = spag_chat::encode_messages(template, model.tokenizer(), messages, &variables)
-        .map_err(|error| ApiError::field("messages", error))?;
-    if tokens.is_empty() {
+    let tokenizer = model.tokenizer();
+    let (prompt, text) = match continued {
+        true => (spag_chat::encode_continued(template, tokenizer, messages, &variables), CompletionText::Continued),
+        false => (spag_chat::encode_messages(template, tokenizer, messages, &variables), CompletionText::Alone),
+    };
+    let prompt = prompt.map_err(|error| ApiError::field("messages", error))?;
+    if prompt.is_empty() {
         return Err(ApiError::field("messages", "the conversation has no tokens"));
     }
-    Ok(tokens)
+    Ok(Conversation { prompt, text })
 }
 
 fn log_probs(fields: &mut Fields) -> Result<Option<usize>, ApiError> {

@@ -92,6 +92,8 @@ pub(super) fn generation(settings: &Settings, max_tokens: usize, text: Completio
         max_new_tokens: max_tokens,
         min_new_tokens: settings.min_tokens,
         sampling: settings.sampling,
+        rules: settings.rules.clone(),
+        grammar: settings.grammar.clone(),
         stop_tokens: settings.stop_tokens.clone(),
         stop_strings: settings.stop_strings.clone(),
         eos: settings.eos,

@@ -4,6 +4,7 @@ mod chat;
 mod completions;
 mod error;
 mod fields;
+mod language;
 mod log_probs;
 mod messages;
 mod prompts;

@@ -1,10 +1,14 @@
 //! The fields of a request that say how tokens are chosen, and when a completion ends.
 
-use serde_json::Value;
-use spag_model::{EosRule, Sampling};
+use std::collections::BTreeMap;
+
+use serde_json::{Map, Value};
+use spag_model::{EosRule, LogitRules, Sampling, SharedGrammar};
 
 use super::error::ApiError;
 use super::fields::{Fields, Refused, shown, whole};
+use super::language::language;
+use crate::defaults::{LEAST_TEMPERATURE, SamplingDefaults};
 use crate::limits::{MAX_N, MAX_STOP_BYTES, MAX_STOP_TOKENS, MAX_STOPS};
 use crate::model::ServedModel;
 
@@ -13,6 +17,8 @@ use crate::model::ServedModel;
 pub(crate) struct Settings {
     pub(crate) n: usize,
     pub(crate) sampling: Sampling,
+    pub(crate) rules: LogitRules,
+    pub(crate) grammar: Option<SharedGrammar>,
     /// The seed of the request, or a random one.
     pub(crate) seed: u64,
     pub(crate) min_tokens: usize,
@@ -79,20 +85,11 @@ pub(super) fn never(_: &Value) -> bool {
     false
 }
 
-fn is_text(value: &Value) -> bool {
-    value.get("type").and_then(Value::as_str) == Some("text")
-}
-
 const LEAVE: &str = "leave it out";
 
 /// Fields of OpenAI and of vLLM that are not computed, in completions and chats.
-const REFUSED: [Refused; 27] = [
-    Refused::new("presence_penalty", is_zero, "leave it out or set it to 0"),
-    Refused::new("frequency_penalty", is_zero, "leave it out or set it to 0"),
-    Refused::new("repetition_penalty", is_one, "leave it out or set it to 1"),
+const REFUSED: [Refused; 16] = [
     Refused::new("length_penalty", is_one, "leave it out or set it to 1"),
-    Refused::new("logit_bias", is_empty, "leave it out"),
-    Refused::new("min_p", is_zero, "use top_p"),
     Refused::new("typical_p", is_one, "use top_p"),
     Refused::new("use_beam_search", is_false, LEAVE),
     Refused::new("early_stopping", is_false, LEAVE),
@@ -106,12 +103,6 @@ const REFUSED: [Refused; 27] = [
     Refused::new("include_stop_str_in_output", is_false, "the text ends before a stop string"),
     Refused::new("return_tokens_as_token_ids", is_false, "POST /tokenize gives the ids of a text"),
     Refused::new("return_token_ids", is_false, "POST /tokenize gives the ids of a text"),
-    Refused::new("response_format", is_text, "the answer is text"),
-    Refused::new("structured_outputs", never, "the answer is text"),
-    Refused::new("guided_json", never, "the answer is text"),
-    Refused::new("guided_regex", never, "the answer is text"),
-    Refused::new("guided_choice", never, "the answer is text"),
-    Refused::new("guided_grammar", never, "the answer is text"),
     Refused::new("priority", is_zero, "requests are served in the order of their arrival"),
     Refused::new("thinking_token_budget", never, LEAVE),
 ];
@@ -121,16 +112,24 @@ impl Settings {
     pub(crate) fn read(fields: &mut Fields, model: &ServedModel) -> Result<Self, ApiError> {
         fields.refuse(&REFUSED)?;
         let delivery = delivery(fields)?;
-        Ok(Self {
+        let settings = Self {
             n: fields.whole("n", 1..=MAX_N)?.unwrap_or(1),
-            sampling: sampling(fields)?,
+            sampling: sampling(fields, &model.defaults)?,
+            rules: rules(fields, model)?,
+            grammar: grammar(fields, model)?,
             seed: fields.seed("seed")?.unwrap_or_else(rand::random),
             min_tokens: fields.whole("min_tokens", 0..=model.max_length)?.unwrap_or(0),
             stop_strings: stop_strings(fields.take("stop"))?,
             stop_tokens: stop_tokens(fields.take("stop_token_ids"), model)?,
             eos: if fields.truth("ignore_eos")? == Some(true) { EosRule::Ignored } else { EosRule::Ends },
             delivery,
-        })
+        };
+        let ends = "the text ends where its grammar does";
+        match &settings {
+            Self { grammar: Some(_), min_tokens: 1.., .. } => Err(ApiError::field("min_tokens", ends)),
+            Self { grammar: Some(_), eos: EosRule::Ignored, .. } => Err(ApiError::field("ignore_eos", ends)),
+            _ => Ok(settings),
+        }
     }
 
     /// The seed of one of the `n` completions of a prompt. It does not depend on the other prompts, so that a prompt of a
@@ -147,26 +146,60 @@ impl Settings {
     }
 }
 
-fn sampling(fields: &mut Fields) -> Result<Sampling, ApiError> {
-    /// Below, logits divided by it may be infinite.
-    const LEAST: f64 = 0.0001;
-    let temperature = fields.number("temperature", 0.0..=10_000.0)?.unwrap_or(1.0);
-    let top_p = fields.number("top_p", 1e-9..=1.0)?.filter(|p| *p < 1.0);
+fn sampling(fields: &mut Fields, defaults: &SamplingDefaults) -> Result<Sampling, ApiError> {
+    let temperature = fields.number("temperature", 0.0..=10_000.0)?.or(defaults.temperature).unwrap_or(1.0);
+    let top_p = fields.number("top_p", 1e-9..=1.0)?.or(defaults.top_p).filter(|p| *p < 1.0);
     let top_k = match fields.take("top_k") {
         Some(value) if value.as_i64() == Some(-1) => None,
         Some(value) => {
             let wrong = || ApiError::field("top_k", format_args!("expected -1, 0 or more, not {}", shown(&value)));
             Some(whole(&value).filter(|k| *k <= 1 << 24).ok_or_else(wrong)?)
         }
-        None => None,
+        None => defaults.top_k,
     };
     match temperature {
         0.0 => Ok(Sampling::Greedy),
-        small if small < LEAST => {
-            Err(ApiError::field("temperature", format_args!("expected 0, which is greedy, or at least {LEAST}")))
-        }
+        small if small < LEAST_TEMPERATURE => Err(ApiError::field(
+            "temperature",
+            format_args!("expected 0, which is greedy, or at least {LEAST_TEMPERATURE}"),
+        )),
         temperature => Ok(Sampling::random(temperature, top_k.unwrap_or(0), top_p)),
     }
+}
+
+/// Biases, penalties and min-p.
+fn rules(fields: &mut Fields, model: &ServedModel) -> Result<LogitRules, ApiError> {
+    let mut penalty = |name| Ok(fields.number(name, -2.0..=2.0)?.unwrap_or(0.0) as f32);
+    let [presence_penalty, frequency_penalty] = [penalty("presence_penalty")?, penalty("frequency_penalty")?];
+    let repetition = fields.number("repetition_penalty", 0.01..=100.0)?.or(model.defaults.repetition_penalty);
+    Ok(LogitRules {
+        bias: logit_bias(fields.object("logit_bias")?.unwrap_or_default(), model)?,
+        repetition_penalty: repetition.unwrap_or(1.0) as f32,
+        presence_penalty,
+        frequency_penalty,
+        min_p: fields.number("min_p", 0.0..=1.0)?.or(model.defaults.min_p).unwrap_or(0.0),
+    })
+}
+
+/// An object of token ids, which are keys and so texts, with what is added to their logits.
+fn logit_bias(object: Map<String, Value>, model: &ServedModel) -> Result<BTreeMap<u32, f32>, ApiError> {
+    let one = |(id, bias): (String, Value)| {
+        let wrong = |expected: String| ApiError::field("logit_bias", expected);
+        let token = id.parse().ok().filter(|token| (*token as usize) < model.vocabulary);
+        let token = token.ok_or_else(|| {
+            wrong(format!("expected token ids from 0 to {}, not {:?}", model.vocabulary - 1, spag_io::quote(&id)))
+        })?;
+        let number = bias.as_f64().filter(|bias| (-100.0..=100.0).contains(bias));
+        let number = number.ok_or_else(|| wrong(format!("expected numbers from -100 to 100, not {}", shown(&bias))))?;
+        Ok((token, number as f32))
+    };
+    object.into_iter().map(one).collect()
+}
+
+/// The grammar that the completion is held to, compiled for the model.
+fn grammar(fields: &mut Fields, model: &ServedModel) -> Result<Option<SharedGrammar>, ApiError> {
+    let Some((name, language)) = language(fields)? else { return Ok(None) };
+    model.grammar(&language).map(Some).map_err(|error| ApiError::field(name, error))
 }
 
 fn delivery(fields: &mut Fields) -> Result<Delivery, ApiError> {

@@ -18,7 +18,7 @@ pub(crate) fn tokenize(mut fields: Fields, model: &ServedModel) -> Result<Value,
             encode(&text, bos, model).map_err(|error| ApiError::field("prompt", error))?
         }
         None if !fields.has("messages") => return Err(ApiError::field("prompt", "it is missing")),
-        None => conversation(&mut fields, model)?,
+        None => conversation(&mut fields, model)?.prompt,
     };
     fields.finish(&[])?;
     let texts: Option<Vec<String>> = with_texts.then(|| tokens.iter().map(|token| model.texts.text(*token)).collect());

@@ -1,7 +1,8 @@
 use candle_core::{DType, Device, Tensor};
 use spag_emulator::Place;
 use spag_ops::sample::{
-    Distribution, MAX_TOP, SampleError, SampleParams, SampledToken, Sampling, ScoreParams, TokenLogProb, sample, score,
+    Adjustment, Distribution, LogitEdit, MAX_TOP, SampleError, SampleParams, SampledToken, Sampling, ScoreParams,
+    TokenLogProb, TokenSet, sample, score,
 };
 
 use super::random::Random;
@@ -31,7 +32,8 @@ fn kernels_match_the_cpu() {
             let uniform = random.below(1 << 30) as f64 / f64::from(1 << 30);
             let banned = if at % 2 == 0 { Vec::new() } else { vec![1, size as u32 - 1, 3] };
             let sampling = Sampling::Random { temperature, top_k, top_p };
-            params.push(SampleParams { distribution: Distribution { sampling, banned: banned.into() }, uniform });
+            let distribution = Distribution { sampling, banned: banned.into() };
+            params.push(SampleParams { distribution, uniform, adjustment: None });
         }
         if size == 1 {
             params.iter_mut().for_each(|row| row.distribution.banned = Default::default());
@@ -44,6 +46,7 @@ fn kernels_match_the_cpu() {
             check_scores(place, &logits, &mut random);
         }
     }
+    adjusted(place, &mut random);
     extreme_uniforms(place, &mut random);
     non_finite(place);
 }
@@ -146,6 +149,91 @@ fn check_scores(place: &Place, logits: &Tensor, random: &mut Random) {
     }
 }
 
+/// Rows with adjustments between rows without: as if the logits had been changed by hand, but for the model's log-probability.
+fn adjusted(place: &Place, random: &mut Random) {
+    for size in [5usize, 64, 1003] {
+        let logits = (random.tensor(&[8, size]).unwrap() * 3.0).unwrap().to_dtype(DType::BF16).unwrap();
+        let logits = logits.to_dtype(DType::F32).unwrap();
+        let edits = |every: usize| -> Vec<LogitEdit> {
+            let edit = |token: usize| match token % 4 {
+                0 => LogitEdit { bias: f32::NEG_INFINITY, ..LogitEdit::of(token as u32) },
+                1 => LogitEdit { bias: 2.5, repetition: 1.5, ..LogitEdit::of(token as u32) },
+                2 => LogitEdit { repetition: 0.5, penalty: -1.0, ..LogitEdit::of(token as u32) },
+                _ => LogitEdit { penalty: 3.0, ..LogitEdit::of(token as u32) },
+            };
+            (0..size).step_by(every).map(edit).collect()
+        };
+        let odd = TokenSet::of_words(vec![0xaaaa_aaaa_u32; size.div_ceil(64)]);
+        let of = |allowed, edits, min_p| Some(Box::new(Adjustment { allowed, edits, min_p }));
+        let adjustments = [
+            None,
+            of(None, edits(1), 0.0),
+            of(Some(odd.clone()), Vec::new(), 0.0),
+            of(None, Vec::new(), 0.3),
+            None,
+            of(Some(odd), edits(3), 0.05),
+            of(None, edits(2), 1.0),
+            of(Some(TokenSet::of_words(Vec::new())), Vec::new(), 0.0),
+        ];
+        let row = |(at, adjustment): (usize, Option<Box<Adjustment>>)| {
+            let sampling = if at % 3 == 1 { Sampling::Greedy } else { Sampling::random(0.8, 40 * (at % 2), None) };
+            let distribution = Distribution { sampling, banned: [3].into() };
+            SampleParams { distribution, uniform: 0.1 * at as f64, adjustment }
+        };
+        let params: Vec<SampleParams> = adjustments.into_iter().enumerate().map(row).collect();
+        let rows = logits.to_vec2::<f32>().unwrap();
+        let cpu = sample(&logits, &params).unwrap();
+        for dtype in [DType::F32, DType::BF16] {
+            let here = place.put(&logits, dtype).unwrap();
+            let kernels = place.run(|| sample(&here, &params)).unwrap();
+            for (at, row) in params.iter().enumerate() {
+                for drawn in [&cpu[at], &kernels[at]] {
+                    let what = format!("{dtype:?}, {size} tokens, {row:?}: {drawn:?}");
+                    if at == 7 {
+                        assert_eq!(*drawn, Err(SampleError::NoneAllowed), "{what}");
+                        continue;
+                    }
+                    let mut drawn = drawn.unwrap_or_else(|error| panic!("{error}: {what}"));
+                    let log_prob = |logits: &[f32]| {
+                        let all: f64 = logits.iter().map(|logit| f64::from(*logit).exp()).sum();
+                        f64::from(logits[drawn.token as usize]) - all.ln()
+                    };
+                    let changed = by_hand(&rows[at], row);
+                    let (model, of_changed) = (log_prob(&rows[at]), log_prob(&changed));
+                    assert!((f64::from(drawn.model_log_prob) - model).abs() < LOG_PROB_TOLERANCE, "{model}; {what}");
+                    drawn.model_log_prob = of_changed as f32;
+                    check_sample(&changed, row, &drawn, &what);
+                }
+            }
+        }
+    }
+}
+
+/// A row with its adjustment, by the definition.
+fn by_hand(logits: &[f32], row: &SampleParams) -> Vec<f32> {
+    let Some(Adjustment { allowed, edits, min_p }) = row.adjustment.as_deref() else { return logits.to_vec() };
+    let mut changed = logits.to_vec();
+    for (token, logit) in changed.iter_mut().enumerate() {
+        if allowed.as_ref().is_some_and(|allowed| !allowed.contains(token as u32)) {
+            *logit = f32::NEG_INFINITY;
+        }
+    }
+    for LogitEdit { token, bias, repetition, penalty } in edits {
+        let biased = changed[*token as usize] + bias;
+        changed[*token as usize] = if biased > 0.0 { biased / repetition } else { biased * repetition } - penalty;
+    }
+    let temperature = match row.distribution.sampling {
+        Sampling::Greedy => 1.0,
+        Sampling::Random { temperature, .. } => temperature,
+    };
+    let weight = |logit: f32| (f64::from(logit) / temperature).exp();
+    let allowed = (0..changed.len()).filter(|token| !row.distribution.banned.contains(&(*token as u32)));
+    let most = allowed.map(|token| weight(changed[token])).fold(0.0, f64::max);
+    // A share of 1 leaves the likeliest tokens alone, in spite of rounding.
+    let least = min_p * most * (1.0 - 1e-7);
+    changed.into_iter().map(|logit| if weight(logit) < least { f32::NEG_INFINITY } else { logit }).collect()
+}
+
 /// The smallest and the largest uniform number.
 fn extreme_uniforms(place: &Place, random: &mut Random) {
     let logits = (random.tensor(&[6, 700]).unwrap() * 4.0).unwrap();
@@ -155,7 +243,8 @@ fn extreme_uniforms(place: &Place, random: &mut Random) {
         .iter()
         .flat_map(|(top_k, top_p)| {
             let sampling = Sampling::Random { temperature: 1.0, top_k: *top_k, top_p: *top_p };
-            ends.map(|uniform| SampleParams { distribution: Distribution { sampling, banned: [699].into() }, uniform })
+            let distribution = Distribution { sampling, banned: [699].into() };
+            ends.map(|uniform| SampleParams { distribution: distribution.clone(), uniform, adjustment: None })
         })
         .collect();
     compare(place, &logits, &params);

@@ -1,0 +1,23 @@
+//! Completions held to JSON, a JSON schema, a regular expression, a list of choices or a grammar in Lark's notation, by the library
+//! `llguidance`. A [`GrammarCompiler`] belongs to a tokenizer; what it compiles is for
+//! [`GenerationConfig::grammar`](spag_model::GenerationConfig::grammar).
+//!
+//! ```no_run
+//! use spag_grammar::{GrammarCompiler, Language};
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let tokenizer = spag_model::load_tokenizer("data/tiny-llama")?;
+//! let compiler = GrammarCompiler::new(&tokenizer)?;
+//! let grammar = compiler.compile(&Language::Regex(r"\[(stop|[0-9]+)\]".into()))?;
+//! let config = spag_model::GenerationConfig { grammar: Some(grammar), ..Default::default() };
+//! # Ok(())
+//! # }
+//! ```
+
+mod compiler;
+mod error;
+mod language;
+mod state;
+
+pub use compiler::GrammarCompiler;
+pub use error::{Error, Result};
+pub use language::Language;

@@ -1,0 +1,37 @@
+//! A completion's place within a grammar.
+
+use std::sync::Mutex;
+
+use llguidance::Matcher;
+use spag_model::{AllowedTokens, Grammar, GrammarState};
+
+/// A compiled grammar: its begin, of which each completion gets a copy.
+pub(crate) struct Compiled(Mutex<Matcher>);
+
+impl Compiled {
+    pub(crate) fn new(begin: Matcher) -> Self {
+        Self(Mutex::new(begin))
+    }
+}
+
+impl Grammar for Compiled {
+    fn start(&self) -> Box<dyn GrammarState> {
+        // A copy was made or not: another thread's panic leaves the original as it was.
+        let begin = self.0.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        Box::new(Place(begin.deep_clone()))
+    }
+}
+
+struct Place(Matcher);
+
+impl GrammarState for Place {
+    fn allowed(&mut self) -> Result<AllowedTokens, String> {
+        let mask = self.0.compute_mask_or_eos().map_err(|error| error.to_string())?;
+        let end = self.0.is_stopped() || self.0.is_accepting().map_err(|error| error.to_string())?;
+        Ok(AllowedTokens { words: mask.as_slice().to_vec(), end })
+    }
+
+    fn accept(&mut self, token: u32) -> Result<(), String> {
+        self.0.consume_token(token).map_err(|error| error.to_string())
+    }
+}
