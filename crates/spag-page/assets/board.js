@@ -127,6 +127,7 @@ function promptsOf(game) {
 export function createBoard(title) {
   const heading = h("h2", { class: "unseen", tabindex: "-1" }, title);
   const word = h("p", { class: "word" });
+  const against = h("p", { class: "against soft" });
   const turn = h("p", { class: "turn soft" });
   const talk = h("ol", { class: "talk", "aria-label": "Utterances" });
   const told = h("div", {});
@@ -135,7 +136,7 @@ export function createBoard(title) {
   const trouble = h("div", {});
   const actions = h("div", { class: "actions" });
   const root = h("section", { class: "board", "aria-label": title },
-    heading, h("div", { class: "head" }, word, turn), talk, note, trouble, verdict, actions, told);
+    heading, h("div", { class: "head" }, word, against, turn), talk, note, trouble, verdict, actions, told);
 
   const board = {
     root,
@@ -148,6 +149,8 @@ export function createBoard(title) {
       else board.showTalk(game, seat);
       note.hidden = !game.truncated || isOver(game);
       note.textContent = "The game has become longer than the model's context: it no longer sees the beginning.";
+      const opponents = seatsOf(game).filter((other) => other !== seat).map((other) => game.players[other]);
+      fill(against, seat === null ? [] : ["Against ", h("b", {}, quoted(opponents[0]))]);
       const over = isOver(game);
       verdict.hidden = !over;
       if (over) {

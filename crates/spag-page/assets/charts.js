@@ -46,9 +46,18 @@ function bounds(values) {
   return least <= most ? [least, most] : [0, 1];
 }
 
+/** The mean of each value and the `window` − 1 before it. */
+export function smoothed(points, window) {
+  let sum = 0;
+  return points.map(([x, y], at) => {
+    sum += y - (at >= window ? points[at - window][1] : 0);
+    return [x, sum / Math.min(window, at + 1)];
+  });
+}
+
 /**
- * A chart that can be drawn again. `draw({ title, across, series, range })` takes lists of [x, y] as `series`:
- * `[{ name, points }]`, and optionally the range of y.
+ * A chart that can be drawn again. `draw({ title, across, series, range, smooth })` takes lists of [x, y] as `series`:
+ * `[{ name, points }]`, optionally the range of y, and over how many values each is averaged; the values themselves are then faint.
  */
 export function createChart() {
   const caption = h("figcaption", {});
@@ -59,10 +68,12 @@ export function createChart() {
   const root = h("figure", { class: "chart" }, caption, picture, keys, numbers);
   return {
     root,
-    draw({ title, across, series, range }) {
+    draw({ title, across, series, range, smooth = 1 }) {
       caption.textContent = title;
       const drawn = series.map(({ name, points }) => ({ name, points: points.filter(([, y]) => Math.abs(y) <= LARGEST) }));
-      const shown = drawn.filter(({ points }) => points.length > 0);
+      const kept = drawn.filter(({ points }) => points.length > 0);
+      const shown = smooth === 1 ? kept
+        : kept.map(({ name, points }) => ({ name, points: smoothed(points, smooth), raw: points }));
       fill(picture, [svg(title, across, shown, range)]);
       const last = ({ points }) => figure(points.at(-1)[1]);
       fill(keys, shown.map((one, at) => h("li", {},
@@ -74,7 +85,7 @@ export function createChart() {
 }
 
 function svg(title, across, series, range) {
-  const points = series.flatMap((one) => one.points);
+  const points = series.flatMap((one) => [...one.points, ...(one.raw ?? [])]);
   const [left, right] = bounds(points.map(([x]) => x));
   const x = { from: left, to: right > left ? right : left + 1 };
   const vertical = ticks(...(range ?? bounds(points.map(([, y]) => y))), 4);
@@ -92,11 +103,12 @@ function svg(title, across, series, range) {
     drawing.append(s("text", { class: "tick", x: px(value), y: HEIGHT - BOTTOM + 16, "text-anchor": "middle" }, figure(value)));
   }
   drawing.append(s("text", { class: "tick", x: (LEFT + WIDTH - RIGHT) / 2, y: HEIGHT - 6, "text-anchor": "middle" }, across));
+  const path = (line) => line.map(([a, b], nth) => `${nth === 0 ? "M" : "L"}${px(a)} ${py(b)}`).join(" ");
   series.forEach((one, at) => {
-    const path = one.points.map(([a, b], nth) => `${nth === 0 ? "M" : "L"}${px(a)} ${py(b)}`).join(" ");
     const [a, b] = one.points.at(-1);
+    if (one.raw) drawing.append(s("path", { class: `line raw line-${at % STYLES}`, d: path(one.raw) }));
     drawing.append(
-      s("path", { class: `line line-${at % STYLES}`, d: path }),
+      s("path", { class: `line line-${at % STYLES}`, d: path(one.points) }),
       s("circle", { class: `end line-${at % STYLES}`, cx: px(a), cy: py(b), r: 3 }, s("title", {}, `${one.name}: ${figure(b)}`)));
   });
   return drawing;

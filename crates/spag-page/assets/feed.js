@@ -5,8 +5,8 @@ import { fill, h, quoted } from "./dom.js";
 import { count } from "./numbers.js";
 import { recorded } from "./runs.js";
 
-/** Games on the page. */
-const SHOWN = 10;
+/** Games on the page; fewer on a narrow one, where they are below each other. */
+const SHOWN = matchMedia("(max-width: 640px)").matches ? 3 : 10;
 /** Games that are added at once, so that one can read what is there. */
 const ADDED = 2;
 

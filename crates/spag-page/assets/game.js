@@ -4,16 +4,16 @@ import { post, stream } from "./api.js";
 import { store } from "./dom.js";
 
 /** A new game. `players` names the model of each seat; null is a person. */
-export function newGame({ target_word, max_turns, seed }, players) {
-  return { target_word, max_turns, seed, players, history: [], verdict: null, judged: 0, gaveUp: false, counted: false };
+export function newGame({ target_word, max_turns, seed, temperature }, players) {
+  return { target_word, max_turns, seed, temperature, players, history: [], verdict: null, judged: 0, gaveUp: false, counted: false };
 }
 
 /**
  * A new game of another kind: `kind` is `{ name, title, seats, options }`, as the server lists it. What its players see is
  * its `position`, which the server tells.
  */
-export function newGameOf(kind, seed, players) {
-  return { ...newGame({ target_word: "", max_turns: 0, seed }, players), kind, position: null, judged: -1 };
+export function newGameOf(kind, { seed, temperature }, players) {
+  return { ...newGame({ target_word: "", max_turns: 0, seed, temperature }, players), kind, position: null, judged: -1 };
 }
 
 /** The seats, the first one first. */
@@ -59,9 +59,9 @@ export function wordIsOpen(game) {
 /** What the server is sent. */
 function body(game) {
   const history = game.history.map(({ role, content }) => ({ role, content }));
-  const { target_word, max_turns, seed, players, kind } = game;
-  if (kind) return { game_name: kind.name, game_options: kind.options, seed, players, history };
-  return { target_word, max_turns, seed, players, history };
+  const { target_word, max_turns, seed, temperature, players, kind } = game;
+  if (kind) return { game_name: kind.name, game_options: kind.options, seed, temperature, players, history };
+  return { target_word, max_turns, seed, temperature, players, history };
 }
 
 /** Judges the utterances that have not been judged. */
@@ -149,7 +149,7 @@ function gameOfKind({ n, m, z, o, s, p, g, h }) {
     && isPair(p, (name) => name === null || isText(name)) && Array.isArray(h) && h.every(isSaid);
   if (!isFine) throw new Error("not a game");
   const players = Object.fromEntries(z.map((seat, at) => [seat, p[at]]));
-  const game = newGameOf({ name: n, title: m, seats: z, options: o }, s, players);
+  const game = newGameOf({ name: n, title: m, seats: z, options: o }, { seed: s }, players);
   game.history = h.map(([seat, content]) => ({ role: z[seat], content }));
   return shared(game, g);
 }

@@ -41,6 +41,10 @@ const CURVES = new Map(Object.entries({
   peak_memory_gib: "Peak memory, GiB",
   model_tflops: "10¹² operations per second",
 }));
+/** Curves that are shown at first: on a narrow page, where they are below each other, a few. */
+const FEW_CURVES = matchMedia("(max-width: 640px)").matches ? 4 : Infinity;
+/** Over how many values curves may be averaged. */
+const SMOOTHINGS = [1, 5, 20, 100];
 /** Numbers of the metrics that are no curves to look at. */
 const LEFT_OUT = new Set(["epoch", "eval_samples", "eval_runtime"]);
 const ENDINGS = { right_guess: "named", wrong_guess: "wrong guess", said_unknowingly: "unknowingly", broken_rule: "broken rule", tie: "ties" };
@@ -309,7 +313,25 @@ function gamesRow(set) {
 function createTraining(signal) {
   const choice = h("div", {});
   const charts = h("div", { class: "charts" });
-  const root = h("section", { class: "section", hidden: true }, h("h3", {}, "Training"), choice, charts);
+  const all = h("button", {
+    type: "button",
+    hidden: true,
+    onclick: () => {
+      most = Infinity;
+      draw();
+    },
+  });
+  const smoothing = select("Smoothing", {
+    name: "smoothing",
+    onchange: (event) => {
+      smooth = Number(event.target.value);
+      draw();
+    },
+  }, SMOOTHINGS.map((value) => ({ value: String(value), title: value === 1 ? "none" : `mean of ${value} values` })), "1");
+  const root = h("section", { class: "section", hidden: true },
+    h("h3", {}, "Training"), h("div", { class: "row" }, choice, smoothing), charts, all);
+  let smooth = 1;
+  let most = FEW_CURVES;
   /** By the folder of the stage: { version, curves }. */
   let known = new Map();
   let byName = new Map();
@@ -329,13 +351,16 @@ function createTraining(signal) {
     const names = new Set(shown.flatMap((stage) => Object.keys(known.get(stage.folder).curves)));
     const rest = [...names].filter((name) => !CURVES.has(name) && !LEFT_OUT.has(name)).sort();
     const order = [...[...CURVES.keys()].filter((name) => names.has(name)), ...rest];
+    all.hidden = order.length <= most;
+    all.textContent = `Show all ${order.length} curves`;
     const kept = new Map();
-    for (const name of order) {
+    for (const name of order.slice(0, most)) {
       const chart = byName.get(name) ?? createChart();
       const points = (stage) => known.get(stage.folder).curves[name] ?? [];
       chart.draw({
         title: CURVES.get(name) ?? name.replaceAll("_", " "),
         across: "step",
+        smooth,
         series: shown.map((stage) => ({ name: stage.name, points: points(stage) })),
       });
       kept.set(name, chart);

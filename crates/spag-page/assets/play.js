@@ -2,8 +2,12 @@
 
 import { get, RequestError } from "./api.js";
 import { capitalised, createBoard, entitle, shareButtons, turnLabel } from "./board.js";
+import { confirmed } from "./confirm.js";
 import { announce, choices, fill, h, problem, select, store } from "./dom.js";
 import { advance, isOver, keptGame, newGame, newGameOf, nextRole, ownSeat, score, seatsOf, wordIsOpen } from "./game.js";
+import { goal } from "./goal.js";
+import { dealt, optionFields, optionsOf } from "./options.js";
+import { rules } from "./rules.js";
 
 const SEATS = [
   {
@@ -16,13 +20,6 @@ const SEATS = [
     title: "Defender",
     text: "The model has a word. Find out which, without saying it by accident.",
   },
-];
-
-const RULES = [
-  "The attacker gets a word and begins. Both speak in turn.",
-  "The attacker wins if the defender says the word without naming it, or names a wrong one. The attacker must not say it.",
-  "The defender names the word with: I know the word! It is … A right word wins, a wrong one loses.",
-  "Forms of the word count too, such as its plural. If nothing decides the game within its turns, it is a tie.",
 ];
 
 /** Legal actions that have a button each. */
@@ -46,16 +43,6 @@ function seatChoices(kind) {
   if (kind === null) return SEATS;
   const texts = ["Usually moves first.", "Usually moves second."];
   return kind.seats.map((seat, at) => ({ value: seat, title: capitalised(seat), text: texts[at] }));
-}
-
-/** The rules of Adversarial Taboo, folded. Other games tell theirs themselves. */
-export function rules(settings, kind = null) {
-  if (kind !== null) return null;
-  const judge = settings.judge === "paper"
-    ? "The judge finds the word anywhere, also inside of other words: “art” in “start”."
-    : "The judge counts whole words only.";
-  return h("details", { class: "rules" }, h("summary", {}, "Rules"),
-    h("ul", {}, [...RULES, judge].map((rule) => h("li", {}, rule))));
 }
 
 /** The text of a person: complete characters, without blanks around it. */
@@ -91,7 +78,8 @@ function setUp(main, settings, signal) {
     onsubmit: (event) => {
       event.preventDefault();
       const fields = new FormData(form);
-      const choice = { game: kind?.name ?? "taboo", seat: fields.get("seat"), model: fields.get("model") ?? settings.models[0].name };
+      const choice = { game: kind?.name ?? "taboo", seat: fields.get("seat"), model: fields.get("model") ?? settings.models[0].name,
+        options: optionsOf(fields) };
       store.set("choice", choice);
       start(main, settings, choice, trouble, signal);
     },
@@ -104,6 +92,7 @@ function setUp(main, settings, signal) {
   choices("Your seat", "seat", seats, seat),
   names.length > 1 ? select("Model", { name: "model" }, names, last.model)
     : h("p", { class: "soft" }, "You play against ", h("b", {}, h("bdi", {}, names[0].title)), "."),
+  optionFields(settings, kind, last.options),
   h("div", { class: "row" }, h("button", { type: "submit", class: "main" }, "Start a game")),
   trouble);
   fill(main, [heading, tally(), form, rules(settings, kind)]);
@@ -111,13 +100,13 @@ function setUp(main, settings, signal) {
 
 async function start(main, settings, choice, trouble, signal) {
   try {
-    const word = await get("/page/word", {}, signal);
+    const word = dealt(await get("/page/word", {}, signal), choice.options ?? {});
     const isKnown = settings.models.some(({ name }) => name === choice.model);
     const model = isKnown ? choice.model : settings.models[0].name;
     const kind = kindOf(settings, choice.game);
     const seats = kind?.seats ?? SEATS.map(({ value }) => value);
     const players = Object.fromEntries(seats.map((seat) => [seat, seat === choice.seat ? null : model]));
-    const game = kind === null ? newGame(word, players) : newGameOf(kind, word.seed, players);
+    const game = kind === null ? newGame(word, players) : newGameOf(kind, word, players);
     store.set("game", game);
     table(main, settings, game, signal);
   } catch (error) {
@@ -136,7 +125,8 @@ function table(main, settings, game, signal) {
   const ended = new AbortController();
   signal.addEventListener("abort", () => ended.abort());
   const tallied = h("div", {});
-  fill(main, [tallied, board.root, rules(settings, game.kind ?? null)]);
+  const aim = h("div", {});
+  fill(main, [tallied, aim, board.root, rules(settings, game.kind ?? null)]);
 
   const leave = () => {
     ended.abort();
@@ -144,11 +134,14 @@ function table(main, settings, game, signal) {
     setUp(main, settings, signal);
     main.querySelector("h2")?.focus();
   };
-  const again = () => {
+  const again = async () => {
+    const isLost = !isOver(game) && game.history.length > 0;
+    if (isLost && !await confirmed("Leave this game? It will not be counted.", "Leave it", "Go on playing")) return;
     ended.abort();
     const seat = ownSeat(game) ?? seatsOf(game)[0];
     const model = seatsOf(game).map((other) => game.players[other]).find((name) => name !== null);
-    const choice = { game: game.kind?.name ?? "taboo", seat, model };
+    const temperature = game.temperature === undefined ? "" : String(game.temperature);
+    const choice = { game: game.kind?.name ?? "taboo", seat, model, options: { temperature } };
     const trouble = h("div", {});
     board.actions.append(trouble);
     start(main, settings, choice, trouble, signal);
@@ -165,6 +158,7 @@ function table(main, settings, game, signal) {
     store.set("game", game);
     board.show(game);
     fill(tallied, [tally()]);
+    fill(aim, [goal(game)]);
     if (isOver(game)) {
       fill(board.actions, [
         h("button", { type: "button", class: "main", onclick: again }, another),

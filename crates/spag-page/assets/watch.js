@@ -4,7 +4,9 @@ import { get, RequestError } from "./api.js";
 import { capitalised, createBoard, entitle, shareButtons } from "./board.js";
 import { fill, h, problem, select } from "./dom.js";
 import { advance, isOver, newGame, newGameOf, seatsOf } from "./game.js";
-import { gameChoice, kindOf, rules } from "./play.js";
+import { dealt, optionFields, optionsOf } from "./options.js";
+import { gameChoice, kindOf } from "./play.js";
+import { rules } from "./rules.js";
 
 // The last game, so that another view can be looked at meanwhile, and the name of the chosen kind.
 let last = null;
@@ -28,9 +30,9 @@ export function watch(main, settings, signal) {
     const fields = new FormData(form);
     const player = (role) => fields.get(role) ?? first;
     try {
-      const word = await get("/page/word", {}, running.signal);
+      const word = dealt(await get("/page/word", {}, running.signal), optionsOf(fields));
       const players = Object.fromEntries(seats.map((seat) => [seat, player(seat)]));
-      last = kind === null ? newGame(word, players) : newGameOf(kind, word.seed, players);
+      last = kind === null ? newGame(word, players) : newGameOf(kind, word, players);
       show(last);
     } catch (error) {
       if (error.name === "AbortError") return;
@@ -44,7 +46,7 @@ export function watch(main, settings, signal) {
     fill(table, [board.root]);
     const buttons = () => fill(board.actions, [
       isOver(game) ? null : h("button", { type: "button", onclick: () => { running.abort(); pause(); } }, "Stop"),
-      isOver(game) ? shareButtons(game, true) : null,
+      isOver(game) ? [h("button", { type: "button", class: "main", onclick: begin }, "Watch another"), shareButtons(game, true)] : null,
     ]);
     const pause = () => fill(board.actions, [
       h("button", { type: "button", class: "main", onclick: () => { running = new AbortController(); go(); } }, "Go on"),
@@ -91,7 +93,9 @@ export function watch(main, settings, signal) {
   names.length > 1
     ? h("div", { class: "row" }, seats.map((seat) => select(capitalised(seat), { name: seat }, names, chosen(seat))))
     : h("p", { class: "soft" }, h("b", {}, h("bdi", {}, first)), " plays both seats."),
+  optionFields(settings, kind),
   h("div", { class: "row" }, h("button", { type: "submit", class: "main" }, "Watch a game")));
-  fill(main, [h("h2", { tabindex: "-1" }, "Watch the model play itself"), form, table, rules(settings, kind)]);
+  const title = names.length > 1 ? "Watch models play" : "Watch the model play itself";
+  fill(main, [h("h2", { tabindex: "-1" }, title), form, table, rules(settings, kind)]);
   if (last && seatsOf(last).join() === seats.join() && (last.kind?.name ?? null) === (kind?.name ?? null)) show(last);
 }

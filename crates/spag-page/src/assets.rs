@@ -50,6 +50,10 @@ pub(crate) const PLAY: Files = Files(pages![
     asset!("/page/play.js", "play.js", SCRIPT),
     asset!("/page/watch.js", "watch.js", SCRIPT),
     asset!("/page/replay.js", "replay.js", SCRIPT),
+    asset!("/page/options.js", "options.js", SCRIPT),
+    asset!("/page/rules.js", "rules.js", SCRIPT),
+    asset!("/page/goal.js", "goal.js", SCRIPT),
+    asset!("/page/confirm.js", "confirm.js", SCRIPT),
 ]);
 
 /// The page of `spag watch`.

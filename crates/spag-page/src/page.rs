@@ -84,8 +84,7 @@ impl Page {
         if words.is_empty() {
             return Err(Error::NoWords);
         }
-        let sampling = sampling.sampling();
-        sampling.check().map_err(spag_model::Error::from)?;
+        sampling.sampling().check().map_err(spag_model::Error::from)?;
         let game = Rules { judge, ..Rules::default() }.game(&prompts);
         let run = run.map(|folder| RunFolder::open(folder, Arc::new(game.clone())).map(Arc::new)).transpose()?;
         let games = PlayedGames::new(game, first.map(|first| offered(first, game_data)).transpose()?);
@@ -136,6 +135,7 @@ impl Site {
         Ok(json!({
             "models": self.services.models().iter().map(model).collect::<Vec<_>>(),
             "max_turns": self.page.max_turns,
+            "temperature": self.page.rules.sampling.temperature,
             "judge": self.page.rules.games.judge(),
             "games": self.page.rules.games.json(),
             "words": self.page.words.len(),

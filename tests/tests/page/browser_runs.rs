@@ -15,6 +15,16 @@ fn games_of_a_run_are_filtered_paged_and_opened() {
     browser.choose("file", "eval/im-vs-spag-1.jsonl");
     browser.wait_text("100 games");
     assert_eq!(browser.texts("tbody tr").len(), 25);
+    // Colours of endings are not those of who won.
+    let colours = |css: &str| {
+        browser.eval(&format!(
+            "[...document.querySelectorAll('{css}')].map((one) => getComputedStyle(one).backgroundColor)"
+        ))
+    };
+    let (endings, winners) = (colours(".part"), colours(".dot"));
+    let winners = winners.as_array().unwrap();
+    assert!(endings.as_array().unwrap().len() > 2 && winners.len() == 25);
+    assert!(endings.as_array().unwrap().iter().all(|colour| !winners.contains(colour)), "{endings}");
     browser.press("Next");
     browser.wait_text("Page 2 of 4");
     browser.choose("ending", "wrong_guess");
@@ -43,6 +53,9 @@ fn games_of_a_run_are_filtered_paged_and_opened() {
     assert_eq!(browser.eval("document.querySelector('iframe').getAttribute('sandbox')"), "");
     // The frame is of another origin than the page, for its sandbox.
     assert_eq!(browser.eval("document.querySelector('iframe').contentDocument === null"), true);
+    // Nothing scrolls but the report.
+    let heights = browser.eval("[document.scrollingElement.scrollHeight, document.scrollingElement.clientHeight]");
+    assert_eq!(heights[0], heights[1]);
     browser.press("Back to the games");
     browser.wait("document.querySelector('table')");
     browser.end(&["Blocked script execution", "violates the following Content Security Policy"]);

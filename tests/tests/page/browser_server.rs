@@ -102,6 +102,7 @@ fn full_queue_and_an_ending_server_are_told() {
     browser.press("Try again");
     browser.wait("document.querySelector('.streaming .text')?.textContent.includes('more Tell')");
     browser.press_moving("New word");
+    browser.press("Leave it");
     browser.wait("document.querySelector('#say:not([readonly])')");
     wait_until("the place is free", Duration::from_secs(300), || server.metric("spag_sequences_running", "") == 0.0);
     // The server ends when this utterance has.

@@ -77,6 +77,22 @@ fn finished_run_shows_its_curves_games_and_report() {
         .wait("[...document.querySelectorAll('.chart')].some((one) => one.querySelectorAll('path.line').length === 3)");
     let keys = browser.texts(".chart:has(path:nth-of-type(3)) .keys li");
     assert!(keys.iter().any(|key| key.starts_with("spag-2")), "{keys:?}");
+    let path = |css: &str| {
+        let loss = "[...document.querySelectorAll('.chart')].find((one) => one.querySelector('figcaption').textContent === 'Loss')";
+        browser.eval(&format!("{loss}.querySelector('{css}').getAttribute('d')"))
+    };
+    let drawn = || path("path.line:not(.raw)");
+    let plain = drawn();
+    browser.choose("smoothing", "5");
+    browser.wait("document.querySelector('.charts .chart path.raw')");
+    assert_eq!(path("path.raw"), plain);
+    assert_ne!(drawn(), plain);
+    browser.choose("smoothing", "1");
+    browser.wait("!document.querySelector('.charts .chart path.raw')");
+    let means = browser.eval("(window.means = null, import('/page/charts.js').then(({ smoothed }) => { means = smoothed([[1, 4], [2, 0], [3, 2]], 2); }), 1)");
+    assert_eq!(means, 1);
+    browser.wait("window.means");
+    assert_eq!(browser.eval("means"), json!([[1, 4], [2, 2], [3, 1]]));
     browser.press("Games");
     browser.wait("document.querySelector('table.games')");
     browser.click("tbody a");
@@ -105,6 +121,15 @@ fn watched_run_fits_and_has_names_at_360_and_1600_pixels() {
             browser.wait("document.querySelector('.feed > li') && document.querySelectorAll('.chart').length > 3");
             browser.assert_fits(&format!("{name} at {width}, {scheme}"));
             browser.shoot(&format!("watch-{name}-{width}-{scheme}"));
+            // No number goes on in the next line.
+            let broken = browser.eval(
+                "[...document.querySelectorAll('.rows td, .numbers td')].filter((cell) => /^[\\d.,]+$/.test(cell.textContent) \
+                 && cell.getClientRects().length > 0 && cell.clientHeight > 1.9 * parseFloat(getComputedStyle(cell).lineHeight) \
+                 + parseFloat(getComputedStyle(cell).paddingTop) * 2).map((cell) => cell.textContent)",
+            );
+            assert_eq!(broken, json!([]), "{name} at {width}");
+            let height = browser.eval("document.scrollingElement.scrollHeight").as_f64().unwrap();
+            assert!(height < 9000.0, "{name} at {width} is {height} pixels high");
             let nameless = browser.eval(
                 "[...document.querySelectorAll('button, select, a, progress, table, svg')].filter((one) => \
                  !one.textContent.trim() && !one.getAttribute('aria-label') && !one.labels?.[0]?.textContent.trim()).length",
@@ -153,7 +178,10 @@ fn hostile_run_stays_text() {
     for (width, scheme) in [(360, "light"), (1600, "dark")] {
         browser.look(width, scheme);
         browser.open(&server.url("/"));
-        browser.wait("document.querySelectorAll('.feed > li').length >= 6 && document.querySelector('.chart')");
+        let games = if width == 360 { 3 } else { 6 };
+        browser.wait(&format!(
+            "document.querySelectorAll('.feed > li').length >= {games} && document.querySelector('.chart')"
+        ));
         browser.wait_text("window.pwned = 1");
         browser.assert_fits("a hostile run");
         let elements =

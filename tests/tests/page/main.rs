@@ -8,6 +8,7 @@ mod browser_games;
 mod browser_hostile;
 mod browser_runs;
 mod browser_server;
+mod browser_setup;
 mod browser_views;
 mod browser_watch;
 mod browser_watch_run;

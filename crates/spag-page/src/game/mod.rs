@@ -12,7 +12,7 @@ use serde::Deserialize;
 use serde::de::IgnoredAny;
 use serde_json::{Map, Value};
 use spag_game::{Episode, Seat, taboo};
-use spag_io::cause;
+use spag_io::{Limits as _, cause};
 use spag_selfplay::limits;
 use spag_serve::ApiError;
 
@@ -38,6 +38,7 @@ pub(crate) struct GameSoFar {
     target_word: String,
     max_turns: usize,
     seed: u64,
+    temperature: Option<f64>,
     players: Players,
     history: Vec<Said>,
 }
@@ -71,6 +72,7 @@ struct NamedSoFar {
     #[serde(default)]
     game_options: Map<String, Value>,
     seed: u64,
+    temperature: Option<f64>,
     /// The model of each seat, or null for a person.
     players: BTreeMap<String, Option<String>>,
     history: Vec<Said>,
@@ -83,6 +85,8 @@ pub(crate) struct Game {
     pub(crate) episode: Episode,
     /// Seed of the game.
     pub(crate) seed: u64,
+    /// The temperature of models, if it is not that of the page.
+    pub(crate) temperature: Option<f64>,
     players: BTreeMap<Seat, String>,
 }
 
@@ -154,7 +158,8 @@ fn parse<'a, T: Deserialize<'a>>(body: &'a [u8]) -> Result<T, ApiError> {
 
 impl NamedSoFar {
     fn check(self, games: &PlayedGames) -> Result<Game, ApiError> {
-        let Self { game_name, game_options, seed, players: given, history } = self;
+        let Self { game_name, game_options, seed, temperature, players: given, history } = self;
+        check_temperature(temperature)?;
         let kind = games
             .open(&game_name, &game_options)
             .map_err(|error| ApiError::field("game_name", spag_io::quote(&error.to_string())))?;
@@ -182,9 +187,18 @@ impl NamedSoFar {
             check_length(at, &content, !players.contains_key(&role))?;
             episode.push(role, content);
         }
-        let game = Game { kind, episode, seed, players };
+        let game = Game { kind, episode, seed, temperature, players };
         game.position()?;
         Ok(game)
+    }
+}
+
+/// Checks the temperature of models.
+fn check_temperature(temperature: Option<f64>) -> Result<(), ApiError> {
+    let limits = limits::Temperature;
+    match temperature {
+        Some(temperature) if !limits.allow(temperature) => Err(ApiError::field("temperature", limits.expected())),
+        Some(_) | None => Ok(()),
     }
 }
 
@@ -204,7 +218,8 @@ fn check_length(at: usize, content: &str, is_person: bool) -> Result<(), ApiErro
 
 impl GameSoFar {
     fn check(self, games: &PlayedGames) -> Result<Game, ApiError> {
-        let Self { target_word, max_turns, seed, players, history } = self;
+        let Self { target_word, max_turns, seed, temperature, players, history } = self;
+        check_temperature(temperature)?;
         if target_word.trim().is_empty() || target_word.chars().count() > WORD || target_word.contains(char::is_control)
         {
             let problem = format!("expected 1 to {WORD} characters, not only blanks and no control characters");
@@ -231,7 +246,7 @@ impl GameSoFar {
             check_length(at, &content, !players.contains_key(&role))?;
             episode.push(role, content);
         }
-        Ok(Game { kind: games.taboo(), episode, seed, players })
+        Ok(Game { kind: games.taboo(), episode, seed, temperature, players })
     }
 }
 
@@ -255,7 +270,7 @@ mod tests {
         let read = game(|_| ()).unwrap();
         assert_eq!((read.model(taboo::ATTACKER), read.model(taboo::DEFENDER)), (None, Some("m")));
         let say = |role: &str, content: String| json!({"role": role, "content": content});
-        let cases: [(&str, Value, &str); 12] = [
+        let cases: [(&str, Value, &str); 14] = [
             ("target_word", json!(" "), "target_word: expected 1 to 200"),
             ("target_word", json!("a\u{7}"), "target_word: expected 1 to 200"),
             ("target_word", json!("x".repeat(201)), "target_word: expected 1 to 200"),
@@ -267,6 +282,8 @@ mod tests {
             ("history", json!([say("attacker", " ".into())]), "history[0].content: it is empty"),
             ("history", json!([say("attacker", "ü".repeat(2001))]), "history[0].content: it has 2001 characters"),
             ("history", json!(vec![say("attacker", "x".into()); 11]), "history: 11 utterances"),
+            ("temperature", json!(-1), "temperature: "),
+            ("temperature", json!("hot"), "temperature: invalid type"),
             ("unknown", json!(1), "unknown field"),
         ];
         for (key, value, said) in cases {

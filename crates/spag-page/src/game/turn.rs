@@ -10,7 +10,7 @@ use spag_game::{Seat, UtteranceRule, game_seed};
 use spag_model::{
     Completion, CompletionText, Detokenizer, Event, GenerationConfig, Prompt, Request, Sampling, Streamed, Tokenizer,
 };
-use spag_selfplay::{LengthSettings, chat_settings};
+use spag_selfplay::{LengthSettings, SamplingSettings, chat_settings};
 use spag_serve::{ApiError, Generation, ModelHandle, event_response};
 
 use super::{Game, PlayedGames};
@@ -22,7 +22,7 @@ const COALESCED: usize = 64;
 #[derive(Clone, Debug)]
 pub(crate) struct PlayRules {
     pub(crate) games: PlayedGames,
-    pub(crate) sampling: Sampling,
+    pub(crate) sampling: SamplingSettings,
     pub(crate) length: LengthSettings,
 }
 
@@ -30,6 +30,12 @@ impl PlayRules {
     /// Tokens of an utterance of a model: at most a quarter of its context, so that rules and history fit before it.
     pub(crate) fn utterance_tokens(&self, model: &ModelHandle) -> usize {
         self.length.max_new_tokens.min((model.max_length() / 4).max(1))
+    }
+
+    /// How the models of a game choose their tokens.
+    fn sampling(&self, game: &Game) -> Sampling {
+        let temperature = game.temperature.unwrap_or(self.sampling.temperature);
+        SamplingSettings { temperature, ..self.sampling }.sampling()
     }
 
     /// The request for the next utterance, and the detokenizer of its preview.
@@ -46,7 +52,7 @@ impl PlayRules {
         let config = GenerationConfig {
             max_new_tokens,
             min_new_tokens: self.length.min_new_tokens.min(max_new_tokens),
-            sampling: self.sampling,
+            sampling: self.sampling(game),
             stream: Streamed::Text,
             ..GenerationConfig::default()
         };
