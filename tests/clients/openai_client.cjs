@@ -53,7 +53,7 @@ async function chat() {
 async function structured() {
   const Animal = z.object({ name: z.enum(["horse", "tiger"]), legs: z.number().int().min(0).max(99), tame: z.boolean() });
   const response_format = zodResponseFormat(Animal, "animal");
-  const request = { model: "chat", messages, max_tokens: 100, temperature: 1, seed: 4, response_format };
+  const request = { model: "chat", messages, max_tokens: 300, temperature: 1, seed: 4, response_format };
   const whole = await client.chat.completions.parse(request);
   const animal = whole.choices[0].message.parsed;
   assert(["horse", "tiger"].includes(animal.name) && Number.isInteger(animal.legs), JSON.stringify(animal));

@@ -105,7 +105,7 @@ class Animal(pydantic.BaseModel):
 def structured():
     """The helpers that parse answers, whole and as streams, and vLLM's fields."""
     messages = [{"role": "user", "content": "Describe an animal."}]
-    arguments = {"model": "chat", "messages": messages, "max_tokens": 100, "temperature": 1, "seed": 4}
+    arguments = {"model": "chat", "messages": messages, "max_tokens": 300, "temperature": 1, "seed": 4}
     parsed = client.chat.completions.parse(**arguments, response_format=Animal)
     animal = parsed.choices[0].message.parsed
     assert isinstance(animal, Animal) and parsed.choices[0].finish_reason == "stop", parsed
@@ -114,9 +114,10 @@ def structured():
         final = stream.get_final_completion()
     assert final.choices[0].message.parsed == animal, final
     assert kinds.count("content.delta") > 1 and kinds[-1] == "content.done", kinds
-    with client.chat.completions.stream(model="chat", messages=messages, max_tokens=8, temperature=0) as stream:
+    greedy = {"model": "chat", "messages": messages, "max_tokens": 8, "temperature": 0}
+    with client.chat.completions.stream(**greedy) as stream:
         text = "".join(event.delta for event in stream if event.type == "content.delta")
-    assert text == stream.get_final_completion().choices[0].message.content
+    assert text == client.chat.completions.create(**greedy).choices[0].message.content
     for field, value in [("guided_regex", "a{3}"), ("structured_outputs", {"choice": ["aaa"]})]:
         answer = client.completions.create(model="base", prompt=PROMPT, max_tokens=20, extra_body={field: value})
         assert answer.choices[0].text == "aaa", answer

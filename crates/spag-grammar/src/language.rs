@@ -5,8 +5,8 @@ use serde_json::{Value, json};
 
 use crate::error::{Error, Result};
 
-/// Blanks between the parts of JSON: no more than this many, since a model can go on with them for ever.
-const JSON_BLANKS: &str = r"[\x20\x0A\x0D\x09]{1,64}";
+/// Blanks between the parts of JSON: one, or a new line and its indentation. A model can go on with more for ever.
+const JSON_BLANKS: &str = r"\x20|\x0D?\x0A[\x20\x09]{0,32}";
 
 /// A set of texts.
 #[derive(Clone, Debug, PartialEq)]
