@@ -57,6 +57,15 @@ impl GraphOp {
         }
     }
 
+    /// The kernel's name, `gemm` or `copy`.
+    pub(crate) fn name(&self) -> &str {
+        match self {
+            Self::Launch { kernel, .. } => kernel,
+            Self::Gemm { .. } => "gemm",
+            Self::Copy(..) => "copy",
+        }
+    }
+
     pub(crate) fn gemm(gemm: &Gemm<'_>) -> Self {
         let side = |operand: &Operand<'_>| (operand.tensor.clone(), operand.orientation);
         Self::Gemm { a: side(&gemm.a), b: side(&gemm.b), c: gemm.c.clone(), accumulate: gemm.accumulate }

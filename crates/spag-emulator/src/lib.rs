@@ -44,6 +44,8 @@ pub struct Emulator {
     launches: Arc<AtomicU32>,
     /// Operations of the graph being captured, if any. As on a device, they may be those of any thread.
     capturing: Mutex<Option<Vec<GraphOp>>>,
+    /// The names of the operations of the last graph.
+    captured: Mutex<Vec<String>>,
     turns: Turns,
     max_shared_bytes: usize,
 }
@@ -58,7 +60,18 @@ impl Default for Emulator {
 impl Emulator {
     /// An emulator of a device that has this much shared memory per block.
     pub fn with_shared_bytes(max_shared_bytes: usize) -> Self {
-        Self { launches: Arc::default(), capturing: Mutex::default(), turns: Turns::default(), max_shared_bytes }
+        Self {
+            launches: Arc::default(),
+            capturing: Mutex::default(),
+            captured: Mutex::default(),
+            turns: Turns::default(),
+            max_shared_bytes,
+        }
+    }
+
+    /// What the graph that was captured last launches, in order: names of kernels, `gemm` and `copy`.
+    pub fn last_graph(&self) -> Vec<String> {
+        self.captured.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// Appends an operation to the graph being captured. Returns `false` if there is none.
@@ -214,6 +227,7 @@ impl Kernels for Emulator {
         let result = work();
         let all = capturing().take().unwrap_or_default();
         result?;
+        *self.captured.lock().unwrap_or_else(PoisonError::into_inner) = all.iter().map(|op| op.name().into()).collect();
         Ok(Some(Box::new(EmulatedGraph::new(all, self.launches.clone()))))
     }
 

@@ -207,8 +207,18 @@ fn transposed(tensor: &Tensor) -> Operand<'_> {
 /// x·Wᵀ in number format `dtype`: that of `x`, or f32.
 pub(super) fn launch_linear(kernels: &dyn Kernels, x: &Tensor, w: &Tensor, dtype: DType) -> Result<Tensor> {
     let y = kernels.empty(&[x.dim(0)?, w.dim(0)?], dtype)?;
-    kernels.gemm(&Gemm { a: normal(x), b: transposed(w), c: &y, accumulate: Accumulate::No })?;
+    launch_linear_into(kernels, (x, w), &y, Accumulate::No)?;
     Ok(y)
+}
+
+/// Writes [y +] x·Wᵀ to `y` [N, O].
+pub(super) fn launch_linear_into(
+    kernels: &dyn Kernels,
+    (x, w): (&Tensor, &Tensor),
+    y: &Tensor,
+    accumulate: Accumulate,
+) -> Result<()> {
+    kernels.gemm(&Gemm { a: normal(x), b: transposed(w), c: y, accumulate })
 }
 
 fn launch_linear_add(kernels: &dyn Kernels, residual: &Tensor, x: &Tensor, w: &Tensor) -> Result<Tensor> {
@@ -217,7 +227,7 @@ fn launch_linear_add(kernels: &dyn Kernels, residual: &Tensor, x: &Tensor, w: &T
     }
     let y = kernels.empty(residual.dims(), residual.dtype())?;
     kernels.copy(residual, &y)?;
-    kernels.gemm(&Gemm { a: normal(x), b: transposed(w), c: &y, accumulate: Accumulate::Yes })?;
+    launch_linear_into(kernels, (x, w), &y, Accumulate::Yes)?;
     Ok(y)
 }
 

@@ -3,6 +3,7 @@
 //! On a CPU a bf16 weight makes the product one of bf16: activations are rounded to bf16, and sums and the output are f32. A
 //! quantised weight makes it one of [integers](super::quantised).
 
+mod gemv;
 mod rows;
 
 use std::ops::Range;
@@ -15,7 +16,7 @@ use super::cpu::{self, Stored};
 use super::product::{Bf16Panels, CpuPath, Panels, Rows, SharedMemory, Start, Values, Widened};
 use super::quantised::{BlockFormat, DeviceMatrix, QuantisedMatrix};
 use super::{matmul, pool, product};
-use crate::kernels;
+use crate::kernels::{self, Accumulate, Kernels};
 
 pub use rows::{dequantise, rows};
 
@@ -235,23 +236,19 @@ fn pack_shared<T>(
     extents.iter().zip(ranges).map(packing).map(PackedWeight).collect()
 }
 
-/// y = [residual +] x·Wᵀ. `x` [N, I] → [N, O]; `residual` [N, O].
+/// y = [residual +] x·Wᵀ. `x` [N, I] → [N, O]; `residual` [N, O]. Kernels add to `residual` in place: y has its memory.
 ///
 /// # Errors
-/// Mismatched shapes, tensors that are not contiguous f32 (kernels also accept bf16), or a weight that was packed for
-/// another device.
+/// Mismatched shapes or number formats, tensors that are not contiguous f32 (kernels also accept bf16), or a weight that was
+/// packed for another device.
 pub fn forward(x: &Tensor, w: &PackedWeight, residual: Option<&Tensor>) -> Result<Tensor> {
     let (n, i) = x.dims2()?;
     if i != w.inputs() {
         bail!("packed linear: x is [{n}, {i}], the weight takes {}", w.inputs());
     }
-    match (&w.0, residual) {
-        (Packing::QuantisedRows(matrix), _) => match kernels::of(x.device())? {
-            Some(kernels) => matrix.product(&*kernels, x, residual, x.dtype()),
-            None => bail!("packed linear: the weight was packed for kernels"),
-        },
-        (Packing::Rows(rows), None) => matmul::linear(x, rows),
-        (Packing::Rows(rows), Some(residual)) => matmul::linear_add(residual, x, rows),
+    match (&w.0, kernels::of(x.device())?) {
+        (Packing::QuantisedRows(matrix), Some(kernels)) => matrix.product(&*kernels, x, residual, x.dtype()),
+        (Packing::Rows(rows), Some(kernels)) => by_kernels(&*kernels, (x, rows), residual, x.dtype()),
         _ => on_host(x, w.outputs(), residual, |x, y, start| w.product_on_host(n, x, y, start)),
     }
 }
@@ -263,11 +260,32 @@ pub fn forward(x: &Tensor, w: &PackedWeight, residual: Option<&Tensor>) -> Resul
 pub fn forward_f32(x: &Tensor, w: &PackedWeight) -> Result<Tensor> {
     match (&w.0, kernels::of(x.device())?) {
         (Packing::Rows(rows), Some(kernels)) if x.dims2()?.1 == w.inputs() => {
-            matmul::launch_linear(&*kernels, x, rows, DType::F32)
+            by_kernels(&*kernels, (x, rows), None, DType::F32)
         }
         (Packing::QuantisedRows(matrix), Some(kernels)) => matrix.product(&*kernels, x, None, DType::F32),
         _ => forward(x, w, None),
     }
+}
+
+/// [residual +] x·Wᵀ in number format `dtype`: that of `x`, or f32 without a residual. The sum overwrites the residual.
+fn by_kernels(
+    kernels: &dyn Kernels,
+    (x, w): (&Tensor, &Tensor),
+    residual: Option<&Tensor>,
+    dtype: DType,
+) -> Result<Tensor> {
+    let (y, accumulate) = match residual {
+        Some(residual) if residual.dtype() != dtype => {
+            bail!("packed linear: the residual is {:?}, x is {dtype:?}", residual.dtype())
+        }
+        Some(residual) => (residual.clone(), Accumulate::Yes),
+        None => (kernels.empty(&[x.dim(0)?, w.dim(0)?], dtype)?, Accumulate::No),
+    };
+    match gemv::computes(x, w) {
+        true => gemv::launch(kernels, (x, w), &y, accumulate)?,
+        false => matmul::launch_linear_into(kernels, (x, w), &y, accumulate)?,
+    }
+    Ok(y)
 }
 
 /// A product on the host, [N, `columns`].

@@ -1,5 +1,5 @@
 // RoPE, in place. A thread rotates as many adjacent elements as fit into 16 bytes.
-#include "cuda/elements.cuh"
+#include "rope.cuh"
 
 // x [n, width]: in the first 2·pairs columns, element i of each head of 2·half elements is rotated with element i +
 // half. Row n has position positions[n]; cos, sin [positions, half]; `sign` is 1 for the forward pass and −1 for the
@@ -13,14 +13,8 @@ __device__ void turn(T* x, const unsigned* positions, const float* cos, const fl
   const size_t angle = size_t(positions[blockIdx.x]) * half + i;
   T* first = x + size_t(blockIdx.x) * width + head * 2 * half + i;
   T* second = first + half;
-  const auto c = load_several<N>(cos + angle, N), s = load_several<N>(sin + angle, N);
   auto a = load_several<N>(first, N), b = load_several<N>(second, N);
-#pragma unroll
-  for (int k = 0; k < N; ++k) {
-    const float u = to_float(a.at[k]), v = to_float(b.at[k]), turned = s.at[k] * sign;
-    a.at[k] = from_float<T>(u * c.at[k] - v * turned);
-    b.at[k] = from_float<T>(v * c.at[k] + u * turned);
-  }
+  rotate_pairs(a, b, cos + angle, sin + angle, sign);
   store_several(first, a, N);
   store_several(second, b, N);
 }

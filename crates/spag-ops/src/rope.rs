@@ -61,6 +61,14 @@ impl Positions {
         self.copy.as_ref()
     }
 
+    /// Rejects positions of another number of rows, or outside the table.
+    pub(crate) fn check(&self, rows: usize, table: &RopeTable) -> Result<()> {
+        if self.values.len() != rows {
+            bail!("rope: {} positions for {rows} rows", self.values.len());
+        }
+        table.check(self.end)
+    }
+
     /// An uninitialized device copy of the same length. Its positions must not exceed these.
     pub fn uninit_like(&self, kernels: &dyn Kernels) -> Result<Self> {
         let copy = self.copy.as_ref().map(|copy| kernels.empty(copy.dims(), copy.dtype())).transpose()?;
@@ -68,7 +76,7 @@ impl Positions {
     }
 
     /// A copy on `device`.
-    fn on(&self, device: &Device) -> Result<Tensor> {
+    pub(crate) fn on(&self, device: &Device) -> Result<Tensor> {
         match &self.copy {
             Some(copy) if copy.device().same_device(device) => Ok(copy.clone()),
             _ => Tensor::new(self.values.as_slice(), device),
@@ -115,8 +123,13 @@ impl RopeTable {
         Ok(rows.clone())
     }
 
+    /// Elements of half a head.
+    pub(crate) fn half(&self) -> usize {
+        self.half
+    }
+
     /// Cosines and sines on `device`, uploaded on first use.
-    fn on(&self, device: &Device) -> Result<(Tensor, Tensor)> {
+    pub(crate) fn on(&self, device: &Device) -> Result<(Tensor, Tensor)> {
         let mut copies = self.copies.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(copy) = copies.iter().find(|(cos, _)| cos.device().same_device(device)) {
             return Ok(copy.clone());
@@ -156,10 +169,10 @@ pub fn rotate_leading(
     let (n, width) = x.dims2()?;
     let half = table.half;
     let rows = &positions.values;
-    if rows.len() != n || half == 0 || columns > width || !columns.is_multiple_of(2 * half) {
-        bail!("rope: x is [{n}, {width}], {columns} columns, {} positions, head size {}", rows.len(), 2 * half);
+    if half == 0 || columns > width || !columns.is_multiple_of(2 * half) {
+        bail!("rope: x is [{n}, {width}], {columns} columns, head size {}", 2 * half);
     }
-    table.check(positions.end)?;
+    positions.check(n, table)?;
     if let Some(kernels) = kernels::of(x.device())? {
         return launch_rotate(&*kernels, x, columns, positions, table, direction);
     }

@@ -17,7 +17,7 @@ use spag_ops::cast::round_columns;
 use spag_ops::kernels;
 use spag_ops::paged_attention::{self, Span};
 use spag_ops::pool::{Pool, recycle};
-use spag_ops::rope::{Direction, Positions, rotate_leading};
+use spag_ops::rope::Positions;
 use spag_ops::sample::{self, SampleError, ScoreParams, TokenLogProb};
 use spag_ops::{embedding, head_norm, rms_norm};
 
@@ -50,7 +50,7 @@ pub(super) struct ForwardOutput {
     pub(super) scored: Vec<std::result::Result<TokenLogProb, SampleError>>,
     /// Logits of the requested rows, [R, V]; `None` if no row was requested.
     pub(super) logits: Option<Tensor>,
-    /// Time of attention; on a GPU, of launching it.
+    /// Time of attention and its rotations; on a GPU, of launching them.
     pub(super) attention: Duration,
 }
 
@@ -78,15 +78,16 @@ impl BlockPass for GeneratePass<'_, '_> {
             head_norm::forward_columns(&qkv, 0..queries, q_norm, norm)?;
             head_norm::forward_columns(&qkv, queries..rotated, k_norm, norm)?;
         }
-        if let (Some(table), Some(positions)) = (&self.shape.ropes[self.layer], &self.inputs.positions) {
-            rotate_leading(&qkv, rotated, positions, table, Direction::Forward)?;
-        }
         let (keys, values) = (&self.cache.keys[self.layer], &self.cache.values[self.layer]);
+        let (plan, began) = (&self.inputs.plan, Instant::now());
+        match (&self.shape.ropes[self.layer], &self.inputs.positions) {
+            (Some(table), Some(positions)) => {
+                paged_attention::append_rotated(&qkv, keys, values, plan, (positions, table))?;
+            }
+            _ => paged_attention::append(&qkv, keys, values, plan)?,
+        }
         // As the training pass stores them, so that both have the same log-probabilities.
         round_columns(&qkv, 0..queries, keys.dtype())?;
-        let began = Instant::now();
-        let plan = &self.inputs.plan;
-        paged_attention::append(&qkv, keys, values, plan)?;
         let attended = paged_attention::forward(&qkv, keys, values, plan, &self.shape.masks[self.layer])?;
         self.attention += began.elapsed();
         recycle(qkv)?;

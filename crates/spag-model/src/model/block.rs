@@ -93,11 +93,12 @@ pub(crate) trait BlockPass {
     fn norm(&self, weight: Part, x: &Tensor) -> Result<Tensor>;
     /// Attention of its input [N, D] → [N, query size].
     fn attend(&mut self, input: &Tensor) -> Result<Tensor>;
-    /// The projection of the attended values, added to `residual` if there is one: [N, D].
+    /// The projection of the attended values, added to `residual` if there is one: [N, D]. A pass that recycles what is
+    /// [used](Self::used) may overwrite `residual` with the sum.
     fn project(&self, attended: &Tensor, residual: Option<&Tensor>) -> Result<Tensor>;
     /// The activated values of the MLP's input: [N, D] → [N, F].
     fn activate(&mut self, input: &Tensor) -> Result<Tensor>;
-    /// The down projection of the activated values, added to `residual` if there is one: [N, D].
+    /// The down projection of the activated values, added to `residual` as in [`project`](Self::project): [N, D].
     fn down(&self, activated: &Tensor, residual: Option<&Tensor>) -> Result<Tensor>;
     /// `residual` plus the RMSNorm of the output of attention or MLP, with the weight [`Part::AttentionPostNorm`] or
     /// [`Part::MlpPostNorm`], all [N, D].

@@ -22,7 +22,7 @@ pub(crate) struct PackedLinear {
 }
 
 impl PackedLinear {
-    /// `x` [N, I], `residual` [N, O] → [N, O]. Adapters change their own rows.
+    /// `x` [N, I], `residual` [N, O] → [N, O], which kernels write over the residual. Adapters change their own rows.
     pub(crate) fn forward(
         &self,
         x: &Tensor,

@@ -5,7 +5,8 @@ use candle_core::{Result, Tensor};
 use super::tables::{KernelVariant, Tables};
 use super::{PageShape, Plan};
 use crate::attention::{Mask, MaskOnDevice};
-use crate::kernels::{Arg, Kernels, Launch, Module, module, suffix};
+use crate::kernels::{Arg, Kernels, Launch, Module, module, suffix, vector_len};
+use crate::rope::{Positions, RopeTable};
 
 const PAGES: Module = module!("paged_attention_pages");
 const ROWS: Module = module!("paged_attention_rows");
@@ -45,6 +46,42 @@ pub(super) fn append(
         grid: [plan.rows as u32, copy_blocks(keys, 2 * plan.shape.kv_size(), plan.shape.heads.dim), 1],
         block: COPY_THREADS,
         args: &[Arg::In(qkv), Arg::Out(keys), Arg::Out(values), Arg::In(&tables.tensor), heads, kv_heads, tokens, dim],
+        ..Launch::of(PAGES)
+    })
+}
+
+/// As [`append`], with the rotation of queries and keys.
+pub(super) fn append_rotated(
+    kernels: &dyn Kernels,
+    qkv: &Tensor,
+    (keys, values): (&Tensor, &Tensor),
+    (positions, rope): (&Positions, &RopeTable),
+    tables: &Tables,
+    plan: &Plan<'_>,
+) -> Result<()> {
+    let (positions, (cos, sin)) = (positions.on(qkv.device())?, rope.on(qkv.device())?);
+    let [heads, kv_heads, tokens, _] = sizes(plan.shape);
+    let (half, vector) = (rope.half(), vector_len(qkv.dtype()));
+    let (each, how) = if half.is_multiple_of(vector) { (vector, "vectors") } else { (1, "single") };
+    let threads = (plan.shape.joined() / 2 / each) as u32;
+    let block = threads.next_multiple_of(32).clamp(32, COPY_THREADS);
+    kernels.launch(&Launch {
+        kernel: format!("paged_attention_append_rotated_{how}_{}", suffix(qkv.dtype())?),
+        grid: [plan.rows as u32, threads.div_ceil(block), 1],
+        block,
+        args: &[
+            Arg::Out(qkv),
+            Arg::Out(keys),
+            Arg::Out(values),
+            Arg::In(&tables.tensor),
+            Arg::In(&positions),
+            Arg::In(&cos),
+            Arg::In(&sin),
+            heads,
+            kv_heads,
+            tokens,
+            Arg::U32(half as u32),
+        ],
         ..Launch::of(PAGES)
     })
 }

@@ -20,7 +20,7 @@ mod plan;
 mod tables;
 
 pub use forward::forward;
-pub use pages::{append, copy};
+pub use pages::{append, append_rotated, copy};
 pub use plan::Plan;
 
 use std::ops::Range;

@@ -1,4 +1,5 @@
-// Writes keys and values into pages, and copies parts of pages.
+// Writes keys and values into pages, rotated or as they are, and copies parts of pages.
+#include "../rope.cuh"
 #include "tables.cuh"
 
 namespace {
@@ -24,6 +25,33 @@ __device__ void append(const T* qkv, T* keys, T* values, const unsigned* table, 
   }
 }
 
+// Rotates the queries of a row of qkv [rows, (heads + 2·kv_heads)·2·half] in place, and writes its rotated keys and its values to
+// its slot; keys in qkv stay as they are. Row n has position positions[n]; cos, sin [positions, half]. A thread has N elements of a
+// head and those `half` after them; N divides `half`. Grid: (rows, parts of a row).
+template <class T, int N>
+__device__ void append_rotated(T* qkv, T* keys, T* values, const unsigned* table, const unsigned* positions,
+                               const float* cos, const float* sin, unsigned heads, unsigned kv_heads, unsigned tokens,
+                               unsigned half) {
+  const unsigned at = (blockIdx.y * blockDim.x + threadIdx.x) * N, head = at / half, inside = at % half;
+  if (head >= heads + 2 * kv_heads) return;
+  T* from = qkv + (size_t(blockIdx.x) * (heads + 2 * kv_heads) + head) * 2 * half + inside;
+  T* to = from;
+  if (head >= heads) {
+    const unsigned* place = paged::entry(table, paged::ROWS, blockIdx.x, 2);
+    if (place == nullptr || place[0] == 0xffffffffu) return;
+    const bool is_key = head < heads + kv_heads;
+    const unsigned kv = head - heads - (is_key ? 0 : kv_heads);
+    to = (is_key ? keys : values) + ((size_t(place[0]) * kv_heads + kv) * tokens + place[1]) * 2 * half + inside;
+  }
+  auto a = load_several<N>(from, N), b = load_several<N>(from + half, N);
+  if (head < heads + kv_heads) {
+    const size_t angle = size_t(positions[blockIdx.x]) * half + inside;
+    rotate_pairs(a, b, cos + angle, sin + angle, 1.0f);
+  }
+  store_several(to, a, N);
+  store_several(to + half, b, N);
+}
+
 // Copies the first `count` tokens of page `from` to page `to`. Grid: (parts of a head, KV heads, keys or values).
 template <class T>
 __device__ void copy(T* keys, T* values, unsigned from, unsigned to, unsigned count, unsigned kv_heads, unsigned tokens,
@@ -43,11 +71,19 @@ __device__ void copy(T* keys, T* values, unsigned from, unsigned to, unsigned co
 
 }  // namespace
 
+// `vectors` for a `half` of whole vectors of 16 bytes, `single` for others.
+#define EXPORT_ROTATED(name, T, N)                                                                                      \
+  EXPORT_BOUNDS(name, 256, 4,                                                                                           \
+                (T * qkv, T* keys, T* values, const unsigned* table, const unsigned* positions, const float* cos,       \
+                 const float* sin, unsigned heads, unsigned kv_heads, unsigned tokens, unsigned half),                  \
+                (append_rotated<T, N>(qkv, keys, values, table, positions, cos, sin, heads, kv_heads, tokens, half)))
 #define EXPORT_FOR(T, suffix)                                                                                     \
   EXPORT_BOUNDS(paged_attention_append_##suffix, 256, 8,                                                           \
                 (const T* qkv, T* keys, T* values, const unsigned* table, unsigned heads, unsigned kv_heads,       \
                  unsigned tokens, unsigned dim),                                                                   \
                 append<T>(qkv, keys, values, table, heads, kv_heads, tokens, dim))                                 \
+  EXPORT_ROTATED(paged_attention_append_rotated_vectors_##suffix, T, Vector<T>::SIZE)                              \
+  EXPORT_ROTATED(paged_attention_append_rotated_single_##suffix, T, 1)                                             \
   EXPORT_BOUNDS(paged_attention_copy_##suffix, 256, 8,                                                             \
                 (T* keys, T* values, unsigned from, unsigned to, unsigned count, unsigned kv_heads, unsigned tokens, \
                  unsigned dim),                                                                                    \

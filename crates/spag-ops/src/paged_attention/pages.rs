@@ -1,4 +1,4 @@
-//! Writes keys and values into pages, and copies parts of pages.
+//! Writes keys and values into pages, rotated or as they are, and copies parts of pages.
 
 use std::ops::Range;
 
@@ -11,6 +11,7 @@ use super::{PageShape, Plan, Span, check, device};
 use crate::cpu::{self, Stored};
 use crate::kernels;
 use crate::product::Element;
+use crate::rope::{Direction, Positions, RopeTable, rotate_leading};
 
 /// Writes the keys and values of `qkv` [N, (H + 2·KV)·head size] into `keys` and `values` [pages, elements], in place and
 /// rounded to their format.
@@ -31,6 +32,32 @@ pub fn append(qkv: &Tensor, keys: &Tensor, values: &Tensor, plan: &Plan<'_>) -> 
         DType::BF16 => all_pieces::<bf16>(pieces, qkv, (keys, values), plan.shape),
         _ => all_pieces::<f32>(pieces, qkv, (keys, values), plan.shape),
     }
+}
+
+/// Rotates the queries and keys of `qkv` by RoPE, the queries in place, and [appends](append) keys and values. With kernels one
+/// launch does both, and leaves keys that are not rotated in `qkv`. Row n has the nth position.
+///
+/// # Errors
+/// As [`append`]; positions of other rows or outside the table, or a table for another head size.
+pub fn append_rotated(
+    qkv: &Tensor,
+    keys: &Tensor,
+    values: &Tensor,
+    plan: &Plan<'_>,
+    (positions, table): (&Positions, &RopeTable),
+) -> Result<()> {
+    let PlannedOn::Device(tables) = &plan.planned_on else {
+        let rotated = plan.shape.query_size() + plan.shape.kv_size();
+        rotate_leading(qkv, rotated, positions, table, Direction::Forward)?;
+        return append(qkv, keys, values, plan);
+    };
+    check(qkv, keys, values, plan)?;
+    positions.check(plan.rows, table)?;
+    if 2 * table.half() != plan.shape.heads.dim {
+        bail!("paged attention: RoPE of heads of {} for {:?}", 2 * table.half(), plan.shape);
+    }
+    let Some(kernels) = kernels::of(qkv.device())? else { bail!("paged attention: a plan for another device") };
+    device::append_rotated(&*kernels, qkv, (keys, values), (positions, table), tables, plan)
 }
 
 /// [`append`] on a CPU with checked tensors and pages of a format.

@@ -9,7 +9,7 @@ use rayon::prelude::*;
 
 use super::format::{BLOCK, BlockFormat};
 use super::matrix::quantised_span;
-use crate::kernels::{Arg, Kernels, Launch, Module, THREADS, blocks, module, suffix, vector_len};
+use crate::kernels::{Accumulate, Arg, Kernels, Launch, Module, THREADS, blocks, module, suffix, vector_len};
 use crate::matmul;
 use crate::product::Values;
 
@@ -86,7 +86,7 @@ impl DeviceMatrix {
         self.n
     }
 
-    /// [residual +] x·Wᵀ in number format `dtype`: that of `x`, or f32 without a residual.
+    /// [residual +] x·Wᵀ in number format `dtype`: that of `x`, or f32 without a residual. The sum overwrites the residual.
     ///
     /// # Errors
     /// Mismatched shapes or number formats, or a failure of the device.
@@ -113,7 +113,10 @@ impl DeviceMatrix {
         }
         let weight = self.dequantised(kernels, x.dtype())?;
         match residual {
-            Some(residual) => matmul::linear_add(residual, x, &weight),
+            Some(residual) => {
+                matmul::launch_linear_into(kernels, (x, &weight), residual, Accumulate::Yes)?;
+                Ok(residual.clone())
+            }
             None => matmul::launch_linear(kernels, x, &weight, dtype),
         }
     }
@@ -142,7 +145,10 @@ impl DeviceMatrix {
         dtype: DType,
     ) -> Result<Tensor> {
         let rows = x.dim(0)?;
-        let y = kernels.empty(&[rows, self.n], dtype)?;
+        let y = match residual {
+            Some(residual) => residual.clone(),
+            None => kernels.empty(&[rows, self.n], dtype)?,
+        };
         // Rows of x, and outputs of a warp, of a kernel.
         let (m, outputs) = match rows {
             0 | 1 => (1, 2),

@@ -19,7 +19,7 @@ __device__ __forceinline__ void load_quad(float (&to)[4], const bf16* from) {
   to[2] = __uint_as_float(quad.y << 16), to[3] = __uint_as_float(quad.y & 0xffff0000u);
 }
 
-// y = residual + x·Wᵀ for W [outputs, inputs], as codes and scales. x [rows, inputs]; residual [rows, outputs] or null; the result
+// y = residual + x·Wᵀ for W [outputs, inputs], as codes and scales. x [rows, inputs]; residual [rows, outputs], y itself or null; the result
 // is written to y, or to wide if it is not null, [rows, outputs]. Shared memory [M, tile]; tile is a multiple of 1024.
 //
 // A warp computes R outputs of M rows of x. Blocks of the same outputs are neighbours. Lane l multiplies units l, l + 32, …: it adds

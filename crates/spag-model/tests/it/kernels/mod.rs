@@ -2,6 +2,7 @@
 //! of a build with the feature `cuda`, which runs more of the same cases.
 
 mod capture;
+mod decode_launches;
 mod dry;
 mod engine;
 mod families;

@@ -1,7 +1,8 @@
 use candle_core::{DType, Device, Tensor};
 use spag_emulator::Place;
 use spag_ops::attention::{Heads, Mask, Slopes};
-use spag_ops::paged_attention::{PageShape, Plan, Span, append, copy, forward};
+use spag_ops::paged_attention::{PageShape, Plan, Span, append, append_rotated, copy, forward};
+use spag_ops::rope::{Direction, Positions, RopeTable, rotate_leading};
 
 use super::random::{Random, close, tolerance};
 
@@ -156,5 +157,48 @@ fn many_rows(place: &Place, random: &mut Random) {
         let pages: Vec<u32> = (0..540).collect();
         let chunks: Vec<Chunk<'_>> = pages.iter().map(|page| (1, 0, std::slice::from_ref(page))).collect();
         cache.pass(random, &chunks, 1.0);
+    }
+}
+
+/// In one launch, with the bits of two: whole vectors and single elements, rows of padding, and a slot that two rows write.
+#[test]
+fn rotated_keys_have_the_bits_of_a_rotation_and_a_copy() {
+    let place = &Place::of_this_build();
+    let mut random = Random::new(8);
+    for (query, kv, dim) in [(4, 2, 128), (3, 3, 16), (2, 1, 10)] {
+        let shape = PageShape { tokens: 4, heads: Heads { query, kv, dim } };
+        let table = RopeTable::new((0..dim / 2).map(|i| 0.3f32.powi(i as i32)).collect(), 40);
+        let pages = [[2, 0], [1, 3]];
+        // Rows 0 to 5 and 6, and a second span that writes the slot of row 6 again.
+        let span = |rows, position, pages| Span { rows, position, pages };
+        let spans = [span(0..6, 1, &pages[0][..]), span(6..7, 2, &pages[1][..]), span(7..8, 2, &pages[1][..])];
+        let (rows, width) = (10, (query + 2 * kv) * dim);
+        let mut qkv = random.tensor(&[rows, width]).unwrap();
+        qkv = qkv.slice_assign(&[7..8, 0..width], &qkv.narrow(0, 6, 1).unwrap()).unwrap();
+        let positions: Vec<u32> = vec![1, 2, 3, 4, 5, 6, 2, 2, 0, 0];
+        for dtype in [DType::F32, DType::BF16] {
+            let run = |fused: bool| {
+                let here = place.put(&qkv, dtype).unwrap();
+                let empty = Tensor::full(f32::NAN, (4, shape.elements()), &Device::Cpu).unwrap();
+                let [keys, values] = [(); 2].map(|()| place.put(&empty, dtype).unwrap());
+                place.run(|| {
+                    let plan = Plan::padded(&spans, rows, &keys, shape).unwrap();
+                    let at = Positions::new(&positions, &table, place.device()).unwrap();
+                    if fused {
+                        append_rotated(&here, &keys, &values, &plan, (&at, &table)).unwrap();
+                    } else {
+                        rotate_leading(&here, (query + kv) * dim, &at, &table, Direction::Forward).unwrap();
+                        append(&here, &keys, &values, &plan).unwrap();
+                    }
+                });
+                let queries = here.narrow(0, 0, 8).unwrap().narrow(1, 0, query * dim).unwrap();
+                [queries, keys, values].map(|tensor| {
+                    let wide = tensor.to_device(&Device::Cpu).unwrap().to_dtype(DType::F32).unwrap();
+                    let all = wide.flatten_all().unwrap().to_vec1::<f32>().unwrap();
+                    all.iter().map(|value| value.to_bits()).collect::<Vec<_>>()
+                })
+            };
+            assert!(run(true) == run(false), "{query} {kv} {dim} {dtype:?}");
+        }
     }
 }

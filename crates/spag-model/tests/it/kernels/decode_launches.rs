@@ -1,0 +1,59 @@
+//! What a decoding pass launches: a block has no kernel that only adds a residual, rotates, or copies.
+
+use std::sync::Arc;
+
+use spag_emulator::{Emulator, Place};
+use spag_model::{Checkpoint, Engine, Generate, GenerationConfig, Prompt, Request, WeightDtype};
+use spag_ops::kernels;
+
+use super::{copied, small_engine};
+use crate::common::checkpoint;
+
+/// The launches of a pass over a row for each of `requests`, and the number of blocks.
+fn launches(dtype: WeightDtype, requests: u32) -> (Vec<String>, usize) {
+    let Checkpoint { model, tokenizer } = checkpoint();
+    let model = copied(&model.to_dtype(dtype).unwrap(), &Place::cpu());
+    let blocks = model.config().architecture.num_hidden_layers;
+    let emulator = Arc::new(Emulator::default());
+    kernels::using(emulator.clone(), || {
+        let mut engine = Engine::new(&Checkpoint { model, tokenizer }, small_engine(40, 16)).unwrap();
+        let config = Arc::new(GenerationConfig { max_new_tokens: 4, min_new_tokens: 4, ..GenerationConfig::default() });
+        let prompt = |first: u32| Prompt::Tokens((first..first + 2).collect());
+        let request = |first| Request { prompt: prompt(first), seed: 1, config: config.clone() };
+        engine.generate((1..=requests).map(request).collect()).unwrap();
+        assert_eq!(engine.capture_failure(), None);
+    });
+    (emulator.last_graph(), blocks)
+}
+
+/// A pass of blocks, final norm and output head. `product` multiplies, `down` in the down projection.
+fn pass(blocks: usize, dtype: &str, product: &str, down: &str) -> Vec<String> {
+    let [norm, append, attend, combine, activate] = [
+        "rms_norm_forward",
+        "paged_attention_append_rotated_vectors",
+        "paged_attention_rows",
+        "paged_attention_combine",
+        "swiglu_forward_joined",
+    ]
+    .map(|name| format!("{name}_{dtype}"));
+    let block = [&norm, product, &append, &attend, &combine, product, &norm, product, &activate, down];
+    let end = [norm.as_str(), product, "copy"];
+    std::iter::repeat_n(block, blocks).flatten().chain(end).map(str::to_owned).collect()
+}
+
+/// 8 does not divide the size of the fixture's MLP, so another product reads it.
+#[test]
+fn few_rows_in_bf16_are_multiplied_by_a_kernel_that_adds_the_residual() {
+    for requests in [1, 3, 7] {
+        let (found, blocks) = launches(WeightDtype::Bf16, requests);
+        assert_eq!(found, pass(blocks, "bf16", "packed_linear_gemv_bf16", "gemm"), "{requests} requests");
+    }
+}
+
+#[test]
+fn other_rows_are_multiplied_onto_the_residual() {
+    for (dtype, name, requests) in [(WeightDtype::Bf16, "bf16", 9), (WeightDtype::F32, "f32", 2)] {
+        let (found, blocks) = launches(dtype, requests);
+        assert_eq!(found, pass(blocks, name, "gemm", "gemm"), "{requests} requests in {name}");
+    }
+}
