@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use candle_core::{DType, Device, Result, Tensor, bail};
 use half::bf16;
 use half::vec::HalfBitsVecExt;
-use spag_ops::kernels::{Arg, Gemm, Kernels, Launch, PageLock, Turns, check_copy};
+use spag_ops::kernels::{Arg, Gemm, Kernels, Launch, Mark, PageLock, Transfer, Turns, check_copy};
 
 use crate::letter;
 
@@ -104,12 +104,14 @@ impl Kernels for Dry {
         check_copy(from, to)
     }
 
-    fn download(&self, from: &Tensor, to: &Tensor) -> Result<()> {
-        check_copy(from, to)
+    fn start_download(&self, from: &Tensor, to: &Tensor, _: &Mark) -> Result<Transfer> {
+        check_copy(from, to)?;
+        Ok(Transfer::done())
     }
 
-    fn upload(&self, from: &Tensor, to: &Tensor) -> Result<()> {
-        check_copy(from, to)
+    fn start_upload(&self, from: &Tensor, to: &Tensor, _: &Mark) -> Result<Transfer> {
+        check_copy(from, to)?;
+        Ok(Transfer::done())
     }
 
     fn page_lock(&self, _: &Tensor) -> Result<PageLock> {

@@ -1,8 +1,8 @@
 //! Emulates CUDA kernels on a CPU: compiles their sources as C++ and runs them thread by thread.
 //!
-//! It checks what a kernel computes, that its arguments have the types of its parameters, its memory accesses, and that all
-//! threads meet its barriers and warp operations.
-//! It shows neither speed nor races between threads that run at the same time. See `cuda/emulator.h`.
+//! It checks what a kernel computes, that its arguments have the types of its parameters, its memory accesses, that all
+//! threads meet its barriers and warp operations, and that barriers order accesses of different threads to the same memory.
+//! It does not show speed. See `cuda/emulator.h` and `cuda/races.h`.
 //!
 //! ```
 //! use std::sync::Arc;
@@ -30,7 +30,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use candle_core::{DType, Device, Result, Tensor, bail};
-use spag_ops::kernels::{Arg, CapturedGraph, Gemm, Kernels, Launch, PageLock, Turns};
+use spag_ops::kernels::{Arg, CapturedGraph, Gemm, Kernels, Launch, Mark, PageLock, Transfer, Turns};
 
 pub use dry::Dry;
 use graph::{EmulatedGraph, GraphOp};
@@ -238,12 +238,14 @@ impl Kernels for Emulator {
         Ok(tensor)
     }
 
-    fn download(&self, from: &Tensor, to: &Tensor) -> Result<()> {
-        bytes::write(to, &bytes::read(from)?)
+    fn start_download(&self, from: &Tensor, to: &Tensor, _: &Mark) -> Result<Transfer> {
+        bytes::write(to, &bytes::read(from)?)?;
+        Ok(Transfer::done())
     }
 
-    fn upload(&self, from: &Tensor, to: &Tensor) -> Result<()> {
-        bytes::write(to, &bytes::read(from)?)
+    fn start_upload(&self, from: &Tensor, to: &Tensor, _: &Mark) -> Result<Transfer> {
+        bytes::write(to, &bytes::read(from)?)?;
+        Ok(Transfer::done())
     }
 
     fn page_lock(&self, _: &Tensor) -> Result<PageLock> {

@@ -32,7 +32,7 @@ impl Signal {
         self.changed.notify_all();
     }
 
-    fn wait(&self, at_least: u64) {
+    pub(crate) fn wait(&self, at_least: u64) {
         let mut done = lock(&self.done);
         while *done < at_least {
             done = self.changed.wait(done).unwrap_or_else(PoisonError::into_inner);

@@ -333,6 +333,7 @@ impl Learner {
             network: &self.network,
             weights: &*weights,
             gradients: self.state.gradients(),
+            last_gradients: &self.state.last_gradients(),
             loss: &*self.loss,
             activations: self.activations,
             packing: self.packing,

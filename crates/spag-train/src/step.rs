@@ -49,6 +49,8 @@ pub(crate) struct Step<'a> {
     pub(crate) network: &'a Network,
     pub(crate) weights: &'a dyn WeightSource,
     pub(crate) gradients: &'a dyn GradientSink,
+    /// The same for the last micro-batch.
+    pub(crate) last_gradients: &'a dyn GradientSink,
     pub(crate) loss: &'a dyn Loss,
     pub(crate) activations: Activations,
     pub(crate) packing: Packing,
@@ -80,7 +82,7 @@ impl Step<'_> {
     /// waits for a device once.
     pub(crate) fn passes(&self, micro_batches: &[MicroBatch<'_>]) -> Result<Passes> {
         let (mut done, mut pending) = (Passes::default(), Vec::new());
-        for MicroBatch { trajectories, share } in micro_batches {
+        for (number, MicroBatch { trajectories, share }) in micro_batches.iter().enumerate() {
             let batch = Batch::new(trajectories.iter().copied(), self.packing);
             let (packed, targets) = (batch.packed.clone(), batch.targets.clone());
             let forward = self.network.forward(self.weights, packed, targets, self.activations)?;
@@ -89,7 +91,9 @@ impl Step<'_> {
             let stop = self.mode == StepMode::StopEarly && !value.loss.to_scalar::<f64>()?.is_finite();
             if !stop {
                 let upstream = input.gradient(&batch, &value.loss, *share)?;
-                self.network.backward(self.weights, forward, &upstream, self.gradients)?;
+                let is_last = number + 1 == micro_batches.len();
+                let gradients = if is_last { self.last_gradients } else { self.gradients };
+                self.network.backward(self.weights, forward, &upstream, gradients)?;
             }
             if *share > 0.0 {
                 let Batch { packed, tokens, samples, sampling_log_probs, .. } = batch;

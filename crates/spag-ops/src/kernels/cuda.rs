@@ -15,7 +15,7 @@ use half::bf16;
 
 use super::capture::{CaptureStream, capture};
 use super::cublas::{Addresses, Cublas};
-use super::{Arg, CapturedGraph, Gemm, Kernels, Launch, PageLock, Turns, check_copy};
+use super::{Arg, CapturedGraph, Gemm, Kernels, Launch, Mark, PageLock, Transfer, Turns, check_copy};
 use crate::cpu::{self, Stored};
 
 /// Shared memory per block available without opting in.
@@ -159,20 +159,28 @@ impl CudaKernels {
         Ok(base + (start * tensor.dtype().size_in_bytes()) as u64)
     }
 
-    /// Copies from the device's memory at `address`, which holds as many elements as `to`.
+    /// Starts to copy from the device's memory at `address`, which holds as many elements as `to`.
     fn copy_down<T>(&self, address: u64, to: &mut [T]) -> Result<()> {
         self.bind()?;
-        // SAFETY: the caller has checked the extents; the copy has finished when this returns.
-        unsafe { result::memcpy_dtoh_async(to, address, self.down.cu_stream()) }.map_err(Error::wrap)?;
-        self.down.synchronize().map_err(Error::wrap)
+        // SAFETY: the caller has checked the extents, and makes a `Transfer` that keeps the memory until the copy has ended.
+        unsafe { result::memcpy_dtoh_async(to, address, self.down.cu_stream()) }.map_err(Error::wrap)
     }
 
-    /// Copies `from` to the device's memory at `address`.
+    /// Starts to copy `from` to the device's memory at `address`.
     fn copy_up<T>(&self, from: &[T], address: u64) -> Result<()> {
         self.bind()?;
         // SAFETY: as above.
-        unsafe { result::memcpy_htod_async(address, from, self.up.cu_stream()) }.map_err(Error::wrap)?;
-        self.up.synchronize().map_err(Error::wrap)
+        unsafe { result::memcpy_htod_async(address, from, self.up.cu_stream()) }.map_err(Error::wrap)
+    }
+
+    /// A point after all work of a stream.
+    fn mark_of(stream: &CudaStream) -> Result<Mark> {
+        Ok(Mark { event: Some(stream.record_event(None).map_err(Error::wrap)?) })
+    }
+
+    /// Later work of a stream comes after a point.
+    fn order(stream: &CudaStream, after: &Mark) -> Result<()> {
+        after.event.as_ref().map_or(Ok(()), |event| stream.wait(event).map_err(Error::wrap))
     }
 
     fn start(&self, launch: &Launch<'_>) -> Result<()> {
@@ -264,24 +272,34 @@ impl Kernels for CudaKernels {
             .map_err(Error::wrap)
     }
 
-    fn download(&self, from: &Tensor, to: &Tensor) -> Result<()> {
+    fn mark(&self) -> Result<Mark> {
+        Self::mark_of(&self.device.cuda_stream())
+    }
+
+    fn order_after(&self, mark: &Mark) -> Result<()> {
+        Self::order(&self.device.cuda_stream(), mark)
+    }
+
+    fn start_download(&self, from: &Tensor, to: &Tensor, after: &Mark) -> Result<Transfer> {
         check_copy(from, to)?;
-        self.down.join(&self.device.cuda_stream()).map_err(Error::wrap)?;
+        Self::order(&self.down, after)?;
         let address = self.address(from)?;
         match to.dtype() {
             DType::BF16 => bf16::update(to, |to| self.copy_down(address, to)),
             _ => cpu::update(to, |to| self.copy_down(address, to)),
-        }
+        }?;
+        Ok(Transfer::until(Self::mark_of(&self.down)?, from, to))
     }
 
-    fn upload(&self, from: &Tensor, to: &Tensor) -> Result<()> {
+    fn start_upload(&self, from: &Tensor, to: &Tensor, after: &Mark) -> Result<Transfer> {
         check_copy(from, to)?;
-        self.up.join(&self.device.cuda_stream()).map_err(Error::wrap)?;
+        Self::order(&self.up, after)?;
         let address = self.address(to)?;
         match from.dtype() {
             DType::BF16 => bf16::read(from, |from| self.copy_up(from, address)),
             _ => cpu::read(from, |from| self.copy_up(from, address)),
-        }
+        }?;
+        Ok(Transfer::until(Self::mark_of(&self.up)?, from, to))
     }
 
     fn page_lock(&self, tensor: &Tensor) -> Result<PageLock> {

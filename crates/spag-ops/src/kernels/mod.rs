@@ -12,6 +12,7 @@ mod cublas;
 mod cuda;
 mod gemm;
 mod launch;
+mod transfer;
 mod turns;
 
 use std::cell::RefCell;
@@ -24,6 +25,7 @@ pub use cuda::CudaKernels;
 pub use gemm::{Accumulate, Gemm, Operand, Orientation};
 pub use launch::{Arg, Launch, Module};
 pub(crate) use launch::{THREADS, blocks, module, suffix, vector_len};
+pub use transfer::{Mark, Transfer};
 pub use turns::{Turn, Turns};
 
 /// Whether this build has the feature `cuda`.
@@ -53,15 +55,46 @@ pub trait Kernels: Send + Sync {
     /// Mismatched shapes or number formats, or a failure of the device.
     fn copy(&self, from: &Tensor, to: &Tensor) -> Result<()>;
 
+    /// Marks the end of all work launched so far.
+    ///
+    /// # Errors
+    /// A failure of the device.
+    fn mark(&self) -> Result<Mark> {
+        Ok(Mark::passed())
+    }
+
+    /// Work that is launched from now on comes after `mark`. The host does not wait.
+    ///
+    /// # Errors
+    /// A failure of the device.
+    fn order_after(&self, mark: &Mark) -> Result<()> {
+        mark.wait()
+    }
+
+    /// Starts to copy a device tensor into a page-locked CPU tensor, after `after` and earlier downloads, beside other work. The
+    /// CPU tensor has no content until the transfer has been waited for.
+    ///
+    /// # Errors
+    /// Mismatched shapes or number formats, or a failure of the device.
+    fn start_download(&self, from: &Tensor, to: &Tensor, after: &Mark) -> Result<Transfer>;
+
+    /// Starts to copy a page-locked CPU tensor, which must not change before the transfer has been waited for, into a device tensor;
+    /// otherwise as [`Kernels::start_download`]. Kernels that read it must be [ordered after](Kernels::order_after) its end.
+    fn start_upload(&self, from: &Tensor, to: &Tensor, after: &Mark) -> Result<Transfer>;
+
     /// Copies a device tensor into a CPU tensor, after all work launched before, and waits for the copy. Meant to be
     /// called on a separate thread, so that it overlaps with other work.
     ///
     /// # Errors
-    /// Mismatched shapes or number formats, or a failure of the device.
-    fn download(&self, from: &Tensor, to: &Tensor) -> Result<()>;
+    /// As [`Kernels::start_download`].
+    fn download(&self, from: &Tensor, to: &Tensor) -> Result<()> {
+        self.start_download(from, to, &self.mark()?)?.wait()
+    }
 
     /// Copies a CPU tensor into a device tensor; otherwise as [`Kernels::download`].
-    fn upload(&self, from: &Tensor, to: &Tensor) -> Result<()>;
+    fn upload(&self, from: &Tensor, to: &Tensor) -> Result<()> {
+        self.start_upload(from, to, &self.mark()?)?.wait()
+    }
 
     /// Page-locks the memory of a CPU tensor until the result is dropped, for copies at the full speed of the bus.
     ///

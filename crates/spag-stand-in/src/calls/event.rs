@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use crate::call::{calls, handle, number, put};
 use crate::machine::{Event, machine};
-use crate::queue::Task;
+use crate::queue::{Task, check_sticky};
 use crate::result::Error;
 
 calls! {
@@ -51,5 +51,20 @@ calls! {
         let clock = event.clock.clone();
         machine.host_waited(&clock);
         Ok(())
+    }
+
+    fn cuEventSynchronize(event: *mut c_void) {
+        let (signal, recorded, clock) = {
+            let machine = machine();
+            machine.need_context()?;
+            let event = machine.events.get(&number(event)).ok_or(Error::InvalidHandle)?;
+            if event.captured {
+                return Err(Error::CapturedEvent);
+            }
+            (Arc::clone(&event.signal), event.recorded, event.clock.clone())
+        };
+        signal.wait(recorded);
+        machine().host_waited(&clock);
+        check_sticky()
     }
 }

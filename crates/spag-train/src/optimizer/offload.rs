@@ -1,27 +1,38 @@
 //! Optimizer offload: gradients are copied to the host, layers are updated there, and parameters are copied back, one
 //! layer at a time in each direction.
+//!
+//! Layers are updated in the order in which a backward pass completes them, the last one first. As many gradients as there are
+//! staging buffers are copied while the pass computes those of the layers below. Each later copy runs while another layer is updated.
 
-use std::sync::Arc;
-use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
-use std::thread;
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use candle_core::{DType, Device, Tensor};
-use spag_ops::kernels::{self, Kernels, PageLock};
+use spag_ops::kernels::{self, Kernels, PageLock, Transfer};
 
 use crate::config::Placement;
-use crate::error::{Error, Result};
+use crate::error::Result;
 
 /// Staging buffers in each direction: one layer is copied while another is updated.
 pub(crate) const STAGING_BUFFERS: usize = 2;
 
 /// Page-locked staging buffers on the host, each as long as the largest layer.
 pub(super) struct Offload {
+    /// Layers whose gradients are being copied, in the order of their updates, which begin with the first. First, so that copies end
+    /// before their memory is freed.
+    ahead: Mutex<VecDeque<Ahead>>,
     kernels: Arc<dyn Kernels>,
-    /// f32.
+    /// f32. The nth update of a step has the nth buffer, round and round.
     gradients: Vec<Tensor>,
     /// In the parameters' number format; empty if the parameters stay on the host.
     parameters: Vec<Tensor>,
     _locks: Vec<PageLock>,
+}
+
+/// A layer whose gradient is being copied to the host.
+struct Ahead {
+    layer: usize,
+    copy: Transfer,
 }
 
 impl Offload {
@@ -41,7 +52,22 @@ impl Offload {
         };
         let locks =
             down.iter().chain(&up).map(|buffer| kernels.page_lock(buffer)).collect::<candle_core::Result<_>>()?;
-        Ok(Some(Self { kernels, gradients: down, parameters: up, _locks: locks }))
+        Ok(Some(Self { ahead: Mutex::default(), kernels, gradients: down, parameters: up, _locks: locks }))
+    }
+
+    /// Starts to copy the gradient of a layer, which is complete, if a staging buffer is free.
+    pub(super) fn start(&self, layer: usize, gradient: &Tensor) -> Result<()> {
+        let mut ahead = self.ahead();
+        let buffer = ahead.len();
+        if buffer < self.gradients.len() && ahead.iter().all(|other| other.layer != layer) {
+            ahead.push_back(self.copy(layer, gradient, buffer)?);
+        }
+        Ok(())
+    }
+
+    /// Forgets the gradients of a step without an update. They may be overwritten then.
+    pub(super) fn forget(&self) {
+        self.ahead().clear();
     }
 
     /// Calls `update(layer, gradient, parameter)` for every layer, all on the host; `parameter` is a staging buffer for the
@@ -52,85 +78,43 @@ impl Offload {
         gradients: &[Tensor],
         update: impl Fn(usize, &Tensor, &Tensor) -> Result<()>,
     ) -> Result<()> {
-        let (send_down, downloaded) = sync_channel::<Staged>(STAGING_BUFFERS);
-        let (send_up, updated) = sync_channel::<Staged>(STAGING_BUFFERS);
-        let (free_down, take_down) = pool(&self.gradients);
-        let (free_up, take_up) = pool(&self.parameters);
-        thread::scope(|scope| {
-            let thread = |name: &str| thread::Builder::new().name(name.into());
-            let download = move || self.download(gradients, &take_down, &send_down);
-            let down = thread("download").spawn_scoped(scope, download).map_err(no_thread)?;
-            let upload = move || self.upload(parameters, &updated, &free_up);
-            let up = thread("upload").spawn_scoped(scope, upload).map_err(no_thread)?;
-            let outcome = kernels::without(|| -> Result<()> {
-                for Staged { layer, buffer } in downloaded {
-                    let len = parameters[layer].elem_count();
-                    let gradient = buffer.narrow(0, 0, len)?;
-                    if self.parameters.is_empty() {
-                        update(layer, &gradient, &parameters[layer])?;
-                    } else {
-                        // Closed only if the upload thread has failed; its error is reported below.
-                        let Ok(parameter) = take_up.recv() else { break };
-                        update(layer, &gradient, &parameter.narrow(0, 0, len)?)?;
-                        if send_up.send(Staged { layer, buffer: parameter }).is_err() {
-                            break;
-                        }
-                    }
-                    // Closed after the last download.
-                    let _ = free_down.send(buffer);
-                }
-                Ok(())
-            });
-            drop((send_up, free_down, take_up));
-            outcome.and(joined(down.join())).and(joined(up.join()))
-        })
-    }
-
-    fn download(&self, gradients: &[Tensor], free: &Receiver<Tensor>, staged: &SyncSender<Staged>) -> Result<()> {
-        for (layer, gradient) in gradients.iter().enumerate() {
-            let Ok(buffer) = free.recv() else { break };
-            self.kernels.download(gradient, &buffer.narrow(0, 0, gradient.elem_count())?)?;
-            if staged.send(Staged { layer, buffer }).is_err() {
-                break;
+        let mut ahead = std::mem::take(&mut *self.ahead());
+        let started: Vec<usize> = ahead.iter().map(|ahead| ahead.layer).collect();
+        let mut later = (0..gradients.len()).rev().filter(|layer| !started.contains(layer));
+        let mut uploads: VecDeque<Transfer> = VecDeque::new();
+        for number in 0..gradients.len() {
+            while ahead.len() < self.gradients.len() {
+                let Some(layer) = later.next() else { break };
+                ahead.push_back(self.copy(layer, &gradients[layer], number + ahead.len())?);
             }
+            let Some(Ahead { layer, copy }) = ahead.pop_front() else { break };
+            copy.wait()?;
+            let part =
+                |buffers: &[Tensor]| buffers[number % buffers.len()].narrow(0, 0, parameters[layer].elem_count());
+            let gradient = part(&self.gradients)?;
+            if self.parameters.is_empty() {
+                kernels::without(|| update(layer, &gradient, &parameters[layer]))?;
+                continue;
+            }
+            if uploads.len() == self.parameters.len() {
+                // Its buffer is the next one.
+                uploads.pop_front().map_or(Ok(()), |oldest| oldest.wait())?;
+            }
+            let parameter = part(&self.parameters)?;
+            kernels::without(|| update(layer, &gradient, &parameter))?;
+            uploads.push_back(self.kernels.start_upload(&parameter, &parameters[layer], &self.kernels.mark()?)?);
         }
-        Ok(())
+        Ok(uploads.iter().try_for_each(Transfer::wait)?)
     }
 
-    fn upload(&self, parameters: &[Tensor], staged: &Receiver<Staged>, free: &Sender<Tensor>) -> Result<()> {
-        for Staged { layer, buffer } in staged {
-            let parameter = &parameters[layer];
-            self.kernels.upload(&buffer.narrow(0, 0, parameter.elem_count())?, parameter)?;
-            // Closed after the last update.
-            let _ = free.send(buffer);
-        }
-        Ok(())
+    fn ahead(&self) -> MutexGuard<'_, VecDeque<Ahead>> {
+        self.ahead.lock().unwrap_or_else(PoisonError::into_inner)
     }
-}
 
-/// A staging buffer and the layer it holds.
-struct Staged {
-    layer: usize,
-    buffer: Tensor,
-}
-
-/// A channel that holds `buffers`: take from the receiver, return to the sender.
-fn pool(buffers: &[Tensor]) -> (Sender<Tensor>, Receiver<Tensor>) {
-    let (free, take) = channel();
-    for buffer in buffers {
-        // The receiver exists.
-        let _ = free.send(buffer.clone());
-    }
-    (free, take)
-}
-
-fn no_thread(error: std::io::Error) -> Error {
-    Error::Candle(candle_core::Error::Msg(format!("a thread that copies layers cannot be started: {error}")))
-}
-
-fn joined(outcome: thread::Result<Result<()>>) -> Result<()> {
-    match outcome {
-        Ok(result) => result,
-        Err(_) => Err(Error::Candle(candle_core::Error::Msg("a thread that copies layers has panicked".into()))),
+    /// Starts to copy a gradient after the work launched so far, to the staging buffer of an update.
+    fn copy(&self, layer: usize, gradient: &Tensor, number: usize) -> Result<Ahead> {
+        let buffer = self.gradients[number % self.gradients.len()].narrow(0, 0, gradient.elem_count())?;
+        let copy = self.kernels.start_download(gradient, &buffer, &self.kernels.mark()?)?;
+        Ok(Ahead { layer, copy })
     }
 }

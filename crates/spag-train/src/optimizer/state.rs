@@ -111,6 +111,22 @@ impl OptimizerState {
         own.chain(self.master.as_ref().map(|master| (MASTER, &master[..])))
     }
 
+    /// Starts to send the gradient of a layer (f32), which is complete, to a state on the host. It must not change before the next
+    /// update or [`OptimizerState::forget_gradients`].
+    ///
+    /// # Errors
+    /// A failure of the device.
+    pub(crate) fn start(&self, layer: usize, gradient: &Tensor) -> Result<()> {
+        self.offload.as_ref().map_or(Ok(()), |offload| offload.start(layer, gradient))
+    }
+
+    /// Waits for gradients that are being sent, and forgets them.
+    pub(crate) fn forget_gradients(&self) {
+        if let Some(offload) = &self.offload {
+            offload.forget();
+        }
+    }
+
     /// One update in place of `parameters`, which this state was made for. `gradient_scale` multiplies the gradients
     /// (f32) first.
     ///

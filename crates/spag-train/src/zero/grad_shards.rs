@@ -71,12 +71,13 @@ impl GradShards {
         self.buffers.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn finish_oldest(&self, buffers: &mut Buffers) -> Result<()> {
-        let Some((layer, buffer, pending)) = buffers.reducing.pop_front() else { return Ok(()) };
+    /// The layer whose reduction it finishes, if there is one.
+    fn finish_oldest(&self, buffers: &mut Buffers) -> Result<Option<usize>> {
+        let Some((layer, buffer, pending)) = buffers.reducing.pop_front() else { return Ok(None) };
         pending.wait()?;
         add_into(&self.partition.own(&buffer, layer)?, &self.shards[layer])?;
         buffers.spare = Some(buffer);
-        Ok(())
+        Ok(Some(layer))
     }
 
     fn open(&self, layer: usize) -> Result<Tensor> {
@@ -96,20 +97,18 @@ impl GradShards {
         Ok(buffer)
     }
 
-    fn reduce(&self, layer: usize) -> Result<()> {
+    /// Starts the reduction of a layer that a pass has completed. Returns the layer above whose sums are complete now, if there is one.
+    pub(super) fn reduce(&self, layer: usize) -> Result<Option<usize>> {
         let mut buffers = self.buffers();
-        let Some(at) = buffers.open.iter().position(|(open, _)| *open == layer) else { return Ok(()) };
+        let Some(at) = buffers.open.iter().position(|(open, _)| *open == layer) else { return Ok(None) };
         let (_, buffer) = buffers.open.remove(at);
         if buffer.elem_count() == 0 {
             // An adapter has no parameters in the first and the last layer, and devices run no kernel of zero blocks.
-            return Ok(());
+            return Ok(None);
         }
         let pending = self.group.start(Collective::ReduceScatter(buffer.clone()))?;
         buffers.reducing.push_back((layer, buffer, pending));
-        while buffers.reducing.len() > REDUCING_LAYERS {
-            self.finish_oldest(&mut buffers)?;
-        }
-        Ok(())
+        if buffers.reducing.len() > REDUCING_LAYERS { self.finish_oldest(&mut buffers) } else { Ok(None) }
     }
 }
 
@@ -123,6 +122,6 @@ impl GradientSink for GradShards {
     }
 
     fn complete(&self, layer: usize) -> spag_model::Result<()> {
-        self.reduce(layer).map_err(super::into_model)
+        self.reduce(layer).map(drop).map_err(super::into_model)
     }
 }

@@ -45,11 +45,11 @@ impl<T> LayerCache<T> {
         Ok(&mut self.entries[at].value)
     }
 
-    /// Ends the use of a layer, which may be evicted from now on.
-    pub(crate) fn release(&mut self, layer: usize) {
-        if let Some(entry) = self.entries.iter_mut().find(|entry| entry.layer == layer) {
-            entry.in_use = false;
-        }
+    /// Ends the use of a layer, which may be evicted from now on, and returns its value.
+    pub(crate) fn release(&mut self, layer: usize) -> Option<&mut T> {
+        let entry = self.entries.iter_mut().find(|entry| entry.layer == layer)?;
+        entry.in_use = false;
+        Some(&mut entry.value)
     }
 
     /// The values of all layers that exist.

@@ -1,11 +1,14 @@
 //! Sharded parameters, gathered layer by layer while passes read them.
+//!
+//! Shards on the host are copied to the device beside its kernels: the copy of the next layer waits only for the last kernel that read
+//! the layer whose buffer it gets, and kernels wait only for the copy of the layer that they read.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use candle_core::{DType, Device, Tensor};
 use spag_dist::{Collective, Pending, ProcessGroup};
 use spag_model::{Layout, WeightDtype, WeightSource};
-use spag_ops::kernels::{self, Kernels, PageLock};
+use spag_ops::kernels::{self, Kernels, Mark, PageLock, Transfer};
 
 use super::{LayerCache, Partition};
 use crate::config::Placement;
@@ -14,6 +17,8 @@ use crate::error::Result;
 /// One shard of each layer. Reading a layer gathers it and prefetches the next one. All ranks have to read the same
 /// layers in the same order.
 pub(crate) struct ParamShards {
+    /// First, so that copies end before the memory that they read is freed.
+    gathered: Mutex<LayerCache<GatheredLayer>>,
     group: Arc<dyn ProcessGroup>,
     partition: Partition,
     dtype: WeightDtype,
@@ -25,11 +30,14 @@ pub(crate) struct ParamShards {
     placement: Placement,
     /// Page locks of shards on the host, for full-speed copies to the device.
     _locks: Vec<PageLock>,
-    gathered: Mutex<LayerCache<GatheredLayer>>,
 }
 
 struct GatheredLayer {
     buffer: Tensor,
+    /// The copy of the own shard from the host.
+    upload: Option<Transfer>,
+    /// The end of its last use, if it is not in use.
+    unused_from: Option<Mark>,
     /// The all-gather, until it has been waited for.
     pending: Option<Pending>,
 }
@@ -59,7 +67,7 @@ impl ParamShards {
         Ok(Self { _locks: locks?, ..self })
     }
 
-    /// The shards of this rank. After changing them, call [`ParamShards::free_gathered`].
+    /// The shards of this rank. Before changing them, call [`ParamShards::free_gathered`].
     pub(crate) fn shards(&self) -> &[Tensor] {
         &self.shards
     }
@@ -81,28 +89,59 @@ impl ParamShards {
         };
         let len = self.partition.padded_len(layer);
         let reusable = match evicted {
-            Some(GatheredLayer { buffer, pending }) => {
+            Some(GatheredLayer { buffer, upload, pending, unused_from }) => {
                 pending.map_or(Ok(()), Pending::wait)?;
-                Some(buffer).filter(|buffer| buffer.elem_count() == len)
+                drop(upload);
+                Some((buffer, unused_from)).filter(|(buffer, _)| buffer.elem_count() == len)
             }
             None => None,
         };
-        let buffer = match reusable {
-            Some(buffer) => buffer,
-            None => Tensor::zeros(len, DType::from(self.dtype), &self.device)?,
+        let (buffer, unused_from) = match reusable {
+            Some(reusable) => reusable,
+            None => (Tensor::zeros(len, DType::from(self.dtype), &self.device)?, None),
         };
-        match kernels::of(&self.device)?.filter(|_| self.placement == Placement::Host) {
-            Some(kernels) => kernels.upload(shard, &self.partition.own(&buffer, layer)?)?,
-            None => buffer.slice_set(shard, 0, self.partition.own_start(layer))?,
+        let own = self.partition.own(&buffer, layer)?;
+        let upload = match self.kernels_of_host_shards()? {
+            Some(kernels) => {
+                let after = unused_from.map_or_else(|| kernels.mark(), Ok)?;
+                Some(kernels.start_upload(shard, &own, &after)?)
+            }
+            None => {
+                buffer.slice_set(shard, 0, self.partition.own_start(layer))?;
+                None
+            }
+        };
+        let pending = match self.group.size() {
+            // The own shard is the whole layer.
+            1 => None,
+            _ => {
+                // A collective begins after the work launched so far.
+                self.order_after(upload.as_ref())?;
+                Some(self.group.start(Collective::AllGather(buffer.clone()))?)
+            }
+        };
+        Ok(GatheredLayer { buffer, upload, unused_from: None, pending })
+    }
+
+    /// The device's kernels, if they exist and the shards are on the host.
+    fn kernels_of_host_shards(&self) -> Result<Option<Arc<dyn Kernels>>> {
+        Ok(kernels::of(&self.device)?.filter(|_| self.placement == Placement::Host))
+    }
+
+    /// Later work comes after a copy to the device.
+    fn order_after(&self, upload: Option<&Transfer>) -> Result<()> {
+        match (upload, self.kernels_of_host_shards()?) {
+            (Some(upload), Some(kernels)) => Ok(kernels.order_after(upload.end())?),
+            _ => Ok(()),
         }
-        let pending = Some(self.group.start(Collective::AllGather(buffer.clone()))?);
-        Ok(GatheredLayer { buffer, pending })
     }
 
     fn gather(&self, layer: usize, next: Option<usize>) -> Result<Tensor> {
         let mut gathered = self.gathered();
         let entry = gathered.acquire(layer, next, |layer, evicted| self.start_gather(layer, evicted))?;
+        entry.unused_from = None;
         entry.pending.take().map_or(Ok(()), Pending::wait)?;
+        self.order_after(entry.upload.as_ref())?;
         Ok(entry.buffer.clone())
     }
 }
@@ -130,6 +169,9 @@ impl WeightSource for ParamShards {
     }
 
     fn reshard(&self, layer: usize) {
-        self.gathered().release(layer);
+        if let (Some(entry), Ok(Some(kernels))) = (self.gathered().release(layer), self.kernels_of_host_shards()) {
+            // Without a mark, the next copy into its buffer waits for more.
+            entry.unused_from = kernels.mark().ok();
+        }
     }
 }

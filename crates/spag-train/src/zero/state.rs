@@ -1,7 +1,7 @@
 //! The shards of a run's state on one rank: parameters, gradients, optimizer state.
 
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use candle_core::{DType, Device, Tensor};
 use spag_dist::{Collective, Pending, ProcessGroup, Single};
@@ -179,12 +179,18 @@ impl ShardedState {
         self.weights.source()
     }
 
-    /// Where passes add gradients, between [`ShardedState::zero_gradients`] and [`ShardedState::finish_gradients`].
+    /// Where passes add gradients, between [`ShardedState::zero_gradients`] and [`ShardedState::finish_gradients`]. The last pass of a
+    /// step adds to [`ShardedState::last_gradients`].
     pub(crate) fn gradients(&self) -> &dyn GradientSink {
         match &self.gradients {
             Gradients::Whole(whole) => whole,
             Gradients::Sharded(own) | Gradients::Replicated { own, .. } => own,
         }
+    }
+
+    /// As [`ShardedState::gradients`], for the last pass of a step: an optimizer on the host gets them while the pass continues.
+    pub(crate) fn last_gradients(&self) -> LastGradients<'_> {
+        LastGradients { state: self, completed: Mutex::default() }
     }
 
     /// The optimizer.
@@ -199,6 +205,7 @@ impl ShardedState {
 
     /// Sets the gradients to zero.
     pub(crate) fn zero_gradients(&self) -> Result<()> {
+        self.optimizer.forget_gradients();
         match &self.gradients {
             Gradients::Whole(whole) => Ok(whole.set_zero()?),
             Gradients::Sharded(own) | Gradients::Replicated { own, .. } => own.set_zero(),
@@ -247,11 +254,13 @@ impl ShardedState {
                 whole.layers()
             }
         };
+        if let Weights::Sharded(shards) = &self.weights {
+            shards.free_gathered()?;
+        }
         self.optimizer.update(&parameters, gradients, learning_rate, gradient_scale)?;
         match &self.weights {
-            Weights::Sharded(shards) => shards.free_gathered(),
             Weights::Whole(whole) if self.stage != ZeroStage::Disabled => self.all_gather(whole.layers()),
-            Weights::Whole(_) => Ok(()),
+            Weights::Whole(_) | Weights::Sharded(_) => Ok(()),
         }
     }
 
@@ -302,6 +311,44 @@ impl ShardedState {
             // Only optimizers whose state is not sharded have such buffers.
             covers => Partition::whole(&covers.layout(self.updated.layout())),
         }
+    }
+}
+
+/// Gradients of the last pass of a step.
+pub(crate) struct LastGradients<'a> {
+    state: &'a ShardedState,
+    /// The layers that it has completed. Reductions of the pass before may end during it.
+    completed: Mutex<Vec<usize>>,
+}
+
+impl LastGradients<'_> {
+    fn complete(&self, layer: usize) -> Result<()> {
+        let optimizer = &self.state.optimizer;
+        match &self.state.gradients {
+            Gradients::Whole(whole) => optimizer.start(layer, &whole.layers()[layer]),
+            Gradients::Sharded(own) => {
+                let mut completed = self.completed.lock().unwrap_or_else(PoisonError::into_inner);
+                completed.push(layer);
+                let summed = own.reduce(layer)?.filter(|summed| completed.contains(summed));
+                summed.map_or(Ok(()), |summed| optimizer.start(summed, &own.shards()[summed]))
+            }
+            // Gathered before the update.
+            Gradients::Replicated { own, .. } => own.reduce(layer).map(drop),
+        }
+    }
+}
+
+impl GradientSink for LastGradients<'_> {
+    fn layout(&self) -> &Layout {
+        self.state.gradients().layout()
+    }
+
+    fn buffer(&self, layer: usize) -> spag_model::Result<Tensor> {
+        self.state.gradients().buffer(layer)
+    }
+
+    fn complete(&self, layer: usize) -> spag_model::Result<()> {
+        self.complete(layer).map_err(super::into_model)
     }
 }
 

@@ -7,7 +7,7 @@ use std::time::Duration;
 use candle_core::{DType, Result, Tensor, bail};
 use spag_emulator::{Emulator, Place};
 use spag_model::{Checkpoint, Engine, Generate, GenerationConfig, Prompt, Request};
-use spag_ops::kernels::{self, CapturedGraph, Gemm, Kernels, Launch, PageLock, Turns};
+use spag_ops::kernels::{self, CapturedGraph, Gemm, Kernels, Launch, Mark, PageLock, Transfer, Turns};
 use spag_tests::fixture;
 
 use super::{copied, small_engine};
@@ -42,12 +42,12 @@ impl<F: Fn() -> Result<()> + Send + Sync> Kernels for Hooked<F> {
         self.emulator.copy(from, to)
     }
 
-    fn download(&self, from: &Tensor, to: &Tensor) -> Result<()> {
-        self.emulator.download(from, to)
+    fn start_download(&self, from: &Tensor, to: &Tensor, after: &Mark) -> Result<Transfer> {
+        self.emulator.start_download(from, to, after)
     }
 
-    fn upload(&self, from: &Tensor, to: &Tensor) -> Result<()> {
-        self.emulator.upload(from, to)
+    fn start_upload(&self, from: &Tensor, to: &Tensor, after: &Mark) -> Result<Transfer> {
+        self.emulator.start_upload(from, to, after)
     }
 
     fn page_lock(&self, tensor: &Tensor) -> Result<PageLock> {
