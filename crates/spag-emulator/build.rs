@@ -9,12 +9,18 @@ fn main() {
     let mut kernels = Vec::new();
     find(ops, &mut kernels).expect("the kernels are beside the ops");
     let out = PathBuf::from(std::env::var_os("OUT_DIR").expect("cargo sets OUT_DIR"));
-    let mut build = cc::Build::new();
-    build.cpp(true).std("c++17").opt_level(2).include("cuda").define("SPAG_EMULATOR", None).file("cuda/emulator.cpp");
-    // nvcc reports warnings about kernels.
-    build.warnings(false).flag("-ffp-contract=off");
-    // Also in a shared library, each access of the running thread would else be a call.
-    build.flag_if_supported("-ftls-model=initial-exec");
+    let plain = || {
+        let mut build = cc::Build::new();
+        build.cpp(true).std("c++17").opt_level(2).include("cuda").define("SPAG_EMULATOR", None);
+        // nvcc reports warnings about kernels.
+        build.warnings(false).flag("-ffp-contract=off");
+        // Also in a shared library, each access of the running thread would else be a call.
+        build.flag_if_supported("-ftls-model=initial-exec");
+        build
+    };
+    let mut build = plain();
+    // Calls of the emulator before each access to memory; the library of ThreadSanitizer is not linked.
+    build.flag_if_supported("-fsanitize=thread");
     // Faulty kernels, for the emulator's own tests.
     kernels.push("cuda/faulty.cu".into());
     for kernel in kernels {
@@ -30,6 +36,7 @@ fn main() {
     }
     // Kernels register themselves; no other object refers to theirs.
     build.link_lib_modifier("+whole-archive").compile("spag_emulated_kernels");
+    plain().files(["cuda/emulator.cpp", "cuda/races.cpp"]).compile("spag_emulator");
 }
 
 fn find(dir: &Path, found: &mut Vec<PathBuf>) -> std::io::Result<()> {

@@ -1,10 +1,13 @@
 // Fibers, scheduler and guarded memory of the emulator. See emulator.h.
 #include "emulator.h"
 
+#include "races.h"
+
 #include <signal.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <cstdio>
 #include <cstdlib>
 #include <map>
@@ -48,6 +51,11 @@ namespace {
 
 constexpr size_t STACK = 256 << 10;
 constexpr int LANES = 32;
+// Elements of an argument in which races are found: each takes 24 bytes.
+constexpr size_t MOST_WATCHED = 4 << 20;
+// Launches of a kernel in a process in which races are found, which take some three times as long as others: tests of whole models
+// have thousands of the same.
+constexpr unsigned MOST_WATCHED_LAUNCHES = 256;
 // Bytes of its stack that a thread leaves unused more than the one before, up to a limit: with all stacks in use at the same
 // distance from each other, their tops would be in the same few sets of the caches.
 constexpr size_t COLOUR = 9 * 64, MOST_COLOUR = 64 << 10;
@@ -64,6 +72,7 @@ struct Thread {
   Wait wait = Wait::Nothing;
   void* data = nullptr;
   bool done = false;
+  unsigned warp_barriers = 0;
   std::vector<Copy> open;
   std::vector<std::vector<Copy>> groups;
 #if defined(__x86_64__)
@@ -80,6 +89,8 @@ struct Entry {
   std::string parameters;
   void (*call)(void*, void**);
   void* function;
+  // Launches in which races were looked for.
+  mutable std::atomic<unsigned> watched{0};
 };
 std::map<std::string, Entry>& kernels() {
   static std::map<std::string, Entry> all;
@@ -146,6 +157,11 @@ struct Block {
   std::vector<Thread> threads;
   std::unique_ptr<Guarded> shared;
   size_t shared_bytes = 0;
+  // Counted from 0 over the grid, and how many barriers it has passed.
+  size_t number = 0;
+  unsigned barriers = 0;
+  // The stacks of its threads.
+  const unsigned char *stacks = nullptr, *stacks_end = nullptr;
   Thread* running = nullptr;
   const Entry* entry = nullptr;
   void** arguments = nullptr;
@@ -158,6 +174,14 @@ struct Block {
 };
 thread_local Block* block = nullptr;
 thread_local const char* kernel_name = "";
+// Set if races of the launch are found.
+thread_local Races* races = nullptr;
+
+// An access of a thread; a message if it is a race.
+std::string access(const Thread& thread, const void* at, size_t bytes, bool writes) {
+  if (races == nullptr) return "";
+  return races->access(at, bytes, writes, {block->number + 1, thread.index.x, block->barriers, thread.warp_barriers});
+}
 
 void to_fiber(Thread& thread) {
   block->running = &thread;
@@ -186,6 +210,7 @@ void fiber() {
 
 void prepare(Thread& thread) {
   thread.done = false;
+  thread.warp_barriers = 0;
   thread.wait = Wait::Nothing;
   thread.open.clear();
   thread.groups.clear();
@@ -246,6 +271,8 @@ void load_matrices(Thread* lanes, bool transposed) {
       unsigned char* shared = block->shared ? block->shared->data() : nullptr;
       if (at < shared || at + 16 > shared + block->shared_bytes) fail("ldmatrix reads outside shared memory");
       if (reinterpret_cast<uintptr_t>(from) % 16) fail("ldmatrix reads a row that is not on 16 bytes");
+      const std::string race = access(lanes[8 * matrix + row], from, 16, false);
+      if (!race.empty()) fail(race);
       memcpy(elements[row], from, 16);
     }
     for (int lane = 0; lane < LANES; ++lane) {
@@ -277,7 +304,10 @@ void complete(Thread* lanes) {
     case Wait::Mma: multiply(lanes); break;
     case Wait::Matrix: load_matrices(lanes, false); break;
     case Wait::MatrixTransposed: load_matrices(lanes, true); break;
-    case Wait::SyncWarp:
+    case Wait::SyncWarp: {
+      for (int lane = 0; lane < LANES; ++lane) ++lanes[lane].warp_barriers;
+      break;
+    }
     case Wait::Barrier:
     case Wait::Nothing: break;
   }
@@ -309,6 +339,7 @@ void run_warp(Thread* lanes, unsigned schedule) {
 void run_block(unsigned schedule) {
   const size_t threads = block->threads.size();
   for (Thread& thread : block->threads) prepare(thread);
+  block->barriers = 0;
   for (;;) {
     const size_t warps = threads / LANES;
     for (size_t i = 0; i < warps; ++i) {
@@ -319,6 +350,7 @@ void run_block(unsigned schedule) {
     for (Thread& thread : block->threads) done += thread.done;
     if (done == threads) return;
     if (done > 0) fail("a barrier is missed by threads that have ended");
+    ++block->barriers;
     for (Thread& thread : block->threads) thread.wait = Wait::Nothing;
   }
 }
@@ -349,7 +381,10 @@ void watch_faults() {
 }  // namespace
 
 Kernel::Kernel(const char* name, std::string parameters, void (*call)(void*, void**), void* function) {
-  kernels()[name] = {std::move(parameters), call, function};
+  Entry& entry = kernels()[name];
+  entry.parameters = std::move(parameters);
+  entry.call = call;
+  entry.function = function;
 }
 
 Thread& current() { return *block->running; }
@@ -372,11 +407,21 @@ uint32_t shuffle(uint32_t value, int source) {
   return shuffle.result;
 }
 
+// Ends the launch with an error of the running thread, which is never resumed.
+static void stop(std::string why) {
+  block->error = std::move(why);
+  to_scheduler(current());
+}
+
+// As `access`, of the running thread, which a race stops.
+static void access_or_stop(const void* at, size_t bytes, bool writes) {
+  std::string race = access(current(), at, bytes, writes);
+  if (!race.empty()) stop(std::move(race));
+}
+
 void need_alignment(const void* at, size_t bytes) {
   if (reinterpret_cast<uintptr_t>(at) % bytes == 0) return;
-  block->error = "a vector of " + std::to_string(bytes) + " bytes is not aligned";
-  // Never resumed.
-  to_scheduler(current());
+  stop("a vector of " + std::to_string(bytes) + " bytes is not aligned");
 }
 
 void copy_later(void* to, const void* from, bool present) {
@@ -385,7 +430,12 @@ void copy_later(void* to, const void* from, bool present) {
   memset(copy.data, 0, 16);
   if (reinterpret_cast<uintptr_t>(to) % 16 || (present && reinterpret_cast<uintptr_t>(from) % 16))
     block->error = "an asynchronous copy is not on 16 bytes";
-  if (present && block->error.empty()) memcpy(copy.data, from, 16);
+  if (present && block->error.empty()) {
+    access_or_stop(from, 16, false);
+    memcpy(copy.data, from, 16);
+  }
+  // It may be written from now on until the wait.
+  access_or_stop(to, 16, true);
   current().open.push_back(copy);
 }
 void commit_copies() {
@@ -396,12 +446,23 @@ void commit_copies() {
 void wait_for_copies(int but) {
   auto& groups = current().groups;
   while (groups.size() > size_t(but)) {
-    for (const Copy& copy : groups.front()) memcpy(copy.to, copy.data, 16);
+    for (const Copy& copy : groups.front()) {
+      access_or_stop(copy.to, 16, true);
+      memcpy(copy.to, copy.data, 16);
+    }
     groups.erase(groups.begin());
   }
 }
 
 }  // namespace emulator
+
+// An access of a kernel's code (see races.cpp).
+extern "C" void emulator_access(const void* at, size_t bytes, bool writes) {
+  using namespace emulator;
+  if (races == nullptr) return;
+  const auto* address = static_cast<const unsigned char*>(at);
+  if (address < block->stacks || address >= block->stacks_end) access_or_stop(at, bytes, writes);
+}
 
 // An argument: `bytes` at `data`, either memory passed as a pointer, or the value itself.
 struct EmulatedArgument {
@@ -420,6 +481,17 @@ bool fits(char argument, char parameter) {
   const auto lower = [](char letter) { return letter >= 'A' && letter <= 'Z' ? char(letter + ('a' - 'A')) : letter; };
   const bool pointer = lower(parameter) >= 'a' && lower(parameter) <= 'z';
   return argument == '0' ? pointer : lower(argument) == lower(parameter);
+}
+
+// Bytes of an element of memory of this letter.
+size_t size_of(char letter) {
+  switch (letter | 0x20) {
+    case 'b': return 1;
+    case 'h': return 2;
+    case 'd':
+    case 'i': return 8;
+    default: return 4;
+  }
 }
 
 // A device reads as many bytes of an argument as its parameter has, whatever was passed.
@@ -468,7 +540,10 @@ void run_grid(const char* name, const emulator::Entry& kernel, const uint32_t* g
   // Reused by later launches: fresh memory costs more than many kernels.
   static thread_local Stacks stacks;
   stacks.reserve(threads * STACK);
+  running.stacks = stacks.base;
+  running.stacks_end = stacks.base + threads * STACK;
   running.shared = std::make_unique<Guarded>(shared_bytes, true);
+  if (races != nullptr) races->watch(running.shared->data(), shared_bytes, 2, "shared memory", true);
   for (size_t i = 0; i < threads; ++i) {
     running.threads[i].index = {unsigned(i), 0, 0};
     running.threads[i].stack = stacks.base + i * STACK;
@@ -481,6 +556,7 @@ void run_grid(const char* name, const emulator::Entry& kernel, const uint32_t* g
   const size_t blocks = size_t(grid[0]) * grid[1] * grid[2];
   for (size_t i = 0; i < blocks; ++i) {
     const size_t at = schedule & 4 ? blocks - 1 - i : i;
+    running.number = at;
     running.index = {unsigned(at % grid[0]), unsigned(at / grid[0] % grid[1]), unsigned(at / grid[0] / grid[1])};
     // Refilled with NaNs for every block.
     memset(running.shared->data(), 0xff, shared_bytes);
@@ -535,7 +611,22 @@ extern "C" int emulator_launch(const char* name, const uint32_t* grid, const uin
       pointers[i] = argument.data == nullptr ? nullptr : memory.back()->data();
       values[i] = &pointers[i];
     }
-    run_grid(name, kernel, grid, size, shared_bytes, values.data(), schedule);
+    {
+      Races found;
+      for (size_t i = 0, used = 0; i < count; ++i)
+        if (arguments[i].kind != 0) {
+          const size_t bytes = arguments[i].bytes, each = size_of(char(arguments[i].letter));
+          // Mapped on first use.
+          if (bytes / each <= MOST_WATCHED)
+            found.watch(memory[used]->data(), bytes, each, "argument " + std::to_string(i), false);
+          ++used;
+        }
+      struct Watch {
+        ~Watch() { races = nullptr; }
+      } watch;
+      if (kernel.watched.fetch_add(1, std::memory_order_relaxed) < MOST_WATCHED_LAUNCHES) races = &found;
+      run_grid(name, kernel, grid, size, shared_bytes, values.data(), schedule);
+    }
     size_t used = 0;
     for (size_t i = 0; i < count; ++i) {
       if (arguments[i].kind == 0) continue;

@@ -3,8 +3,8 @@
 // Every CUDA thread of a block is a fiber that runs until it reaches a warp operation or a barrier. A warp operation
 // takes effect when all 32 lanes have reached the same one, a barrier when all threads of the block have. The emulator
 // detects errors that a GPU does not report: lanes at different operations, missed barriers, lanes that end while
-// others wait, reads of unwritten shared memory (it holds NaNs), vectors that are not aligned, and accesses outside an
-// argument (a guard page).
+// others wait, reads of unwritten shared memory (it holds NaNs), vectors that are not aligned, accesses outside an
+// argument (a guard page), and races (races.h).
 // Asynchronous copies take effect as late as possible: when the thread waits for their group.
 #pragma once
 
@@ -91,9 +91,9 @@ inline double __hiloint2double(int high, int low) {
   memcpy(&value, &bits, 8);
   return value;
 }
-// Only one thread runs at a time.
+// Only one thread runs at a time. The instrumentation that finds races leaves it out.
 template <class T>
-inline T atomicAdd(T* at, T x) {
+__attribute__((no_sanitize("thread"))) inline T atomicAdd(T* at, T x) {
   const T before = *at;
   *at += x;
   return before;

@@ -50,6 +50,40 @@ EXPORT(faulty_race, (const float* in, float* out, unsigned n), {
   if (threadIdx.x < n) out[threadIdx.x] = shared[(threadIdx.x + 32) % 64];
 })
 
+// A barrier is missing between reading shared memory and writing it again.
+EXPORT(faulty_reuse, (const float* in, float* out, unsigned n), {
+  DYNAMIC_SHARED(float, shared);
+  shared[threadIdx.x] = in[threadIdx.x];
+  __syncthreads();
+  if (threadIdx.x < n) out[threadIdx.x] = shared[(threadIdx.x + 32) % 64];
+  shared[threadIdx.x] = 0;
+})
+
+// Lanes of a warp exchange numbers through shared memory, with nothing but a shuffle between.
+EXPORT(faulty_warp, (const float* in, float* out, unsigned n), {
+  DYNAMIC_SHARED(float, shared);
+  shared[threadIdx.x] = in[threadIdx.x];
+  const float other = __shfl_xor_sync(ALL_LANES, 1.0f, 1);
+  if (threadIdx.x < n) out[threadIdx.x] = other * shared[threadIdx.x ^ 1];
+})
+
+// All blocks write the same elements.
+EXPORT(faulty_blocks, (const float* in, float* out, unsigned n),
+       if (threadIdx.x < n) out[threadIdx.x] = in[threadIdx.x])
+
+// The same exchanges with what orders them: a barrier, a `__syncwarp`, and a barrier before memory is used again. Correct.
+EXPORT(faulty_ordered, (const float* in, float* out, unsigned n), {
+  DYNAMIC_SHARED(float, shared);
+  shared[threadIdx.x] = in[threadIdx.x];
+  __syncwarp();
+  float sum = shared[threadIdx.x ^ 1];
+  __syncthreads();
+  sum += shared[(threadIdx.x + 32) % 64];
+  __syncthreads();
+  shared[threadIdx.x] = 0;
+  if (threadIdx.x < n) out[threadIdx.x] = sum;
+})
+
 // A vector is read from wherever the input begins.
 EXPORT(faulty_vector, (const float* in, float* out, unsigned n),
        if (threadIdx.x < n) out[threadIdx.x] = load_vector(in).at[0])

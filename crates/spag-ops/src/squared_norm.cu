@@ -1,14 +1,14 @@
 // Σ x², in f64 over f32 sums of four elements, always in the same order.
 #include "cuda/elements.cuh"
 
-// The sum of `x` over the block, for the first thread. `scratch`: one double per thread.
+// The sum of `x` over the block, for the first thread; 0 for others. `scratch`: one double per thread.
 __device__ __forceinline__ double sum_of_block(double x, double* scratch) {
   scratch[threadIdx.x] = x;
   for (unsigned width = blockDim.x / 2; width > 0; width /= 2) {
     __syncthreads();
     if (threadIdx.x < width) scratch[threadIdx.x] += scratch[threadIdx.x + width];
   }
-  return scratch[0];
+  return threadIdx.x == 0 ? scratch[0] : 0.0;
 }
 
 // partial[b] = Σ x² over the vectors of block b, every gridDim.x-th. x [count] may begin at any element. The block size
