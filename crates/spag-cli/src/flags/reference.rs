@@ -209,12 +209,12 @@ const OF_PLAYING: Meaning = NoEffect("a flag of spag-play");
 const OF_TRAINING: Meaning = NoEffect("a flag of spag-train");
 
 const PLAY_FLAGS: &[FlagGroup] = &[
-    flags("play_on record_tokens", Switch, OF_PLAYING),
+    flags("play_on record_tokens constrain_actions", Switch, OF_PLAYING),
     flags(
         "quantize attacker_model_name_or_path defender_model_name_or_path attacker_adapter defender_adapter task_type temperature top_k top_p max_length
          max_new_tokens min_new_tokens seed per_device_eval_batch_size kv_cache_gib page_size max_step_tokens
          prefix_sharing device dtype add_bos_token requests_in_flight requests_per_minute request_timeout data_path taboo_max_turns
-         games_per_word max_failed_in_a_row game game_options constrain_actions python python_timeout judge prompts prompt_format output_dir model_prefix data_suffix
+         games_per_word max_failed_in_a_row game game_options python python_timeout judge prompts prompt_format output_dir model_prefix data_suffix
          logging_steps",
         One,
         OF_PLAYING,
