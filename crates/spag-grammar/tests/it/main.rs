@@ -18,8 +18,7 @@ fn members(words: &[u32]) -> Vec<u32> {
     (0..words.len() as u32 * 32).filter(|token| words[*token as usize / 32] >> (token % 32) & 1 == 1).collect()
 }
 
-/// Draws tokens that may follow, until the text may end and is long enough or must end. Texts of up to `most` tokens that are cut
-/// have no end.
+/// A text of random tokens that may follow; `None` if it has not ended after 400.
 fn draw(tokenizer: &Tokenizer, compiler: &GrammarCompiler, language: &Language, seed: u64) -> Option<String> {
     let mut rng = ChaCha8Rng::seed_from_u64(seed);
     let mut state = compiler.compile(language).unwrap().start();
