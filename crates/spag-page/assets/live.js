@@ -313,7 +313,7 @@ function gamesRow(set) {
 function createTraining(signal) {
   const choice = h("div", {});
   const charts = h("div", { class: "charts" });
-  const all = h("button", {
+  const more = h("button", {
     type: "button",
     hidden: true,
     onclick: () => {
@@ -329,7 +329,7 @@ function createTraining(signal) {
     },
   }, SMOOTHINGS.map((value) => ({ value: String(value), title: value === 1 ? "none" : `mean of ${value} values` })), "1");
   const root = h("section", { class: "section", hidden: true },
-    h("h3", {}, "Training"), h("div", { class: "row" }, choice, smoothing), charts, all);
+    h("h3", {}, "Training"), h("div", { class: "row" }, choice, smoothing), charts, more);
   let smooth = 1;
   let most = FEW_CURVES;
   /** By the folder of the stage: { version, curves }. */
@@ -351,8 +351,8 @@ function createTraining(signal) {
     const names = new Set(shown.flatMap((stage) => Object.keys(known.get(stage.folder).curves)));
     const rest = [...names].filter((name) => !CURVES.has(name) && !LEFT_OUT.has(name)).sort();
     const order = [...[...CURVES.keys()].filter((name) => names.has(name)), ...rest];
-    all.hidden = order.length <= most;
-    all.textContent = `Show all ${order.length} curves`;
+    more.hidden = order.length <= most;
+    more.textContent = `Show all ${order.length} curves`;
     const kept = new Map();
     for (const name of order.slice(0, most)) {
       const chart = byName.get(name) ?? createChart();

@@ -12,17 +12,16 @@ function field(label, attributes) {
 /** Fields that are usually left empty, folded. `kind` is null for Adversarial Taboo; `given` are what they had before. */
 export function optionFields(settings, kind, given = {}) {
   const isGiven = Object.values(given).some((value) => value !== undefined && value !== "");
-  const folded = h("details", { class: "options" }, h("summary", {}, "Word, temperature, seed"),
+  const folded = h("details", { class: "options" }, h("summary", {}, kind === null ? "Word, temperature, seed" : "Temperature, seed"),
     h("div", { class: "row" },
       kind === null && field("Word (empty: any)", { name: "word", maxlength: "200", autocomplete: "off", dir: "auto", value: given.word ?? "" }),
-      field(`Temperature (0: greedy)`, {
+      field("Temperature (0: greedy)", {
         name: "temperature", type: "number", min: "0", max: "10000", step: "any", inputmode: "decimal",
         placeholder: String(settings.temperature), value: given.temperature ?? "",
       }),
       field("Seed (empty: any)", {
         name: "seed", type: "number", min: "0", max: String(LARGEST_SEED), step: "1", inputmode: "numeric", value: given.seed ?? "",
       })));
-  if (kind !== null) folded.querySelector("summary").textContent = "Temperature, seed";
   folded.open = isGiven;
   return folded;
 }

@@ -11,7 +11,8 @@ use crate::error::Result;
 /// Lists of actions whose grammars are kept.
 const MOST: usize = 4096;
 
-/// Grammars of lists of actions, each compiled once.
+/// Grammars of lists of actions, each compiled once. A clone shares what was compiled.
+#[derive(Clone)]
 pub(crate) struct HeldActions {
     compiler: GrammarCompiler,
     grammars: HashMap<Vec<String>, SharedGrammar>,

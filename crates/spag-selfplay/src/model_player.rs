@@ -186,8 +186,8 @@ impl ModelPlayer<SharedEngine> {
         let adapter = name.map_or(AdapterChoice::Base, AdapterChoice::named);
         let config = GenerationConfig { adapter, ..(*self.settings.trimmed).clone() };
         let encoder = PromptEncoder::new(self.encoder.tokenizer().clone());
-        let player = Self { version, ..Self::new(self.engine.beside(), encoder, config) };
-        let player = if self.held.is_some() { player.with_held_actions()? } else { player };
+        let held = self.held.clone();
+        let player = Self { held, version, ..Self::new(self.engine.beside(), encoder, config) };
         Ok(match self.prompts {
             Prompts::Encoded => player,
             Prompts::Verbatim(_) => player.with_verbatim_history(),

@@ -1,6 +1,6 @@
 //! What changes a request's logits before its distribution applies: biases, penalties, min-p.
 
-use std::collections::{BTreeMap, btree_map::Entry};
+use std::collections::BTreeMap;
 
 use spag_ops::sample::LogitEdit;
 
@@ -91,10 +91,7 @@ impl TokenUse {
             .map(|(token, bias)| (*token, LogitEdit { bias: *bias, ..LogitEdit::of(*token) }))
             .collect();
         for (token, times) in &self.completed {
-            let edit = match edits.entry(*token) {
-                Entry::Occupied(entry) => entry.into_mut(),
-                Entry::Vacant(entry) => entry.insert(LogitEdit::of(*token)),
-            };
+            let edit = edits.entry(*token).or_insert(LogitEdit::of(*token));
             edit.repetition = rules.repetition_penalty;
             if *times > 0 {
                 edit.penalty = rules.frequency_penalty * *times as f32 + rules.presence_penalty;
