@@ -102,6 +102,8 @@ pub struct Server {
 
 struct State {
     rule: Box<Rule>,
+    models: Answer,
+    models_asked: AtomicUsize,
     received: Mutex<Vec<Received>>,
     at_once: AtomicUsize,
     most_at_once: AtomicUsize,
@@ -109,12 +111,20 @@ struct State {
 }
 
 impl Server {
-    /// Starts a server that answers every request with what `rule` returns.
+    /// Starts a server that answers every request with what `rule` returns, except one for the list of models, which it does not
+    /// have.
     pub fn start(rule: impl Fn(&Received) -> Answer + Send + Sync + 'static) -> Self {
+        Self::with_models(Answer::error(404, "no such path"), rule)
+    }
+
+    /// Starts a server that has a list of models, which is not among the requests that it received.
+    pub fn with_models(models: Answer, rule: impl Fn(&Received) -> Answer + Send + Sync + 'static) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
         let state = Arc::new(State {
             rule: Box::new(rule),
+            models,
+            models_asked: AtomicUsize::new(0),
             received: Mutex::default(),
             at_once: AtomicUsize::new(0),
             most_at_once: AtomicUsize::new(0),
@@ -144,6 +154,11 @@ impl Server {
         self.state.received.lock().unwrap().clone()
     }
 
+    /// How often the list of models was asked for.
+    pub fn models_asked(&self) -> usize {
+        self.state.models_asked.load(Ordering::SeqCst)
+    }
+
     /// The largest number of requests that were in progress at once.
     pub fn most_at_once(&self) -> usize {
         self.state.most_at_once.load(Ordering::SeqCst)
@@ -163,6 +178,11 @@ impl State {
         let mut reader = BufReader::new(stream.try_clone()?);
         // Keep-alive: a connection carries several requests.
         while let Some((line, headers, body)) = request(&mut reader)? {
+            if line == "GET /v1/models" {
+                self.models_asked.fetch_add(1, Ordering::SeqCst);
+                send(&mut stream, &self.models)?;
+                continue;
+            }
             let received = {
                 let mut all = self.received.lock().unwrap();
                 let received = Received { number: all.len(), at: Instant::now(), line, headers, body };
@@ -174,20 +194,24 @@ impl State {
             let answer = (self.rule)(&received);
             thread::sleep(answer.delay);
             self.at_once.fetch_sub(1, Ordering::SeqCst);
-            // One write: Nagle's algorithm would delay several small ones.
-            let mut bytes = format!("HTTP/1.1 {} Status\r\nContent-Type: application/json\r\n", answer.status);
-            for (name, value) in &answer.headers {
-                bytes.push_str(&format!("{name}: {value}\r\n"));
-            }
-            bytes.push_str(&format!("Content-Length: {}\r\n\r\n", answer.body.len()));
-            bytes.push_str(&answer.body[..answer.torn_at.unwrap_or(answer.body.len())]);
-            stream.write_all(bytes.as_bytes())?;
+            send(&mut stream, &answer)?;
             if answer.torn_at.is_some() {
                 return Ok(());
             }
         }
         Ok(())
     }
+}
+
+fn send(stream: &mut TcpStream, answer: &Answer) -> std::io::Result<()> {
+    // One write: Nagle's algorithm would delay several small ones.
+    let mut bytes = format!("HTTP/1.1 {} Status\r\nContent-Type: application/json\r\n", answer.status);
+    for (name, value) in &answer.headers {
+        bytes.push_str(&format!("{name}: {value}\r\n"));
+    }
+    bytes.push_str(&format!("Content-Length: {}\r\n\r\n", answer.body.len()));
+    bytes.push_str(&answer.body[..answer.torn_at.unwrap_or(answer.body.len())]);
+    stream.write_all(bytes.as_bytes())
 }
 
 type Parts = (String, Vec<(String, String)>, Value);

@@ -25,6 +25,9 @@ pub(crate) struct WatchArgs {
     /// The folder of a run: run_dir of its configuration.
     #[arg(value_name = "RUN_DIR")]
     run_dir: PathBuf,
+    /// Folders of runs that are compared with it: their curves and win rates are drawn beside its own.
+    #[arg(value_name = "OTHER_RUN_DIR")]
+    others: Vec<PathBuf>,
     /// Name or address to listen on. 0.0.0.0 is every network of this machine.
     #[arg(long, value_name = "HOST", default_value = "127.0.0.1")]
     host: String,
@@ -43,7 +46,7 @@ fn config(host: String, port: u16, keys: Option<ApiKeys>) -> ServerConfig {
 }
 
 pub(crate) fn run(args: WatchArgs) -> Result<()> {
-    let page = WatchPage::open(args.run_dir)?;
+    let page = WatchPage::open(args.run_dir, args.others)?;
     let keys = args.api_key_file.as_ref().map(ApiKeys::read).transpose()?;
     let config = config(args.host, args.port, keys);
     let access = Keys::of(&config);

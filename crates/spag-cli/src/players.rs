@@ -143,9 +143,7 @@ impl PlayerArgs {
                 Ok(player)
             }
             PlayerSpec::Endpoint(endpoint) => {
-                let top_k =
-                    self.sampling.settings().top_k_asked().map(|k| format!(" with top_k {k}")).unwrap_or_default();
-                Ok(endpoint.address() + &top_k)
+                Ok(endpoint.address() + &self.sampling.settings().top_k_asked().describe())
             }
         }
     }

@@ -38,6 +38,11 @@ export function gameChoice(settings, kind, changed) {
   return select("Game", { name: "game", onchange: (event) => changed(event.target.value) }, games, kind?.name ?? "taboo");
 }
 
+/** Who can play, to choose from: the models of the server, and those behind endpoints. */
+export function playerChoices(settings) {
+  return settings.models.map(({ name, endpoint }) => ({ value: name, title: endpoint === undefined ? name : `${name} (endpoint)` }));
+}
+
 /** The seats to choose from. */
 function seatChoices(kind) {
   if (kind === null) return SEATS;
@@ -70,7 +75,7 @@ function setUp(main, settings, signal) {
   entitle(kind);
   const seats = seatChoices(kind);
   const seat = seats.some(({ value }) => value === last.seat) ? last.seat : seats[0].value;
-  const names = settings.models.map(({ name }) => ({ value: name, title: name }));
+  const names = playerChoices(settings);
   const heading = h("h2", { tabindex: "-1" }, "Play against the model");
   const trouble = h("div", {});
   const form = h("form", {

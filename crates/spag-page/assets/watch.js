@@ -5,7 +5,7 @@ import { capitalised, createBoard, entitle, shareButtons } from "./board.js";
 import { fill, h, problem, select } from "./dom.js";
 import { advance, isOver, newGame, newGameOf, seatsOf } from "./game.js";
 import { dealt, optionFields, optionsOf } from "./options.js";
-import { gameChoice, kindOf } from "./play.js";
+import { gameChoice, kindOf, playerChoices } from "./play.js";
 import { rules } from "./rules.js";
 
 // The last game, so that another view can be looked at meanwhile, and the name of the chosen kind.
@@ -14,7 +14,7 @@ let chosenKind = null;
 
 /** Shows the view in `main` until `signal` aborts. */
 export function watch(main, settings, signal) {
-  const names = settings.models.map(({ name }) => ({ value: name, title: name }));
+  const names = playerChoices(settings);
   const first = names[0].value;
   const kind = kindOf(settings, chosenKind ?? (last ? last.kind?.name ?? "taboo" : null));
   entitle(kind);

@@ -9,5 +9,6 @@ mod runs;
 mod watch;
 
 pub use error::{Error, Result};
+pub use game::PageEndpoint;
 pub use page::{Page, PageConfig};
 pub use watch::WatchPage;

@@ -13,12 +13,13 @@ use serde_json::{Map, Value, json};
 use spag_game::games::by_name;
 use spag_game::{GameData, JudgeKind, PromptSet, Rules, taboo};
 use spag_io::PromptFormat;
+use spag_model::Detokenizer;
 use spag_selfplay::{LengthSettings, SamplingSettings};
 use spag_serve::{Access, ApiError, ModelHandle, Routes, Services};
 
 use crate::assets;
 use crate::error::{Error, Result};
-use crate::game::{Game, Offered, PlayRules, PlayedGames, stream};
+use crate::game::{Game, Offered, PageEndpoint, PlayRules, PlayedGames, stream, stream_of_endpoint};
 use crate::runs::{self, RunFolder, json_route};
 
 /// The largest seed that JavaScript can hold exactly.
@@ -47,6 +48,8 @@ pub struct PageConfig {
     pub length: LengthSettings,
     /// A folder of `spag run` whose games are shown.
     pub run: Option<PathBuf>,
+    /// Models behind endpoints that play beside those of the server.
+    pub endpoints: Vec<PageEndpoint>,
 }
 
 impl PageConfig {
@@ -62,6 +65,7 @@ impl PageConfig {
             sampling: SamplingSettings::default(),
             length: LengthSettings::default(),
             run: None,
+            endpoints: Vec::new(),
         }
     }
 }
@@ -72,6 +76,7 @@ pub struct Page {
     max_turns: usize,
     rules: PlayRules,
     run: Option<Arc<RunFolder>>,
+    endpoints: Vec<PageEndpoint>,
 }
 
 impl Page {
@@ -80,7 +85,8 @@ impl Page {
     /// # Errors
     /// There are no words, the sampling or the game is invalid, or the run folder has no games.
     pub fn new(config: PageConfig) -> Result<Self> {
-        let PageConfig { words, judge, game: first, game_data, prompts, max_turns, sampling, length, run } = config;
+        let PageConfig { words, judge, game: first, game_data, prompts, max_turns, sampling, length, run, endpoints } =
+            config;
         if words.is_empty() {
             return Err(Error::NoWords);
         }
@@ -89,7 +95,7 @@ impl Page {
         let run = run.map(|folder| RunFolder::open(folder, Arc::new(game.clone())).map(Arc::new)).transpose()?;
         let games = PlayedGames::new(game, first.map(|first| offered(first, game_data)).transpose()?);
         let rules = PlayRules { games, sampling, length };
-        Ok(Self { words, max_turns, rules, run })
+        Ok(Self { words, max_turns, rules, run, endpoints })
     }
 
     /// The routes of the page, for [`Server::bind_with`](spag_serve::Server::bind_with).
@@ -123,6 +129,12 @@ pub(crate) fn json_response(body: &Value) -> Response {
     ([kind, cache], body.to_string()).into_response()
 }
 
+/// A turn that is to be played.
+enum Turn {
+    OfModel { game: Game, model: ModelHandle, request: spag_model::Request, preview: Detokenizer },
+    OfEndpoint(Game, PageEndpoint),
+}
+
 /// The page on a server.
 struct Site {
     page: Page,
@@ -132,8 +144,10 @@ struct Site {
 impl Site {
     fn settings(&self, _: &IgnoredAny) -> std::result::Result<Value, ApiError> {
         let model = |model: &ModelHandle| json!({"name": model.name(), "max_new_tokens": self.page.rules.utterance_tokens(model)});
+        let endpoint = |PageEndpoint { name, asker }: &PageEndpoint| json!({"name": name, "max_new_tokens": self.page.rules.length.max_new_tokens, "endpoint": asker.address()});
+        let models = self.services.models();
         Ok(json!({
-            "models": self.services.models().iter().map(model).collect::<Vec<_>>(),
+            "models": models.iter().map(model).chain(self.page.endpoints.iter().map(endpoint)).collect::<Vec<_>>(),
             "max_turns": self.page.max_turns,
             "temperature": self.page.rules.sampling.temperature,
             "judge": self.page.rules.games.judge(),
@@ -159,7 +173,7 @@ impl Site {
     }
 
     async fn turn(self: Arc<Self>, request: Request) -> Answered {
-        let site = self.clone();
+        let (site, kept) = (self.clone(), self.services.keep_connection(&request));
         let work = move |body: &[u8]| {
             let game = Game::read(body, &site.page.rules.games)?;
             if game.judge()?.is_over {
@@ -170,12 +184,19 @@ impl Site {
                 let problem = format!("a person plays this seat; /page/turn is for models, of which {role} has none");
                 return Err(ApiError::field(format!("players.{role}"), problem));
             };
+            if let Some(endpoint) = site.page.endpoints.iter().find(|endpoint| endpoint.name == name) {
+                return Ok(Turn::OfEndpoint(game, endpoint.clone()));
+            }
             let model = site.services.model(name)?;
-            let (turn, preview) = site.page.rules.request(&game, &model)?;
-            Ok((game, model, turn, preview))
+            let (request, preview) = site.page.rules.request(&game, &model)?;
+            Ok(Turn::OfModel { game, model, request, preview })
         };
-        let (game, model, turn, preview) = self.services.receive(request, work).await?;
-        let generation = self.services.generate(&model, turn)?;
-        stream(game, model, generation, preview)
+        match self.services.receive(request, work).await? {
+            Turn::OfModel { game, model, request, preview } => {
+                let generation = self.services.generate(&model, request)?;
+                stream(game, model, generation, preview)
+            }
+            Turn::OfEndpoint(game, endpoint) => stream_of_endpoint(game, &endpoint, kept),
+        }
     }
 }

@@ -44,6 +44,16 @@ pub enum Error {
         /// Which values are valid.
         problem: &'static str,
     },
+    /// An endpoint that completes texts is asked in chats.
+    #[error(
+        "{endpoint} completes texts and takes no messages; write it as an {chats} endpoint, or use the prompt format plain"
+    )]
+    NoMessages {
+        /// The endpoint.
+        endpoint: String,
+        /// What endpoints of chats begin with.
+        chats: &'static str,
+    },
     /// A run has too many games.
     #[error("{0}")]
     TooManyGames(String),
@@ -120,6 +130,7 @@ impl Classify for Error {
             | Self::BadKey { .. }
             | Self::MissingKey { .. }
             | Self::BadSetting { .. }
+            | Self::NoMessages { .. }
             | Self::BadArena(_)
             | Self::TooManyGames(_)
             | Self::LongAction { .. }

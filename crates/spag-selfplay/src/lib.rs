@@ -51,7 +51,10 @@ mod score;
 mod text_table;
 
 pub use digest::{adapter_fingerprint, checkpoint_fingerprint, content_digest};
-pub use endpoint::{ApiKey, EndpointConfig, EndpointKeys, EndpointPlayer, EndpointStats, PromptStyle, RetryConfig};
+pub use endpoint::{
+    ApiKey, EndpointAsker, EndpointConfig, EndpointKeys, EndpointPlayer, EndpointStats, EndpointTurn, NoUtterance,
+    PromptStyle, RetryConfig, TopK,
+};
 pub use error::{Error, Result};
 pub use game_meter::GameMeter;
 pub use game_stats::{GameStats, SpeechStats};

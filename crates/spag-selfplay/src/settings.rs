@@ -9,6 +9,7 @@ use spag_game::{
 };
 use spag_model::Sampling;
 
+use crate::endpoint::TopK;
 use crate::limits;
 use crate::textarena::{PythonSettings, TextArena};
 
@@ -19,8 +20,8 @@ spag_io::settings! {
         /// Sampling temperature, from 0.0001 to 10000; 0 is greedy.
         #[arg(value_name = "X")]
         pub temperature: f64 [limits::Temperature] = 1.2;
-        /// Sample from the N most likely tokens, as the reference does; 0 means all tokens [default: 50]. Endpoints are asked for
-        /// it only with this flag: vLLM and spag serve accept it, OpenAI refuses it.
+        /// Sample from the N most likely tokens, as the reference does; 0 means all tokens [default: 50]. Without this flag,
+        /// endpoints are asked for it only if they are spag serve, vLLM, SGLang or llama.cpp; OpenAI refuses it.
         #[arg(value_name = "N")]
         pub top_k: Option<usize> [limits::TOP_K];
         /// Sample from the smallest set of most likely tokens whose probabilities sum to at least X.
@@ -163,8 +164,13 @@ impl SamplingSettings {
         }
     }
 
-    /// The `top_k` that endpoints are asked for: the one that was set, if it restricts anything.
-    pub fn top_k_asked(&self) -> Option<usize> {
-        self.top_k.filter(|k| *k > 0 && self.temperature > 0.0)
+    /// The `top_k` that endpoints are asked for: the one that was set, or the reference's where it is accepted.
+    pub fn top_k_asked(&self) -> TopK {
+        match self.top_k {
+            Some(0) => TopK::All,
+            _ if self.temperature <= 0.0 => TopK::All,
+            Some(k) => TopK::Always(k),
+            None => TopK::WhereAccepted(Sampling::REFERENCE_TOP_K),
+        }
     }
 }

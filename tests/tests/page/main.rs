@@ -12,6 +12,8 @@ mod browser_setup;
 mod browser_views;
 mod browser_watch;
 mod browser_watch_run;
+mod compared_runs;
+mod endpoints;
 mod models;
 mod other_games;
 mod routes;

@@ -69,14 +69,24 @@ fn endpoint_attacks_and_model_defends() {
 }
 
 #[test]
-fn endpoint_is_asked_for_top_k_with_the_flag_alone() {
-    for (flags, top_k) in [(&[][..], None), (&["--top_k", "40"], Some(40)), (&["--top_k", "0"], None)] {
-        let server = Server::start(clue);
+fn endpoint_is_asked_for_top_k_where_it_is_accepted_or_with_the_flag() {
+    for (owner, flags, top_k, recorded) in [
+        ("openai", &[][..], json!(null), "with top_k 50 where accepted; "),
+        ("vllm", &[], json!(50), "with top_k 50 where accepted; "),
+        ("openai", &["--top_k", "40"], json!(40), "with top_k 40; "),
+        ("vllm", &["--top_k", "40"], json!(40), "with top_k 40; "),
+        ("openai", &["--top_k", "0"], json!(null), "#big-model; "),
+        ("vllm", &["--top_k", "0"], json!(-1), "#big-model; "),
+    ] {
+        let models = json!({"data": [{"id": "big-model", "owned_by": owner}]});
+        let server = Server::with_models(Answer::new(200, models), clue);
         let work = tempfile::tempdir().unwrap();
-        run(play(work.path(), &server).args(flags), 0);
-        assert!(server.received().iter().all(|request| request.body.get("top_k").and_then(Value::as_u64) == top_k));
+        let (_, err) = run(play(work.path(), &server).args(flags), 0);
+        assert!(server.received().iter().all(|request| request.body["top_k"] == top_k), "{owner} {flags:?}");
         let record = fs::read_to_string(work.path().join("out/llama_sampling_words_rank0.jsonl")).unwrap();
-        assert_eq!(record.contains("with top_k 40; "), top_k.is_some(), "{record}");
+        assert!(record.contains(recorded), "{record}");
+        let is_told = err.contains("is not known to accept top_k");
+        assert_eq!(is_told, owner == "openai" && flags.is_empty(), "{err}");
     }
 }
 

@@ -5,7 +5,7 @@ use std::fs;
 use std::path::Path;
 
 use serde_json::{Value, json};
-use spag_tests::{Serve, copy_folder, fixture, root};
+use spag_tests::{Serve, copy_folder, fixture, json as json_file, play_command, root, run};
 
 fn tiny() -> std::path::PathBuf {
     root().join("data/tiny-llama")
@@ -208,6 +208,31 @@ fn what_a_request_does_not_say_is_as_the_folder_says() {
     let neutral = json!({"temperature": 1, "top_k": -1, "repetition_penalty": 1});
     assert_eq!(ask(&with_defaults, &neutral), ask(&without, &json!({})));
     assert_ne!(ask(&with_defaults, &json!({})), ask(&without, &json!({})));
+}
+
+/// Games are drawn as `spag-play` says, whatever the folder of the served model adds to other requests.
+#[test]
+fn games_through_a_server_are_not_changed_by_defaults_of_the_folder() {
+    let folder = tempfile::tempdir().unwrap();
+    copy_folder(tiny(), folder.path());
+    let config = json!({"eos_token_id": 2, "top_p": 0.2, "min_p": 0.3, "repetition_penalty": 1.8});
+    fs::write(folder.path().join("generation_config.json"), config.to_string()).unwrap();
+    let servers = [
+        Serve::start([&format!("--model=tiny={}", folder.path().display())]),
+        Serve::start([&format!("--model=tiny={}", tiny().display())]),
+    ];
+    for task in ["sampling", "testing"] {
+        let games = servers.each_ref().map(|server| {
+            let work = tempfile::tempdir().unwrap();
+            fs::write(work.path().join("words.txt"), "bear\nlemon\nlion\n").unwrap();
+            let player = format!("openai-completions:{}#tiny", server.url("/v1"));
+            let mut play = play_command(work.path(), &player, &player);
+            run(play.args(["--task_type", task, "--taboo_max_turns", "2"]), 0);
+            let games = json_file(work.path().join(format!("out/llama_{task}_words_results.json")));
+            games.as_array().unwrap().iter().map(|game| game["history"].clone()).collect::<Vec<_>>()
+        });
+        assert_eq!(games[0], games[1], "{task}");
+    }
 }
 
 /// A folder of the tiny model with a template that takes off blanks.

@@ -15,8 +15,14 @@ pub(super) fn folders(args: &ServeArgs) -> Vec<&Path> {
     args.folder.as_deref().into_iter().chain(named).collect()
 }
 
-/// Loads all checkpoints.
-pub(super) fn load(args: &ServeArgs) -> Result<Vec<ModelToServe>> {
+/// The names of all checkpoints and adapters.
+pub(super) fn names(args: &ServeArgs) -> Result<Vec<String>> {
+    let checkpoints = named(args)?.into_iter().flat_map(|(names, _)| names);
+    Ok(checkpoints.chain(args.adapter.iter().map(|adapter| adapter.name.clone())).collect())
+}
+
+/// The names and the folder of each checkpoint.
+fn named(args: &ServeArgs) -> Result<Vec<(Vec<String>, &Path)>> {
     let mut folders: Vec<(Vec<String>, &Path)> = Vec::new();
     if let Some(folder) = &args.folder {
         let names = match args.served_model_name.as_slice() {
@@ -30,6 +36,12 @@ pub(super) fn load(args: &ServeArgs) -> Result<Vec<ModelToServe>> {
         let problem = "name a checkpoint: `spag serve DIR`, or --model NAME=DIR".to_owned();
         return Err(Error::BadValue { flag: "MODEL".into(), problem });
     }
+    Ok(folders)
+}
+
+/// Loads all checkpoints.
+pub(super) fn load(args: &ServeArgs) -> Result<Vec<ModelToServe>> {
+    let folders = named(args)?;
     let engines = folders.len();
     let given = |NamedFolder { name, folder }| AdapterToServe { name, folder };
     let mut adapters: Vec<AdapterToServe> = args.adapter.iter().cloned().map(given).collect();

@@ -1,14 +1,22 @@
 //! The flags of the page.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use clap::Args;
 use serde_json::{Map, Value};
 use spag_cli::{Error, PromptArgs, Result, exit, flags};
 use spag_game::{JudgeKind, PromptSet, WordList, parse_options, taboo};
-use spag_page::{Page, PageConfig};
-use spag_selfplay::{LengthSettings, SamplingSettings, limits};
+use spag_page::{Page, PageConfig, PageEndpoint};
+use spag_selfplay::arena::NamedPlayer;
+use spag_selfplay::{
+    EndpointAsker, EndpointConfig, EndpointKeys, EndpointSettings, LengthSettings, PlayerSpec, RetryConfig,
+    SamplingSettings, limits,
+};
 use spag_world::Lexicon;
+
+/// Tries of a turn of an endpoint, after which the person who waits may try again.
+const TRIES: u32 = 2;
 
 /// The flags of the games at `/`. They do not change the API.
 #[derive(Debug, Args)]
@@ -29,6 +37,12 @@ pub(super) struct PageArgs {
     /// Folder of `spag run` whose games and report the page shows.
     #[arg(long, value_name = "DIR", help_heading = "Page")]
     run: Option<PathBuf>,
+    /// A model behind an OpenAI-compatible server that plays on the page beside the served ones, written as in `spag arena`:
+    /// NAME=openai:URL#MODEL, with the key in OPENAI_API_KEY. May be given several times.
+    #[arg(long, value_name = "NAME=ENDPOINT", help_heading = "Page")]
+    player: Vec<String>,
+    #[command(flatten)]
+    requests: EndpointSettings,
     #[command(flatten)]
     prompts: PromptArgs,
     /// Judge of taboo: paper (matches the target word anywhere in a word) or whole-word.
@@ -67,11 +81,40 @@ impl PageArgs {
         Err(Error::BadValue { flag: flag.to_owned(), problem })
     }
 
-    /// The page of these flags, with games in these prompts.
+    /// The endpoints that play beside the models of these names.
+    fn endpoints(&self, models: &[String]) -> Result<Vec<PageEndpoint>> {
+        let players: Vec<NamedPlayer> = self.player.iter().map(|text| text.parse()).collect::<Result<_, _>>()?;
+        let keys = EndpointKeys::from_env(players.iter().map(|named| &named.player))?;
+        for note in keys.notes() {
+            exit::note(format_args!("note: {note}"));
+        }
+        let mut endpoints: Vec<PageEndpoint> = Vec::new();
+        for NamedPlayer { name, player } in players {
+            let bad = |problem| Error::BadValue { flag: format!("--player {name}"), problem };
+            let PlayerSpec::Endpoint(spec) = player else {
+                return Err(bad(
+                    "it is no endpoint; a checkpoint is served with --model NAME=DIR and plays too".to_owned()
+                ));
+            };
+            if models.contains(&name) || endpoints.iter().any(|other| other.name == name) {
+                return Err(bad("another player of the page has this name".to_owned()));
+            }
+            let config = EndpointConfig {
+                key: keys.of(&spec),
+                retry: RetryConfig { tries: TRIES, ..RetryConfig::default() },
+                report: |line| exit::note(format_args!("note: {line}")),
+                ..EndpointConfig::new(&self.sampling, self.length.max_new_tokens, &self.requests)
+            };
+            endpoints.push(PageEndpoint { name, asker: Arc::new(EndpointAsker::new(spec, config)?) });
+        }
+        Ok(endpoints)
+    }
+
+    /// The page of these flags, with games in these prompts; `models` are the names of those that the server has.
     ///
     /// # Errors
-    /// A file cannot be read, or the run folder has no games.
-    pub(super) fn page(&self, prompts: PromptSet) -> Result<Page> {
+    /// A file cannot be read, a player is no endpoint or has the name of another, or the run folder has no games.
+    pub(super) fn page(&self, prompts: PromptSet, models: &[String]) -> Result<Page> {
         let words = match &self.words {
             Some(path) => {
                 let list = WordList::read(path)?;
@@ -91,6 +134,7 @@ impl PageArgs {
             sampling: self.sampling,
             length: self.length,
             run: self.run.clone(),
+            endpoints: self.endpoints(models)?,
             ..PageConfig::new(words)
         })?)
     }

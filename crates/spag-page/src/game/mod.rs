@@ -1,5 +1,6 @@
 //! Games as the page sends them: the whole game with each request, judged by spag-game's referee.
 
+mod endpoint;
 mod judged;
 mod offered;
 pub(crate) mod position;
@@ -16,6 +17,8 @@ use spag_io::{Limits as _, cause};
 use spag_selfplay::limits;
 use spag_serve::ApiError;
 
+pub use endpoint::PageEndpoint;
+pub(crate) use endpoint::stream as stream_of_endpoint;
 pub(crate) use judged::Judged;
 pub(crate) use offered::{Offered, PlayedGames};
 use position::{NoPosition, Position};

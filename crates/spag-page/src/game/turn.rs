@@ -123,23 +123,32 @@ impl UtteranceStream {
         (!text.is_empty()).then_some((text.into_bytes(), self))
     }
 
-    /// The last events of a stream.
     fn end(&mut self, last: &Value) -> String {
         self.ended = true;
-        format!("data: {last}\n\ndata: [DONE]\n\n")
+        last_events(last)
     }
 
     fn finish(&mut self, completion: Completion) -> String {
         let utterance = self.utterances.utterance(completion.text);
-        self.game.episode.push(self.role, utterance.as_str());
-        let last = match self.game.json() {
-            Ok(mut body) => {
-                body.insert("utterance".into(), utterance.into());
-                body.insert("truncated_tokens".into(), completion.truncated_tokens.into());
-                body.into()
-            }
-            Err(error) => error.body(),
-        };
+        let last = ended(&mut self.game, self.role, utterance, completion.truncated_tokens);
         self.end(&last)
     }
+}
+
+/// Adds an utterance to its game; what the page is told of it.
+pub(super) fn ended(game: &mut Game, role: Seat, utterance: String, truncated_tokens: usize) -> Value {
+    game.episode.push(role, utterance.as_str());
+    match game.json() {
+        Ok(mut body) => {
+            body.insert("utterance".into(), utterance.into());
+            body.insert("truncated_tokens".into(), truncated_tokens.into());
+            body.into()
+        }
+        Err(error) => error.body(),
+    }
+}
+
+/// The last events of a stream.
+pub(super) fn last_events(last: &Value) -> String {
+    format!("data: {last}\n\ndata: [DONE]\n\n")
 }

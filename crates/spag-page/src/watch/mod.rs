@@ -29,11 +29,18 @@ use view::View;
 /// Time within which an open page asks again: a hidden one asks every ten seconds.
 const OPEN: Duration = Duration::from_secs(12);
 
-/// The page of a run.
+/// The page of a run, with others that are compared with it.
 #[derive(Clone)]
 pub struct WatchPage(Arc<Watched>);
 
 struct Watched {
+    /// At least one, whose page it is.
+    runs: Vec<WatchedRun>,
+    /// How they are told apart.
+    labels: Vec<String>,
+}
+
+struct WatchedRun {
     run: Arc<RunFolder>,
     view: Mutex<View>,
     /// When a page got the state of the run.
@@ -44,6 +51,8 @@ struct Watched {
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 struct LiveQuery {
+    /// The number of the run.
+    run: usize,
     /// The epoch of the last answer.
     epoch: Option<u64>,
     /// The first game that the page does not have.
@@ -54,35 +63,57 @@ struct LiveQuery {
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct CurvesQuery {
+    /// The number of the run.
+    #[serde(default)]
+    run: usize,
     /// Its folder.
     stage: String,
 }
 
 impl WatchPage {
-    /// The page of a run that has begun.
+    /// The page of a run that has begun, with `others` beside it.
     ///
     /// # Errors
-    /// The folder cannot be read, or is not one of `spag run`.
-    pub fn open(root: impl Into<PathBuf>) -> Result<Self> {
-        let root = root.into();
-        let wrong = |reason: String| Err(Error::Run { path: root.clone(), reason });
-        match std::fs::read_dir(&root) {
-            Err(error) => return wrong(format!("{error}; name the run_dir of a run")),
-            Ok(mut entries) => {
-                if entries.next().is_some() && !root.join("config.resolved.toml").exists() {
-                    return wrong("it has no config.resolved.toml; name the run_dir of a run of `spag run`".into());
+    /// A folder cannot be read, is not one of `spag run`, or is given twice.
+    pub fn open(root: PathBuf, others: Vec<PathBuf>) -> Result<Self> {
+        let roots: Vec<PathBuf> = std::iter::once(root).chain(others).collect();
+        for (at, root) in roots.iter().enumerate() {
+            let wrong = |reason: String| Err(Error::Run { path: root.clone(), reason });
+            match std::fs::read_dir(root) {
+                Err(error) => return wrong(format!("{error}; name the run_dir of a run")),
+                Ok(mut entries) => {
+                    if entries.next().is_some() && !root.join("config.resolved.toml").exists() {
+                        return wrong("it has no config.resolved.toml; name the run_dir of a run of `spag run`".into());
+                    }
                 }
             }
+            let is_same = |other: &PathBuf| other.canonicalize().ok() == root.canonicalize().ok();
+            if roots.iter().take(at).any(is_same) {
+                return wrong("it is given twice".into());
+            }
         }
-        Ok(Self::of_run(root))
+        Ok(Self::of_runs(roots))
     }
 
-    /// As [`WatchPage::open`], of a folder that may not exist yet.
+    /// The page of a run whose folder may not exist yet.
     pub fn of_run(root: impl Into<PathBuf>) -> Self {
-        // The judge of a run is in its settings. Without them there are no games.
-        let run = Arc::new(RunFolder::of_run(root.into(), Arc::new(Taboo::default())));
-        let view = Mutex::new(View::new(&run));
-        Self(Arc::new(Watched { run, view, answered: Mutex::new(None) }))
+        Self::of_runs(vec![root.into()])
+    }
+
+    fn of_runs(roots: Vec<PathBuf>) -> Self {
+        let labels = labels(&roots);
+        let watched = |root| {
+            // The judge of a run is in its settings. Without them there are no games.
+            let run = Arc::new(RunFolder::of_run(root, Arc::new(Taboo::default())));
+            let view = Mutex::new(View::new(&run));
+            WatchedRun { run, view, answered: Mutex::new(None) }
+        };
+        Self(Arc::new(Watched { runs: roots.into_iter().map(watched).collect(), labels }))
+    }
+
+    /// The run whose page it is.
+    fn first(&self) -> Option<&WatchedRun> {
+        self.0.runs.first()
     }
 
     /// The routes of the page, for [`Server::bind_with`](spag_serve::Server::bind_with) without models.
@@ -96,17 +127,18 @@ impl WatchPage {
             Access::Key,
             json_route(&services, &self.0, Watched::curves),
         );
-        runs::add_routes(routes, Some(self.0.run.clone()), &services)
+        runs::add_routes(routes, self.first().map(|first| first.run.clone()), &services)
     }
 
     /// Waits until an open page has got the state as it is now, 12 seconds at most. Without an open page, it returns at once.
     pub fn wait_for_open_page(&self) {
+        let Some(first) = self.first() else { return };
         let now = Instant::now();
-        let answered = || *lock(&self.0.answered);
+        let answered = || *lock(&first.answered);
         if answered().is_none_or(|answered| now - answered > OPEN) {
             return;
         }
-        lock(&self.0.view).expire();
+        lock(&first.view).expire();
         while answered().is_none_or(|answered| answered <= now) && now.elapsed() < OPEN {
             std::thread::sleep(Duration::from_millis(20));
         }
@@ -117,19 +149,56 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
+/// What runs are called: the ends of their paths, as long as it takes to tell them apart.
+fn labels(roots: &[PathBuf]) -> Vec<String> {
+    let paths: Vec<PathBuf> = roots.iter().map(|root| root.canonicalize().unwrap_or_else(|_| root.clone())).collect();
+    let end = |path: &PathBuf, parts: usize| {
+        let all: Vec<_> = path.components().collect();
+        all.iter().skip(all.len().saturating_sub(parts)).collect::<PathBuf>()
+    };
+    let longest = paths.iter().map(|path| path.components().count()).max().unwrap_or(1);
+    let label = |path: &PathBuf| {
+        let is_own = |parts: &usize| paths.iter().filter(|other| end(other, *parts) == end(path, *parts)).count() == 1;
+        let parts = (1..longest).find(is_own).unwrap_or(longest);
+        spag_io::quote(&end(path, parts).display().to_string())
+    };
+    paths.iter().map(label).collect()
+}
+
 impl Watched {
+    fn run(&self, number: usize) -> std::result::Result<&WatchedRun, ApiError> {
+        let none = || ApiError::field("run", format!("this page has {} runs, numbered from 0", self.runs.len()));
+        self.runs.get(number).ok_or_else(none)
+    }
+
     fn live(&self, query: &LiveQuery) -> std::result::Result<Value, ApiError> {
         let began = Instant::now();
-        let mut view = lock(&self.view);
-        view.update(&self.run);
-        let body = view.json(&self.run, query.epoch, query.from);
+        let watched = self.run(query.run)?;
+        let mut view = lock(&watched.view);
+        view.update(&watched.run);
+        let mut body = view.json(&watched.run, query.epoch, query.from);
         drop(view);
-        *lock(&self.answered) = Some(began);
+        body["labels"] = self.labels.clone().into();
+        *lock(&watched.answered) = Some(began);
         Ok(body)
     }
 
     fn curves(&self, query: &CurvesQuery) -> std::result::Result<Value, ApiError> {
         let none = || ApiError::field("stage", format!("this run has no stage {}", spag_io::quote(&query.stage)));
-        lock(&self.view).curves(&query.stage).ok_or_else(none)
+        lock(&self.run(query.run)?.view).curves(&query.stage).ok_or_else(none)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::labels;
+
+    #[test]
+    fn runs_are_called_by_the_ends_of_their_paths() {
+        let of = |paths: &[&str]| labels(&paths.iter().map(Into::into).collect::<Vec<_>>());
+        assert_eq!(of(&["/none/runs/a", "/none/runs/b"]), ["a", "b"]);
+        assert_eq!(of(&["/none/x/tiny", "/none/y/tiny", "/none/z"]), ["x/tiny", "y/tiny", "z"]);
+        assert_eq!(of(&["/none/a/b/c", "/none/c", "/none/b/c"]), ["a/b/c", "none/c", "none/b/c"]);
+        assert_eq!(of(&["/none/a\u{1b}"]), ["a\\u{1b}"]);
     }
 }

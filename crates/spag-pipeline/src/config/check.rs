@@ -50,6 +50,11 @@ impl RunConfig {
         if self.self_play.player.is_some() {
             return bad("self_play.player", "an on-policy run plays with its own weights; remove it");
         }
+        if self.self_play.constrain_actions {
+            let problem =
+                "an on-policy run learns from what its own distribution draws, without a language around it; remove it";
+            return bad("self_play.constrain_actions", problem);
+        }
         if self.self_play.play_on {
             return bad("self_play.play_on", "an on-policy run ends a game when it is decided; remove it");
         }
@@ -70,6 +75,10 @@ impl RunConfig {
         let bad = |(setting, message)| Error::BadSetting { setting, message };
         self.imitation.check_source().map_err(bad)?;
         self.check_games().map_err(bad)?;
+        if self.self_play.constrain_actions && self.self_play.player.is_some() {
+            let message = "servers that play are not held to actions; remove one of the two".to_owned();
+            return Err(bad(("self_play.constrain_actions", message)));
+        }
         let mut endpoints = Vec::new();
         for (setting, player) in
             [("imitation.player", &self.imitation.player), ("self_play.player", &self.self_play.player)]

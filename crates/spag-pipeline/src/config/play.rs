@@ -10,8 +10,8 @@ spag_io::settings! {
         /// Games per epoch; words are cycled. One on each word if absent.
         pub games: Option<usize> [limits::GAMES];
         /// Servers of the current model that play instead of an engine here, as on command lines:
-        /// `openai-completions:URL,URL#{stage}`, in which `{stage}` is the model's name: im, spag-1 … `top_k`, `min_new_tokens`
-        /// and `max_length` are then those of the servers.
+        /// `openai-completions:URL,URL#{stage}`, in which `{stage}` is the model's name: im, spag-1 … `min_new_tokens` and
+        /// `max_length` are then those of the servers, and `top_k` too where they are not known to accept it.
         pub player: Option<String>;
         /// A command with its arguments that rank 0 runs before the servers play, to start or reload them; the environment
         /// variables SPAG_MODEL_NAME and SPAG_MODEL_DIR name the model. It returns when they are ready.
@@ -25,6 +25,10 @@ spag_io::settings! {
         /// Record the tokens of each utterance with their log-probabilities, as `--record_tokens` of `spag-play`.
         #[serde(skip_serializing_if = "std::ops::Not::not")]
         pub record_tokens: bool;
+        /// Hold models to the actions that a game lists, as `--constrain_actions` of `spag-play`: in these games, in those of the
+        /// source `self` and in those of the evaluation.
+        #[serde(skip_serializing_if = "std::ops::Not::not")]
+        pub constrain_actions: bool;
         /// Consecutive failed games that stop the run.
         #[serde(skip_serializing_if = "is_default_failed")]
         pub max_failed_in_a_row: usize [limits::FAILED_IN_A_ROW] = FAILED_IN_A_ROW;

@@ -38,8 +38,8 @@ spag_io::settings! {
             method: TrainMethod::SftWithKl, lm_kl_coeff: 0.1, ..TrainConfig::default()
         });
     } + {
-        /// How the sources `endpoint` and `self` draw tokens. Without `top_k`, `self` draws from 50 as in the reference, and an
-        /// endpoint is not asked for it, since OpenAI's servers refuse it.
+        /// How the sources `endpoint` and `self` draw tokens. Without `top_k`, from 50 as in the reference, at an endpoint if it is
+        /// known to accept `top_k`, which OpenAI's servers refuse.
         pub sampling: SamplingSettings = SamplingSettings { temperature: 1.0, ..SamplingSettings::default() };
     }
 

@@ -72,6 +72,7 @@ impl RunContext<'_> {
         let folder = model.folder(self.config);
         let checkpoint = self.load(&folder, self.config.self_play.dtype)?;
         let (player, games) = self.engine_player(checkpoint, sampling, (setting, max_new_tokens))?;
+        let player = if self.config.self_play.constrain_actions { player.with_held_actions()? } else { player };
         Ok(AnyPlayer::Model { player: Box::new(player), games, folder })
     }
 

@@ -5,12 +5,12 @@ use std::process::{Command, Stdio};
 use spag_io::{Progress, quote};
 use spag_selfplay::{
     AnyPlayer, EndpointConfig, EndpointKeys, EndpointPlayer, EndpointSpec, EndpointStats, PlayerPair, PlayerSpec,
-    SamplingSettings,
+    SamplingSettings, TopK,
 };
 
 use super::context::RunContext;
 use super::models::Model;
-use crate::config::endpoint;
+use crate::config::{SelfPlaySettings, endpoint};
 use crate::error::{Error, Result};
 
 /// What stands for the name of the current model in `self_play.player`.
@@ -38,10 +38,19 @@ pub(super) fn served(
         }
         None => Ok(()),
     })?;
-    // `top_k` is that of the servers.
-    let sampling = SamplingSettings { top_k: None, ..settings.sampling };
-    let config = EndpointConfig::new(&sampling, settings.length.max_new_tokens, &settings.requests);
+    let config = asked_softly(&settings.sampling, settings);
     open_endpoint(endpoint("self_play.player", &text.replace(STAGE, &current.stage()))?, config)
+}
+
+/// How an endpoint plays with the lengths and requests of `[self_play]`. The `top_k` of a run file may be a default, so no server
+/// that may refuse it is asked for it.
+pub(super) fn asked_softly(sampling: &SamplingSettings, settings: &SelfPlaySettings) -> EndpointConfig {
+    let config = EndpointConfig::new(sampling, settings.length.max_new_tokens, &settings.requests);
+    let top_k = match config.top_k {
+        TopK::Always(k) => TopK::WhereAccepted(k),
+        other => other,
+    };
+    EndpointConfig { top_k, ..config }
 }
 
 /// Runs the command with the model's name and folder in its environment.

@@ -293,3 +293,15 @@ fn unset_removes_what_files_and_earlier_overrides_set() {
         assert!(said.contains(&format!("--set {key}: unknown setting")) && said.contains(nearest), "{said}");
     }
 }
+
+#[test]
+fn who_cannot_be_held_to_actions_is_named() {
+    let repository = Repository::new();
+    let held = "self_play.constrain_actions=true";
+    let said = |other: &str| repository.load("", &[held, other]).unwrap_err().to_string();
+    let servers = said("self_play.player=openai-completions:http://a/v1#{stage}");
+    assert!(servers.contains("servers that play are not held to actions"), "{servers}");
+    let online = said("method=online");
+    assert!(online.contains("self_play.constrain_actions") && online.contains("on-policy"), "{online}");
+    assert!(repository.load("", &[held]).unwrap().self_play.constrain_actions);
+}

@@ -4,6 +4,7 @@ mod common;
 mod compare;
 mod config;
 mod games;
+mod held_actions;
 mod mixed_sources;
 mod online;
 mod own_games;

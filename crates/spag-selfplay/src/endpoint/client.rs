@@ -1,45 +1,54 @@
 //! What each thread of a player does: turns prompts into utterances, with retries.
 
-use std::sync::mpsc::{Receiver, Sender};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::Receiver;
 use std::sync::{Mutex, PoisonError};
 
-use spag_game::{PolicyError, TurnFailure};
-use spag_io::TurnPrompt;
+use spag_game::TurnFailure;
 
 use super::EndpointStats;
+use super::asker::EndpointTurn;
 use super::backoff::Backoff;
 use super::config::EndpointConfig;
+use super::dialect::Dialect;
 use super::pool::{Pool, Stopped};
 use super::protocol::{PromptStyle, request_body};
 use super::transport::{Attempt, Trouble};
 use crate::player_spec::EndpointSpec;
 
-/// A turn that waits for an utterance.
+/// A turn that waits for an utterance, and who gets it.
 pub(super) struct Job {
-    pub(super) game: usize,
-    pub(super) prompt: TurnPrompt,
-    pub(super) seed: u64,
+    pub(super) turn: EndpointTurn,
+    pub(super) answered: Box<dyn FnOnce(Result<String, NoUtterance>) + Send>,
 }
 
-/// The result of a [`Job`].
-pub(super) struct Answer {
-    pub(super) game: usize,
-    pub(super) utterance: Result<String, AnswerError>,
-}
-
-/// Why there is no utterance.
-pub(super) enum AnswerError {
+/// Why an endpoint gives no utterance.
+#[derive(Debug, thiserror::Error)]
+pub enum NoUtterance {
     /// This turn failed.
+    #[error("{0}")]
     Turn(TurnFailure),
-    /// Every turn would fail.
-    Fatal(PolicyError),
-    /// The player was dropped.
+    /// Every turn would fail: a refused key, an unknown model.
+    #[error("{0}")]
+    Fatal(String),
+}
+
+/// Why a turn ends without an utterance.
+enum Failed {
+    With(NoUtterance),
+    /// All threads are to end.
     Stopped,
 }
 
-impl From<Stopped> for AnswerError {
+impl From<Stopped> for Failed {
     fn from(_: Stopped) -> Self {
         Self::Stopped
+    }
+}
+
+impl From<TurnFailure> for Failed {
+    fn from(failure: TurnFailure) -> Self {
+        Self::With(NoUtterance::Turn(failure))
     }
 }
 
@@ -49,12 +58,13 @@ pub(super) struct Client {
     config: EndpointConfig,
     pool: Pool,
     stats: Mutex<EndpointStats>,
+    told_of_top_k: AtomicBool,
 }
 
 impl Client {
     pub(super) fn new(spec: EndpointSpec, config: EndpointConfig) -> Self {
         let pool = Pool::new(&spec, &config);
-        Self { spec, config, pool, stats: Mutex::default() }
+        Self { spec, config, pool, stats: Mutex::default(), told_of_top_k: AtomicBool::new(false) }
     }
 
     pub(super) fn style(&self) -> PromptStyle {
@@ -74,39 +84,55 @@ impl Client {
         self.pool.stop();
     }
 
-    /// Processes jobs until one of the channels is closed.
-    pub(super) fn work(&self, jobs: &Mutex<Receiver<Job>>, answers: &Sender<Answer>) {
+    /// Whether [`Client::stop`] was called.
+    pub(super) fn is_stopped(&self) -> bool {
+        self.pool.is_stopped()
+    }
+
+    /// Processes jobs until there can be no more, or the client is stopped.
+    pub(super) fn work(&self, jobs: &Mutex<Receiver<Job>>) {
         loop {
             let job = jobs.lock().unwrap_or_else(PoisonError::into_inner).recv();
-            let Ok(job) = job else { return };
-            // A panic fails one game; without an answer the run would wait forever.
-            let utterance = spag_io::catch_panic(|| self.answer(&job)).unwrap_or_else(|message| {
-                Err(AnswerError::Turn(TurnFailure::new(format!("a fault in the client: {message}"))))
-            });
+            let Ok(Job { turn, answered }) = job else { return };
+            // A panic fails one turn; without an answer its game would wait forever.
+            let utterance = spag_io::catch_panic(|| self.answer(&turn))
+                .unwrap_or_else(|message| Err(TurnFailure::new(format!("a fault in the client: {message}")).into()));
             match utterance {
-                Err(AnswerError::Turn(_)) => self.count(|stats| stats.failures += 1),
-                // All later requests would be refused too.
-                Err(AnswerError::Fatal(_)) => self.stop(),
-                Err(AnswerError::Stopped) => return,
-                Ok(_) => {}
-            }
-            if answers.send(Answer { game: job.game, utterance }).is_err() {
-                return;
+                Ok(text) => answered(Ok(text)),
+                Err(Failed::Stopped) => return,
+                Err(Failed::With(why)) => {
+                    if let NoUtterance::Turn(_) = why {
+                        self.count(|stats| stats.failures += 1);
+                    }
+                    answered(Err(why));
+                }
             }
         }
     }
 
     /// Asks for an utterance until there is one, or until the turn has had all tries of all URLs.
-    fn answer(&self, job: &Job) -> Result<String, AnswerError> {
-        let body = request_body(&self.spec, &self.config, &job.prompt, job.seed);
-        let mut backoff = Backoff::new(self.config.retry, job.seed);
+    fn answer(&self, turn: &EndpointTurn) -> Result<String, Failed> {
+        let body = request_body(&self.spec, &self.config, turn);
+        let temperature = turn.temperature.unwrap_or(self.config.temperature);
+        let sampled = |dialect: Dialect| {
+            if dialect.lacks_top_k(&self.config, temperature) && !self.told_of_top_k.swap(true, Ordering::Relaxed) {
+                (self.config.report)(&format!(
+                    "{} is not known to accept top_k: tokens are drawn from all; set top_k to ask for it all the same",
+                    self.address()
+                ));
+            }
+            let mut body = body.clone();
+            dialect.add_sampling(&mut body, &self.config, temperature);
+            body.to_string()
+        };
+        let mut backoff = Backoff::new(self.config.retry, turn.seed);
         let mut tries = Tries::new(self.pool.servers.len(), self.config.retry.tries);
         loop {
-            let lease = self.pool.lease(job.game, &tries.made, tries.most)?;
+            let lease = self.pool.lease(turn.game, &tries.made, tries.most)?;
             lease.acquire()?;
             self.count(|stats| stats.requests += 1);
             tries.begin(lease.index, lease.answers);
-            let (reason, after, trouble) = match lease.server.transport.send(&body) {
+            let (reason, after, trouble) = match lease.server.transport.send(sampled) {
                 Attempt::Utterance(text, usage) => {
                     lease.answered();
                     self.count(|stats| stats.add(usage));
@@ -115,9 +141,9 @@ impl Client {
                 Attempt::Refused(message, usage) => {
                     lease.answered();
                     self.count(|stats| stats.add(usage));
-                    return Err(AnswerError::Turn(TurnFailure::new(message)));
+                    return Err(TurnFailure::new(message).into());
                 }
-                Attempt::Fatal(message) => return Err(AnswerError::Fatal(PolicyError::new(message))),
+                Attempt::Fatal(message) => return Err(Failed::With(NoUtterance::Fatal(message))),
                 Attempt::Retry { reason, after, trouble } => (reason, after, trouble),
             };
             if trouble == Trouble::NoAnswer && tries.has_others(lease.index) {
@@ -131,7 +157,7 @@ impl Client {
                 }
                 if !tries.has_others(lease.index) {
                     let message = format!("no answer after {} tries, the last one: {reason}", tries.sum);
-                    return Err(AnswerError::Turn(TurnFailure::new(message)));
+                    return Err(TurnFailure::new(message).into());
                 }
                 self.count(|stats| stats.retries += 1);
                 continue;

@@ -9,6 +9,29 @@ use crate::settings::{EndpointSettings, LengthSettings, SamplingSettings};
 /// The longest timeout or wait.
 const LONGEST: Duration = Duration::from_secs(24 * 3600);
 
+/// Of how many of the most likely tokens one is drawn: `top_k`, which is not of OpenAI's protocol. OpenAI's own servers refuse
+/// it; `spag serve`, vLLM, SGLang and llama.cpp's server accept it and are recognised by their list of models.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TopK {
+    /// Of all.
+    All,
+    /// Of so many, at servers that are known to accept it; of all at others.
+    WhereAccepted(usize),
+    /// Of so many: asked of every server, and one that refuses it fails the turn.
+    Always(usize),
+}
+
+impl TopK {
+    /// As records of games name it.
+    pub fn describe(self) -> String {
+        match self {
+            Self::All => String::new(),
+            Self::WhereAccepted(k) => format!(" with top_k {k} where accepted"),
+            Self::Always(k) => format!(" with top_k {k}"),
+        }
+    }
+}
+
 /// Settings of an endpoint.
 #[derive(Clone, Debug)]
 pub struct EndpointConfig {
@@ -16,9 +39,8 @@ pub struct EndpointConfig {
     pub max_tokens: usize,
     /// Sampling temperature; 0 is greedy. 1.2 in the paper's self-play.
     pub temperature: f64,
-    /// Draw from this many most likely tokens. Not of OpenAI's protocol, whose own servers refuse it: vLLM, `spag serve` and
-    /// others accept it. Sent only if set.
-    pub top_k: Option<usize>,
+    /// Of how many likely tokens one is drawn.
+    pub top_k: TopK,
     /// Nucleus sampling: draw from the likeliest tokens with this total probability.
     pub top_p: Option<f64>,
     /// Maximum concurrent requests to a URL, each in a thread.
@@ -90,13 +112,6 @@ impl EndpointConfig {
         }
     }
 
-    /// The settings that affect utterances, as noted in records of games.
-    pub fn describe(&self) -> String {
-        let top_k = self.top_k.map(|k| format!("; top_k={k}")).unwrap_or_default();
-        let top_p = self.top_p.map(|p| format!("; top_p={p}")).unwrap_or_default();
-        format!("temperature={}{top_k}{top_p}; max_tokens={}", self.temperature, self.max_tokens)
-    }
-
     pub(super) fn check(&self) -> Result<()> {
         let positive = |x: f64| x.is_finite() && x > 0.0;
         let waits = [self.retry.cap, self.retry.retry_after_cap, self.retry.rest];
@@ -105,7 +120,7 @@ impl EndpointConfig {
         for (setting, is_valid, problem) in [
             ("max_tokens", self.max_tokens > 0, "must be at least 1"),
             ("temperature", temperature_is_valid, "must be a number of 0 or more"),
-            ("top_k", self.top_k != Some(0), "must be at least 1"),
+            ("top_k", !matches!(self.top_k, TopK::WhereAccepted(0) | TopK::Always(0)), "must be at least 1"),
             ("top_p", self.top_p.is_none_or(|p| positive(p) && p <= 1.0), "must be above 0 and at most 1"),
             ("in_flight", self.in_flight > 0, "must be at least 1"),
             ("timeout", !self.timeout.is_zero() && self.timeout <= LONGEST, "must be longer than 0 and at most a day"),

@@ -1,8 +1,10 @@
 //! A player behind a server with the OpenAI protocol.
 
+mod asker;
 mod backoff;
 mod client;
 mod config;
+mod dialect;
 mod key;
 mod keys;
 mod pool;
@@ -12,22 +14,20 @@ mod scheduler;
 mod transport;
 
 use std::fmt;
-use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, TryRecvError, channel};
-use std::sync::{Arc, Mutex};
-use std::thread;
+use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::Duration;
 
 use spag_game::{Policy, PolicyError, PollMode, Reply, TurnRequest};
-use spag_io::TurnPrompt;
 
-pub use config::{EndpointConfig, RetryConfig};
+pub use asker::{EndpointAsker, EndpointTurn};
+pub use client::NoUtterance;
+pub use config::{EndpointConfig, RetryConfig, TopK};
 pub use key::ApiKey;
 pub use keys::EndpointKeys;
 pub use protocol::PromptStyle;
 
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::player_spec::EndpointSpec;
-use client::{Answer, AnswerError, Client, Job};
 use protocol::Usage;
 
 /// The longest wait of a poll, so that signals are noticed.
@@ -67,6 +67,10 @@ impl EndpointStats {
 /// Each request has a seed derived from its turn, so a server that honours seeds is reproducible. Dropping the player does
 /// not wait for requests in flight.
 ///
+/// Before its first request, a server is asked for the list of its models. One that names itself as `spag serve`, vLLM,
+/// SGLang or llama.cpp's there gets `top_k`, and `top_p`, `min_p` and a penalty of repetition that are off unless wanted, so
+/// that defaults of the server or of the model's folder do not change how tokens are drawn.
+///
 /// ```no_run
 /// use spag_selfplay::{EndpointConfig, EndpointKeys, EndpointPlayer, PlayerSpec};
 ///
@@ -81,11 +85,17 @@ impl EndpointStats {
 /// # }
 /// ```
 pub struct EndpointPlayer {
-    client: Arc<Client>,
-    jobs: Sender<Job>,
+    asker: EndpointAsker,
+    /// Given to every turn.
+    done: Sender<Answer>,
     answers: Receiver<Answer>,
     open: usize,
-    requests_in_flight: usize,
+}
+
+/// The answer to a turn of a game.
+struct Answer {
+    game: usize,
+    utterance: Result<String, NoUtterance>,
 }
 
 impl EndpointPlayer {
@@ -94,98 +104,80 @@ impl EndpointPlayer {
     /// # Errors
     /// An invalid setting, or a thread that cannot be started.
     pub fn new(spec: EndpointSpec, config: EndpointConfig) -> Result<Self> {
-        config.check()?;
-        // Waiting threads cost little, and slots of a failed URL are left unused.
-        let in_flight = config.in_flight * spec.servers.urls().len();
-        let client = Arc::new(Client::new(spec, config));
-        let (jobs, waiting) = channel();
         let (done, answers) = channel();
-        let waiting = Arc::new(Mutex::new(waiting));
-        for number in 0..in_flight {
-            let (client, waiting, done) = (client.clone(), waiting.clone(), done.clone());
-            thread::Builder::new()
-                .name(format!("endpoint-{number}"))
-                .spawn(move || client.work(&waiting, &done))
-                .map_err(|source| Error::Threads { wanted: in_flight, source })?;
-        }
-        Ok(Self { client, jobs, answers, open: 0, requests_in_flight: in_flight })
+        Ok(Self { asker: EndpointAsker::new(spec, config)?, done, answers, open: 0 })
     }
 
     /// Maximum concurrent requests.
     pub fn requests_in_flight(&self) -> usize {
-        self.requests_in_flight
+        self.asker.requests_in_flight()
     }
 
     /// The work so far.
     pub fn stats(&self) -> EndpointStats {
-        self.client.stats()
+        self.asker.stats()
+    }
+
+    /// Why the threads were stopped: the error that a turn met.
+    fn fatal_error(&self) -> PolicyError {
+        let fatal = |answer: Answer| match answer.utterance {
+            Err(NoUtterance::Fatal(message)) => Some(PolicyError::new(message)),
+            _ => None,
+        };
+        let told_before =
+            || PolicyError::new("the endpoint is not asked any more, after the error that was told before");
+        self.answers.try_iter().find_map(fatal).unwrap_or_else(told_before)
     }
 
     fn reply(&mut self, answer: Answer) -> Result<Reply, PolicyError> {
         self.open = self.open.saturating_sub(1);
         let utterance = match answer.utterance {
             Ok(text) => Ok(text.into()),
-            Err(AnswerError::Turn(failure)) => Err(failure),
-            Err(AnswerError::Fatal(error)) => return Err(error),
-            Err(AnswerError::Stopped) => return Err(threads_ended()),
+            Err(NoUtterance::Turn(failure)) => Err(failure),
+            Err(NoUtterance::Fatal(message)) => return Err(PolicyError::new(message)),
         };
         Ok(Reply { game: answer.game, utterance })
     }
-
-    /// Why all threads have ended: the fatal error of one, which it sent before it ended.
-    fn fatal_error(&self) -> PolicyError {
-        let fatal = |answer: Answer| match answer.utterance {
-            Err(AnswerError::Fatal(error)) => Some(error),
-            _ => None,
-        };
-        self.answers.try_iter().find_map(fatal).unwrap_or_else(threads_ended)
-    }
-}
-
-/// Cannot happen: without a fatal error, the threads live as long as the player.
-fn threads_ended() -> PolicyError {
-    PolicyError::new("the threads that talk to the endpoint have ended; please report it")
 }
 
 impl Policy for EndpointPlayer {
     fn submit(&mut self, turn: &TurnRequest<'_>) -> Result<(), PolicyError> {
-        if let (PromptStyle::Completion, TurnPrompt::Chat(_)) = (self.client.style(), turn.prompt) {
-            return Err(PolicyError::of_input(format!(
-                "{} completes texts and takes no messages; write it as an {} endpoint, or use the prompt format plain",
-                self.client.address(),
-                PromptStyle::Chat.scheme()
-            )));
+        if self.asker.client().is_stopped() {
+            return Err(self.fatal_error());
         }
-        let job = Job { game: turn.game, prompt: turn.prompt.to_owned(), seed: turn.seed };
-        self.jobs.send(job).map_err(|_| self.fatal_error())?;
+        let (game, done, client) = (turn.game, self.done.clone(), self.asker.client().clone());
+        let answered = move |utterance| {
+            let is_fatal = matches!(utterance, Err(NoUtterance::Fatal(_)));
+            // Fails only if the player was dropped.
+            let _ = done.send(Answer { game, utterance });
+            if is_fatal {
+                // All later requests would be refused too.
+                client.stop();
+            }
+        };
+        let asked = EndpointTurn { game, prompt: turn.prompt.to_owned(), seed: turn.seed, temperature: None };
+        self.asker.ask(asked, answered).map_err(|error| PolicyError::of_input(error.to_string()))?;
         self.open += 1;
         Ok(())
     }
 
     fn poll(&mut self, mode: PollMode) -> Result<Vec<Reply>, PolicyError> {
+        // Read before the answers, since the error that stopped the threads is among them.
+        let is_stopped = self.asker.client().is_stopped();
         let mut replies = Vec::new();
         if mode == PollMode::Blocking && self.open > 0 {
-            match self.answers.recv_timeout(WAIT) {
-                Ok(answer) => replies.push(self.reply(answer)?),
-                Err(RecvTimeoutError::Timeout) => {}
-                Err(RecvTimeoutError::Disconnected) => return Err(threads_ended()),
+            if let Ok(answer) = self.answers.recv_timeout(WAIT) {
+                replies.push(self.reply(answer)?);
             }
         }
         while self.open > 0 {
-            match self.answers.try_recv() {
-                Ok(answer) => replies.push(self.reply(answer)?),
-                Err(TryRecvError::Empty) => break,
-                Err(TryRecvError::Disconnected) => return Err(threads_ended()),
-            }
+            let Ok(answer) = self.answers.try_recv() else { break };
+            replies.push(self.reply(answer)?);
+        }
+        if is_stopped && replies.is_empty() && self.open > 0 {
+            return Err(self.fatal_error());
         }
         Ok(replies)
-    }
-}
-
-impl Drop for EndpointPlayer {
-    fn drop(&mut self) {
-        // Waiting threads end at once, others after their request.
-        self.client.stop();
     }
 }
 

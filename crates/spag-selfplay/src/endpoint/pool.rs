@@ -48,7 +48,7 @@ pub(super) struct Lease<'a> {
 
 impl Pool {
     pub(super) fn new(spec: &EndpointSpec, config: &EndpointConfig) -> Self {
-        let server = |url: &String| Server { url: url.clone(), transport: Transport::new(url, spec.style, config) };
+        let server = |url: &String| Server { url: url.clone(), transport: Transport::new(url, spec, config) };
         let servers: Vec<Server> = spec.servers.urls().iter().map(server).collect();
         let scheduler = Scheduler::new(servers.len(), config.in_flight, config.retry.rest);
         let limits = servers.iter().map(|_| RateLimit::new(config.requests_per_minute)).collect();
@@ -82,6 +82,11 @@ impl Pool {
     pub(super) fn stop(&self) {
         self.lock().stopped = true;
         self.changed.notify_all();
+    }
+
+    /// Whether [`Pool::stop`] was called.
+    pub(super) fn is_stopped(&self) -> bool {
+        self.lock().stopped
     }
 
     /// Waits until `ready` returns a result; otherwise it returns after which time to call it again.

@@ -4,6 +4,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use spag_io::{ChatRole, PromptText, TurnPrompt};
 
+use super::asker::EndpointTurn;
 use super::config::EndpointConfig;
 use super::key::ApiKey;
 use crate::player_spec::EndpointSpec;
@@ -44,12 +45,12 @@ impl PromptStyle {
     }
 }
 
-/// The JSON of a request for one utterance.
-pub(super) fn request_body(spec: &EndpointSpec, config: &EndpointConfig, prompt: &TurnPrompt, seed: u64) -> String {
+/// The JSON of a request for one utterance, without the settings of sampling that differ between servers.
+pub(super) fn request_body(spec: &EndpointSpec, config: &EndpointConfig, turn: &EndpointTurn) -> Value {
+    let EndpointTurn { prompt, seed, .. } = turn;
     let mut body = json!({
         "model": spec.model,
         "max_tokens": config.max_tokens,
-        "temperature": config.temperature,
         // Some servers store seeds as signed 32-bit integers.
         "seed": seed >> 33,
         "n": 1,
@@ -59,13 +60,7 @@ pub(super) fn request_body(spec: &EndpointSpec, config: &EndpointConfig, prompt:
         PromptStyle::Chat => body["messages"] = messages(prompt),
         PromptStyle::Completion => body["prompt"] = prompt.text().into(),
     }
-    if let Some(top_k) = config.top_k {
-        body["top_k"] = top_k.into();
-    }
-    if let Some(top_p) = config.top_p {
-        body["top_p"] = top_p.into();
-    }
-    body.to_string()
+    body
 }
 
 fn messages(prompt: &TurnPrompt) -> Value {

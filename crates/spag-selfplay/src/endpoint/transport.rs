@@ -1,14 +1,17 @@
 //! One try of a request and the classification of its result.
 
+use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, SystemTime};
 
-use ureq::Agent;
 use ureq::http::{Response, header};
+use ureq::{Agent, RequestBuilder};
 
 use super::backoff::retry_after;
 use super::config::EndpointConfig;
+use super::dialect::Dialect;
 use super::key::ApiKey;
 use super::protocol::{Content, PromptStyle, Usage, excerpt, read_answer, server_message};
+use crate::player_spec::EndpointSpec;
 
 /// Maximum size of an answer in bytes.
 const LONGEST_ANSWER: u64 = 16 << 20;
@@ -49,10 +52,13 @@ pub(super) struct Transport {
     base_url: String,
     style: PromptStyle,
     key: Option<ApiKey>,
+    model: String,
+    /// Of the server, once it has said.
+    dialect: Mutex<Option<Dialect>>,
 }
 
 impl Transport {
-    pub(super) fn new(base_url: &str, style: PromptStyle, config: &EndpointConfig) -> Self {
+    pub(super) fn new(base_url: &str, spec: &EndpointSpec, config: &EndpointConfig) -> Self {
         let mut agent = Agent::config_builder()
             .timeout_global(Some(config.timeout))
             .http_status_as_error(false)
@@ -68,20 +74,23 @@ impl Transport {
         }
         Self {
             agent: agent.build().into(),
-            url: format!("{base_url}{}", style.path()),
+            url: format!("{base_url}{}", spec.style.path()),
             base_url: base_url.to_owned(),
-            style,
+            style: spec.style,
             key: config.key.clone(),
+            model: spec.model.clone(),
+            dialect: Mutex::default(),
         }
     }
 
-    /// Sends the request once. The key is removed from messages and utterances, in case the server echoes it.
-    pub(super) fn send(&self, body: &str) -> Attempt {
-        let mut request = self.agent.post(&self.url).header(header::CONTENT_TYPE, "application/json");
-        if let Some(key) = &self.key {
-            request = request.header(header::AUTHORIZATION, key.bearer());
-        }
-        let (response, bytes) = match request.send(body).and_then(read) {
+    /// Sends the request of the server's dialect once. The key is removed from messages and utterances, in case the server
+    /// echoes it.
+    pub(super) fn send(&self, body: impl FnOnce(Dialect) -> String) -> Attempt {
+        let sent = self.dialect().and_then(|dialect| {
+            let request = self.agent.post(&self.url).header(header::CONTENT_TYPE, "application/json");
+            self.authorized(request).send(body(dialect)).and_then(read)
+        });
+        let (response, bytes) = match sent {
             Ok(answer) => answer,
             Err(error) => return self.no_answer(&error),
         };
@@ -127,6 +136,31 @@ impl Transport {
             429 => retry(Trouble::Busy),
             408 | 409 | 425 | 500..=599 => retry(Trouble::NoUtterance),
             _ => Attempt::Refused(format!("{} says {status}: {}", self.url, message()), Usage::default()),
+        }
+    }
+
+    /// The dialect of the server, which is asked for its models until it answers. Other requests wait for the answer, so that
+    /// all tokens are drawn alike. A server that cannot answer now gets what all servers accept.
+    fn dialect(&self) -> Result<Dialect, ureq::Error> {
+        let mut known = self.dialect.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(dialect) = *known {
+            return Ok(dialect);
+        }
+        let request = self.authorized(self.agent.get(format!("{}/models", self.base_url)));
+        let (response, bytes) = request.call().and_then(read)?;
+        let dialect = match response.status().as_u16() {
+            408 | 409 | 425 | 429 | 500..=599 => return Ok(Dialect::OpenAi),
+            200..=299 => Dialect::of_models(&bytes, &self.model),
+            _ => Dialect::OpenAi,
+        };
+        *known = Some(dialect);
+        Ok(dialect)
+    }
+
+    fn authorized<B>(&self, request: RequestBuilder<B>) -> RequestBuilder<B> {
+        match &self.key {
+            Some(key) => request.header(header::AUTHORIZATION, key.bearer()),
+            None => request,
         }
     }
 

@@ -3,6 +3,7 @@
 use std::collections::HashSet;
 use std::io::Write;
 use std::net::TcpListener;
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
@@ -13,7 +14,7 @@ use spag_game::{
     PromptSet, ScriptedPolicy, Seats, TurnRequest, UtteranceRule, game_seed, play_games, read_episodes, taboo,
 };
 use spag_io::{PromptFormat, PromptText, TurnPrompt};
-use spag_selfplay::{ApiKey, EndpointConfig, EndpointPlayer, EndpointSpec, PromptStyle, RetryConfig, Servers};
+use spag_selfplay::{ApiKey, EndpointConfig, EndpointPlayer, EndpointSpec, PromptStyle, RetryConfig, Servers, TopK};
 use spag_tests::{Answer, Received, Server, reserve_port};
 
 fn config() -> EndpointConfig {
@@ -74,7 +75,7 @@ fn games_send_the_expected_requests() {
         let mut player = player(
             server.base_url(),
             style,
-            EndpointConfig { top_k: Some(40), top_p: Some(0.9), key: key.clone(), ..config() },
+            EndpointConfig { top_k: TopK::Always(40), top_p: Some(0.9), key: key.clone(), ..config() },
         );
         let games = play(&mut player, 12);
         assert_eq!((games.finished.len(), games.failed.len()), (12, 0));
@@ -134,6 +135,50 @@ fn greedy_is_temperature_0_and_what_is_not_set_is_left_out() {
     play(&mut player, 1);
     let body = &server.received()[0].body;
     assert_eq!((body["temperature"].as_f64(), body.get("top_k"), body.get("top_p")), (Some(0.0), None, None));
+}
+
+/// A list with the model of `player`, and one of another owner.
+fn models(owner: &str) -> Answer {
+    let listed = |id: &str, owner: &str| json!({"id": id, "object": "model", "created": 0, "owned_by": owner});
+    Answer::new(200, json!({"object": "list", "data": [listed("other", "system"), listed("org/model-7b", owner)]}))
+}
+
+#[test]
+fn list_of_models_says_which_settings_of_sampling_are_sent() {
+    static NOTES: Mutex<Vec<String>> = Mutex::new(Vec::new());
+    let names = ["top_k", "top_p", "min_p", "repetition_penalty", "repeat_penalty"];
+    for (owner, sent) in [
+        ("vllm", json!([50, 1.0, 0.0, 1.0, null])),
+        ("llamacpp", json!([50, 1.0, 0.0, null, 1.0])),
+        ("openai", json!([null, null, null, null, null])),
+    ] {
+        let server = Server::with_models(models(owner), |asked| Answer::says(&utterance(asked)));
+        let key = Some(ApiKey::new("sk-secret-1").unwrap());
+        let report = |note: &str| NOTES.lock().unwrap().push(note.to_owned());
+        let mut player = player(server.base_url(), PromptStyle::Chat, EndpointConfig { key, report, ..config() });
+        assert_eq!(play(&mut player, 12).finished.len(), 12);
+        // Once for all threads.
+        assert_eq!(server.models_asked(), 1);
+        for one in server.received() {
+            assert_eq!(json!(names.map(|name| one.body[name].clone())), sent, "{owner}");
+        }
+        assert_eq!(player.stats().requests, server.received().len() as u64);
+    }
+    let notes = NOTES.lock().unwrap();
+    assert!(notes.len() == 1 && notes[0].contains("#org/model-7b is not known to accept top_k"), "{notes:?}");
+}
+
+#[test]
+fn server_that_cannot_list_its_models_yet_is_asked_again() {
+    for (status, asked) in [(503, 2), (404, 1)] {
+        let server = Server::with_models(Answer::error(status, "loading"), |_| Answer::says("tea"));
+        let mut player = player(server.base_url(), PromptStyle::Chat, config());
+        for _ in 0..2 {
+            assert_eq!(play(&mut player, 1).finished.len(), 1);
+        }
+        assert_eq!((server.models_asked(), server.received().len()), (asked, 2), "{status}");
+        assert!(server.received().iter().all(|one| one.body.get("top_k").is_none()));
+    }
 }
 
 #[test]
@@ -322,7 +367,7 @@ fn fatal_error_is_told_by_a_turn_submitted_after_it() {
     let server = Server::start(|_| Answer::error(401, "no such key"));
     let mut player = player(server.base_url(), PromptStyle::Chat, EndpointConfig { in_flight: 1, ..config() });
     let began = Instant::now();
-    // Nothing is polled: the thread ends at its second turn, and a later turn finds no thread.
+    // Nothing is polled.
     let error = loop {
         let episode = Episode::new("tea", 2);
         let turn = TurnRequest {
@@ -336,7 +381,7 @@ fn fatal_error_is_told_by_a_turn_submitted_after_it() {
             seed: 1,
         };
         match player.submit(&turn) {
-            Ok(()) => assert!(began.elapsed() < Duration::from_secs(300), "the thread never ended"),
+            Ok(()) => assert!(began.elapsed() < Duration::from_secs(300), "no turn was refused"),
             Err(error) => break error.to_string(),
         }
         std::thread::sleep(Duration::from_millis(1));
@@ -386,7 +431,8 @@ fn failed_games_are_recorded_and_played_again() {
     let play_missing = |server: &Server| {
         let mut player = player(server.base_url(), PromptStyle::Chat, config());
         let mut record =
-            GameRecord::open(&path, &Taboo::default(), specs(), format!("endpoint; {}", config().describe())).unwrap();
+            GameRecord::open(&path, &Taboo::default(), specs(), "endpoint; temperature=1.2; max_tokens=32".to_owned())
+                .unwrap();
         let missing = record.missing();
         let (prompts, play) = (PromptSet::default(), PlayConfig::default());
         play_games(&Taboo::new(&prompts), missing, Seats::SelfPlay(&mut player), &play, &mut record).unwrap();
@@ -436,7 +482,7 @@ fn invalid_settings_are_refused() {
     for (config, setting) in [
         (EndpointConfig { in_flight: 0, ..config() }, "in_flight"),
         (EndpointConfig { temperature: f64::NAN, ..config() }, "temperature"),
-        (EndpointConfig { top_k: Some(0), ..config() }, "top_k"),
+        (EndpointConfig { top_k: TopK::Always(0), ..config() }, "top_k"),
         (EndpointConfig { top_p: Some(1.5), ..config() }, "top_p"),
         (EndpointConfig { max_tokens: 0, ..config() }, "max_tokens"),
         (EndpointConfig { timeout: Duration::ZERO, ..config() }, "timeout"),
@@ -533,7 +579,7 @@ fn https_address_uses_tls() {
 fn key_is_never_printed() {
     let key = Some(ApiKey::new("sk-secret-4").unwrap());
     let config = EndpointConfig { key, ..config() };
-    assert!(!format!("{config:?} {}", config.describe()).contains("secret"));
+    assert!(!format!("{config:?}").contains("secret"));
     let player = player("http://127.0.0.1:1/v1".into(), PromptStyle::Chat, config);
     assert!(!format!("{player:?}").contains("secret"));
 }

@@ -115,7 +115,7 @@ impl ApiError {
     }
 
     /// 429: the server has too much to do.
-    pub(crate) fn busy(message: impl Into<String>) -> Self {
+    pub fn busy(message: impl Into<String>) -> Self {
         let error = Self::new(StatusCode::TOO_MANY_REQUESTS, "requests", message);
         Self { code: Some("rate_limit_exceeded"), retry_after_s: Some(1), ..error }
     }

@@ -95,8 +95,7 @@ pub(super) fn endpoint(
     let settings = &run.config.imitation;
     let endpoint = config::endpoint("imitation.player", player)?;
     let config = EndpointConfig::new(&settings.sampling, settings.max_new_tokens, &EndpointSettings::default());
-    let top_k = config.top_k.map(|k| format!("; top_k={k}")).unwrap_or_default();
-    let players = format!("{}; temperature={}{top_k}", endpoint.address(), config.temperature);
+    let players = format!("{}{}; temperature={}", endpoint.address(), config.top_k.describe(), config.temperature);
     let pair = play_model(run, source, players, || open_endpoint(endpoint, config), done, progress)?;
     let spent = pair.as_ref().map_or_else(EndpointStats::default, cost);
     if pair.is_some() {

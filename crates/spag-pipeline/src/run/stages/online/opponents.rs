@@ -10,14 +10,14 @@ use serde::{Deserialize, Serialize};
 use spag_game::{Policy, SEATS, Seat};
 use spag_model::{Adapter, EngineConfig, WeightDtype};
 use spag_rewards::RewardedGame;
-use spag_selfplay::{AnyPlayer, EndpointConfig, ModelPlayer, SampledTurn, SamplingSettings, SharedEngine};
+use spag_selfplay::{AnyPlayer, ModelPlayer, SampledTurn, SharedEngine};
 use spag_train::OnlineLearner;
 
 use super::play;
-use crate::config::{OnlineSettings, Opponent, RunConfig, SelfPlaySettings};
+use crate::config::{OnlineSettings, Opponent, RunConfig};
 use crate::error::{Error, Result};
 use crate::run::context::RunContext;
-use crate::run::endpoints::open_endpoint;
+use crate::run::endpoints::{asked_softly, open_endpoint};
 use crate::run::models::Model;
 use crate::seeds::stage_seed;
 
@@ -157,7 +157,9 @@ impl Opponents {
         }
         let player = match (self.player.take(), self.settings.opponent_endpoint()?) {
             (Some(player), _) => player,
-            (None, Some(endpoint)) => Player::Endpoint(open_endpoint(endpoint, self.requests(run.config))?),
+            (None, Some(endpoint)) => {
+                Player::Endpoint(open_endpoint(endpoint, asked_softly(&self.settings.sampling, &run.config.self_play))?)
+            }
             (None, None) if self.settings.has_adapters_for_opponents(run.config) => {
                 let adapter = match member.update {
                     0 => None,
@@ -181,13 +183,6 @@ impl Opponents {
             Player::Model(_, player) => &mut **player,
             Player::Endpoint(player) => player,
         })
-    }
-
-    /// How an endpoint is asked: as the policy draws, with the `top_k` of the server.
-    fn requests(&self, config: &RunConfig) -> EndpointConfig {
-        let sampling = SamplingSettings { top_k: None, ..self.settings.sampling };
-        let SelfPlaySettings { length, requests, .. } = &config.self_play;
-        EndpointConfig::new(&sampling, length.max_new_tokens, requests)
     }
 
     /// The index of the opponent of an update.

@@ -1,0 +1,138 @@
+//! What a server accepts beside OpenAI's settings of sampling, by its own name in the list of its models.
+
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use super::config::{EndpointConfig, TopK};
+
+/// The settings of sampling that a server knows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Dialect {
+    /// Those of OpenAI, whose servers refuse any other.
+    OpenAi,
+    /// Those of vLLM too, which `spag serve` and SGLang share. What a request leaves out is taken from the model's
+    /// `generation_config.json`.
+    Vllm,
+    /// Those of llama.cpp's server. What a request leaves out is its own default: 40 tokens, 95% of the probability.
+    LlamaCpp,
+}
+
+#[derive(Deserialize)]
+struct Models {
+    data: Vec<Listed>,
+}
+
+#[derive(Deserialize)]
+struct Listed {
+    id: String,
+    owned_by: Option<String>,
+}
+
+impl Dialect {
+    /// From the body of `/models`: by the owner of the model, or of the first one if it is not listed under its name.
+    pub(super) fn of_models(body: &[u8], model: &str) -> Self {
+        let listed = serde_json::from_slice::<Models>(body).map(|models| models.data).unwrap_or_default();
+        let ours = listed.iter().find(|one| one.id == model).or(listed.first());
+        match ours.and_then(|one| one.owned_by.as_deref()) {
+            Some("spag" | "vllm" | "sglang") => Self::Vllm,
+            Some("llamacpp") => Self::LlamaCpp,
+            _ => Self::OpenAi,
+        }
+    }
+
+    /// Adds the settings of sampling to a request, at a temperature. Those that are not wanted are sent as off where the server has them, so
+    /// that its own defaults change nothing.
+    pub(super) fn add_sampling(self, body: &mut Value, config: &EndpointConfig, temperature: f64) {
+        body["temperature"] = temperature.into();
+        let draws = temperature > 0.0;
+        let top_k = match (config.top_k, self) {
+            (TopK::Always(k), _) => Some(json!(k)),
+            (TopK::WhereAccepted(_) | TopK::All, Self::OpenAi) => None,
+            (TopK::WhereAccepted(k), _) => Some(json!(k)),
+            (TopK::All, Self::Vllm) => Some(json!(-1)),
+            (TopK::All, Self::LlamaCpp) => Some(json!(0)),
+        };
+        let off = |value| (self != Self::OpenAi).then_some(value);
+        let penalty = if self == Self::LlamaCpp { "repeat_penalty" } else { "repetition_penalty" };
+        for (name, value) in [
+            ("top_k", top_k.filter(|_| draws)),
+            ("top_p", config.top_p.or(off(1.0)).filter(|_| draws).map(Value::from)),
+            ("min_p", off(0.0).filter(|_| draws).map(Value::from)),
+            (penalty, off(1.0).map(Value::from)),
+        ] {
+            if let Some(value) = value {
+                body[name] = value;
+            }
+        }
+    }
+
+    /// Whether tokens are drawn from all, although fewer are wanted.
+    pub(super) fn lacks_top_k(self, config: &EndpointConfig, temperature: f64) -> bool {
+        self == Self::OpenAi && temperature > 0.0 && matches!(config.top_k, TopK::WhereAccepted(_))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn owner_of_the_model_decides() {
+        let of = |body: Value, model| Dialect::of_models(body.to_string().as_bytes(), model);
+        for (owner, dialect) in [
+            ("spag", Dialect::Vllm),
+            ("vllm", Dialect::Vllm),
+            ("sglang", Dialect::Vllm),
+            ("llamacpp", Dialect::LlamaCpp),
+            ("openai", Dialect::OpenAi),
+            ("organization-owner", Dialect::OpenAi),
+        ] {
+            assert_eq!(of(json!({"data": [{"id": "m", "owned_by": owner}]}), "m"), dialect, "{owner}");
+        }
+        let mixed =
+            json!({"object": "list", "data": [{"id": "a", "owned_by": "openai"}, {"id": "b", "owned_by": "vllm"}]});
+        assert_eq!(
+            [of(mixed.clone(), "a"), of(mixed.clone(), "b"), of(mixed, "c")].map(|one| one == Dialect::Vllm),
+            [false, true, false]
+        );
+        for odd in
+            [json!({}), json!([]), json!({"data": []}), json!({"data": [{"id": "m"}]}), json!({"data": [{"id": 1}]})]
+        {
+            assert_eq!(of(odd, "m"), Dialect::OpenAi);
+        }
+        assert_eq!(Dialect::of_models(b"<html>", "m"), Dialect::OpenAi);
+    }
+
+    #[test]
+    fn what_is_not_wanted_is_sent_as_off_where_the_server_has_it() {
+        let sent = |dialect: Dialect, top_k, top_p, temperature| {
+            let mut body = json!({});
+            dialect.add_sampling(&mut body, &EndpointConfig { top_k, top_p, ..EndpointConfig::default() }, temperature);
+            assert_eq!(body["temperature"].take(), temperature);
+            body.as_object_mut().unwrap().remove("temperature");
+            body
+        };
+        let default = TopK::WhereAccepted(50);
+        for (top_k, openai, vllm, llama) in [
+            (default, json!({}), json!({"top_k": 50}), json!({"top_k": 50})),
+            (TopK::Always(7), json!({"top_k": 7}), json!({"top_k": 7}), json!({"top_k": 7})),
+            (TopK::All, json!({}), json!({"top_k": -1}), json!({"top_k": 0})),
+        ] {
+            let with = |top_k: &Value, more: Value| {
+                let mut all = more;
+                all["top_k"] = top_k["top_k"].clone();
+                all
+            };
+            assert_eq!(sent(Dialect::OpenAi, top_k, None, 1.2), openai);
+            let neutral = json!({"top_p": 1.0, "min_p": 0.0, "repetition_penalty": 1.0});
+            assert_eq!(sent(Dialect::Vllm, top_k, None, 1.2), with(&vllm, neutral));
+            let neutral = json!({"top_p": 1.0, "min_p": 0.0, "repeat_penalty": 1.0});
+            assert_eq!(sent(Dialect::LlamaCpp, top_k, None, 1.2), with(&llama, neutral));
+        }
+        assert_eq!(sent(Dialect::OpenAi, default, Some(0.5), 1.2), json!({"top_p": 0.5}));
+        assert_eq!(sent(Dialect::Vllm, default, Some(0.5), 1.2)["top_p"], 0.5);
+        // Greedy: a penalty would change the likeliest token too.
+        assert_eq!(sent(Dialect::OpenAi, TopK::Always(7), Some(0.5), 0.0), json!({}));
+        assert_eq!(sent(Dialect::Vllm, TopK::Always(7), Some(0.5), 0.0), json!({"repetition_penalty": 1.0}));
+    }
+}
