@@ -7,6 +7,7 @@ use spag_run::{RankState, RankStatus};
 use spag_tests::Serve;
 
 use crate::browser::Browser;
+use crate::compared_runs;
 use crate::watch_routes::{finished_run, game, run_in_progress, status, write_status};
 
 #[test]
@@ -112,7 +113,12 @@ fn finished_run_shows_its_curves_games_and_report() {
 #[ignore = "needs Chromium"]
 fn watched_run_fits_and_has_names_at_360_and_1600_pixels() {
     let (working, finished) = (run_in_progress(), finished_run());
-    let servers = [("working", Serve::watch(working.path())), ("finished", Serve::watch(finished.path()))];
+    let both = [finished.path().to_owned(), working.path().to_owned()];
+    let servers = [
+        ("working", Serve::watch(working.path())),
+        ("finished", Serve::watch(finished.path())),
+        ("compared", compared_runs::watch(&both)),
+    ];
     let browser = Browser::start();
     for (width, scheme) in [(360, "light"), (360, "dark"), (1600, "light"), (1600, "dark")] {
         browser.look(width, scheme);

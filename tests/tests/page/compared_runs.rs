@@ -19,7 +19,7 @@ fn two_runs(dir: &Path) -> [PathBuf; 2] {
     [a, b]
 }
 
-fn watch(runs: &[PathBuf]) -> Serve {
+pub(crate) fn watch(runs: &[PathBuf]) -> Serve {
     Serve::start_command(program("spag").arg("watch").args(runs).args(["--port", "0"]))
 }
 
@@ -90,6 +90,5 @@ fn curves_and_win_rates_of_two_runs_share_their_charts() {
     browser.wait(&format!("[...{keys}].length === 2"));
     let names = browser.eval(&format!("[...{keys}].map((one) => one.textContent.replace(/ [0-9.]+$/, ''))"));
     assert_eq!(names, json!(["im · a/run", "im · b/run"]));
-    browser.shoot("watch-compared");
     browser.end(&[]);
 }
