@@ -31,7 +31,7 @@ pub struct PlayerArgs {
     #[command(flatten)]
     endpoint: EndpointSettings,
     /// Hold models to the actions that a game lists: an utterance is one of them. Without a list, as in Adversarial Taboo, nothing
-    /// changes. True or False.
+    /// changes. Endpoints that are spag serve, vLLM, SGLang or llama.cpp are held too. True or False.
     #[arg(long, value_name = "BOOL", num_args = 0..=1, default_value = "False", default_missing_value = "True",
         value_parser = flags::truth, action = clap::ArgAction::Set, help_heading = "Tokens")]
     constrain_actions: bool,
@@ -85,7 +85,12 @@ impl PlayerArgs {
             }
             PlayerSpec::Endpoint(endpoint) => {
                 let config = EndpointConfig { key: keys.of(endpoint), ..self.endpoint_config() };
-                Ok(AnyPlayer::Endpoint(Box::new(EndpointPlayer::new(endpoint.clone(), config)?)))
+                let player = EndpointPlayer::new(endpoint.clone(), config)?;
+                Ok(AnyPlayer::Endpoint(Box::new(if self.constrain_actions {
+                    player.with_held_actions()
+                } else {
+                    player
+                })))
             }
         }
     }
@@ -137,15 +142,17 @@ impl PlayerArgs {
                 if let Some(bos) = self.loading.bos_rule().flag() {
                     player.push_str(if bos { " with BOS" } else { " without BOS" });
                 }
-                if self.constrain_actions {
-                    player.push_str(" held to actions");
-                }
-                Ok(player)
+                Ok(player + self.held())
             }
             PlayerSpec::Endpoint(endpoint) => {
-                Ok(endpoint.address() + &self.sampling.settings().top_k_asked().describe())
+                Ok(endpoint.address() + &self.sampling.settings().top_k_asked().describe() + self.held())
             }
         }
+    }
+
+    /// What records say of players that are held to actions.
+    fn held(&self) -> &'static str {
+        if self.constrain_actions { " held to actions" } else { "" }
     }
 
     fn endpoint_config(&self) -> EndpointConfig {

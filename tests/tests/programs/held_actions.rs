@@ -4,7 +4,7 @@ use std::path::Path;
 use std::process::Command;
 
 use serde_json::Value;
-use spag_tests::{json, program, root, run};
+use spag_tests::{Answer, Serve, Server, json, program, root, run};
 
 fn play(dir: &Path, game: &str, more: &[&str]) -> Command {
     let model = root().join("data/tiny-llama");
@@ -58,4 +58,31 @@ fn utterances_are_legal_actions() {
     run(play(&one, "tic-tac-toe", &greedy).arg("1"), 0);
     let histories = |dir: &Path| games(dir).iter().map(|game| game["history"].clone()).collect::<Vec<_>>();
     assert_eq!(histories(&many), histories(&one));
+}
+
+fn against_itself(dir: &Path, player: &str) -> Command {
+    let mut command = program("spag-play");
+    command.args(["--game", "tic-tac-toe", "--games_per_word", "4", "--max_new_tokens", "24", "--constrain_actions"]);
+    for seat in ["--attacker_model_name_or_path", "--defender_model_name_or_path"] {
+        command.args([seat, player]);
+    }
+    command.arg("--output_dir").arg(dir).env_remove("OPENAI_API_KEY");
+    command
+}
+
+#[test]
+fn endpoints_are_held_where_they_can_be() {
+    let folder = tempfile::tempdir().unwrap();
+    let server = Serve::start([root().join("data/tiny-llama")]);
+    let held = folder.path().join("held");
+    run(&mut against_itself(&held, &format!("openai-completions:{}#tiny-llama", server.url("/v1"))), 0);
+    let said: Vec<Value> = games(&held).iter().flat_map(|game| utterances(game).to_vec()).collect();
+    assert!(said.len() > 4 * 4, "{said:?}");
+    assert!(said.iter().all(|utterance| utterance.get("refusal").is_none()), "{said:?}");
+    // A server that would ignore the list.
+    let other = Server::start(|_| Answer::says("[4]"));
+    let free = folder.path().join("free");
+    let (_, err) = run(&mut against_itself(&free, &format!("openai:{}#m", other.base_url())), 1);
+    assert!(err.contains("is not known to hold its answers to a list"), "{err}");
+    assert_eq!(other.received().len(), 0);
 }

@@ -37,7 +37,8 @@ pub(crate) fn stream(game: Game, endpoint: &PageEndpoint, kept: KeptConnection) 
     let prompt = state.prompt(role, &game.episode);
     drop(state);
     let seed = game_seed(game.seed, game.episode.history.len());
-    let asked = EndpointTurn { game: game.seed as usize, prompt, seed, temperature: game.temperature };
+    let asked =
+        EndpointTurn { game: game.seed as usize, prompt, seed, temperature: game.temperature, choices: Vec::new() };
     let (answered, answer) = oneshot::channel();
     // The other end is gone if the client has left.
     let answered = move |utterance| drop(answered.send(utterance));

@@ -75,10 +75,6 @@ impl RunConfig {
         let bad = |(setting, message)| Error::BadSetting { setting, message };
         self.imitation.check_source().map_err(bad)?;
         self.check_games().map_err(bad)?;
-        if self.self_play.constrain_actions && self.self_play.player.is_some() {
-            let message = "servers that play are not held to actions; remove one of the two".to_owned();
-            return Err(bad(("self_play.constrain_actions", message)));
-        }
         let mut endpoints = Vec::new();
         for (setting, player) in
             [("imitation.player", &self.imitation.player), ("self_play.player", &self.self_play.player)]

@@ -25,8 +25,8 @@ spag_io::settings! {
         /// Record the tokens of each utterance with their log-probabilities, as `--record_tokens` of `spag-play`.
         #[serde(skip_serializing_if = "std::ops::Not::not")]
         pub record_tokens: bool;
-        /// Hold models to the actions that a game lists, as `--constrain_actions` of `spag-play`: in these games, in those of the
-        /// source `self` and in those of the evaluation.
+        /// Hold models and `player` to the actions that a game lists, as `--constrain_actions` of `spag-play`: in these games, in those
+        /// of the source `self` and in those of the evaluation.
         #[serde(skip_serializing_if = "std::ops::Not::not")]
         pub constrain_actions: bool;
         /// Consecutive failed games that stop the run.

@@ -26,6 +26,8 @@ pub struct EndpointTurn {
     pub seed: u64,
     /// The sampling temperature; that of the [`EndpointConfig`] if absent.
     pub temperature: Option<f64>,
+    /// What the utterance must be one of; anything if empty. Servers that are not known to accept a list fail the turn.
+    pub choices: Vec<String>,
 }
 
 /// Asks a model behind a server, or a pool of servers, for utterances. Any thread may ask.

@@ -123,7 +123,14 @@ impl Client {
             }
             let mut body = body.clone();
             dialect.add_sampling(&mut body, &self.config, temperature);
-            body.to_string()
+            if !turn.choices.is_empty() && dialect.add_choices(&mut body, &turn.choices).is_none() {
+                return Err(format!(
+                    "{} is not known to hold its answers to a list, as spag serve, vLLM, SGLang and llama.cpp do; play without \
+                     constrain_actions",
+                    self.address()
+                ));
+            }
+            Ok(body.to_string())
         };
         let mut backoff = Backoff::new(self.config.retry, turn.seed);
         let mut tries = Tries::new(self.pool.servers.len(), self.config.retry.tries);

@@ -10,9 +10,10 @@ use super::config::{EndpointConfig, TopK};
 pub(super) enum Dialect {
     /// Those of OpenAI, whose servers refuse any other.
     OpenAi,
-    /// Those of vLLM too, which `spag serve` and SGLang share. What a request leaves out is taken from the model's
-    /// `generation_config.json`.
+    /// Those of vLLM too, which `spag serve` shares. What a request leaves out is taken from the model's `generation_config.json`.
     Vllm,
+    /// Those of SGLang too: vLLM's, except for languages.
+    SgLang,
     /// Those of llama.cpp's server. What a request leaves out is its own default: 40 tokens, 95% of the probability.
     LlamaCpp,
 }
@@ -34,7 +35,8 @@ impl Dialect {
         let listed = serde_json::from_slice::<Models>(body).map(|models| models.data).unwrap_or_default();
         let ours = listed.iter().find(|one| one.id == model).or(listed.first());
         match ours.and_then(|one| one.owned_by.as_deref()) {
-            Some("spag" | "vllm" | "sglang") => Self::Vllm,
+            Some("spag" | "vllm") => Self::Vllm,
+            Some("sglang") => Self::SgLang,
             Some("llamacpp") => Self::LlamaCpp,
             _ => Self::OpenAi,
         }
@@ -49,7 +51,7 @@ impl Dialect {
             (TopK::Always(k), _) => Some(json!(k)),
             (TopK::WhereAccepted(_) | TopK::All, Self::OpenAi) => None,
             (TopK::WhereAccepted(k), _) => Some(json!(k)),
-            (TopK::All, Self::Vllm) => Some(json!(-1)),
+            (TopK::All, Self::Vllm | Self::SgLang) => Some(json!(-1)),
             (TopK::All, Self::LlamaCpp) => Some(json!(0)),
         };
         let off = |value| (self != Self::OpenAi).then_some(value);
@@ -66,10 +68,36 @@ impl Dialect {
         }
     }
 
+    /// Adds to a request that the utterance is one of `choices`; `None` if the server has no such setting.
+    #[must_use]
+    pub(super) fn add_choices(self, body: &mut Value, choices: &[String]) -> Option<()> {
+        let (name, value) = match self {
+            Self::OpenAi => return None,
+            Self::Vllm => ("structured_outputs", json!({"choice": choices})),
+            Self::SgLang => ("regex", joined(choices, "|", regex).into()),
+            // The escapes of its strings are those of JSON.
+            Self::LlamaCpp => {
+                ("grammar", format!("root ::= {}", joined(choices, " | ", |choice| json!(choice).to_string())).into())
+            }
+        };
+        body[name] = value;
+        Some(())
+    }
+
     /// Whether tokens are drawn from all, although fewer are wanted.
     pub(super) fn lacks_top_k(self, config: &EndpointConfig, temperature: f64) -> bool {
         self == Self::OpenAi && temperature > 0.0 && matches!(config.top_k, TopK::WhereAccepted(_))
     }
+}
+
+fn joined(choices: &[String], between: &str, one: impl Fn(&String) -> String) -> String {
+    choices.iter().map(one).collect::<Vec<_>>().join(between)
+}
+
+/// A regular expression of exactly this text.
+fn regex(text: &String) -> String {
+    let is_plain = |c: char| c.is_alphanumeric() || c == ' ' || !c.is_ascii();
+    text.chars().flat_map(|c| (!is_plain(c)).then_some('\\').into_iter().chain([c])).collect()
 }
 
 #[cfg(test)]
@@ -82,7 +110,7 @@ mod tests {
         for (owner, dialect) in [
             ("spag", Dialect::Vllm),
             ("vllm", Dialect::Vllm),
-            ("sglang", Dialect::Vllm),
+            ("sglang", Dialect::SgLang),
             ("llamacpp", Dialect::LlamaCpp),
             ("openai", Dialect::OpenAi),
             ("organization-owner", Dialect::OpenAi),
@@ -131,8 +159,22 @@ mod tests {
         }
         assert_eq!(sent(Dialect::OpenAi, default, Some(0.5), 1.2), json!({"top_p": 0.5}));
         assert_eq!(sent(Dialect::Vllm, default, Some(0.5), 1.2)["top_p"], 0.5);
+        assert_eq!(sent(Dialect::SgLang, TopK::All, None, 1.2), sent(Dialect::Vllm, TopK::All, None, 1.2));
         // Greedy: a penalty would change the likeliest token too.
         assert_eq!(sent(Dialect::OpenAi, TopK::Always(7), Some(0.5), 0.0), json!({}));
         assert_eq!(sent(Dialect::Vllm, TopK::Always(7), Some(0.5), 0.0), json!({"repetition_penalty": 1.0}));
+    }
+
+    #[test]
+    fn choices_are_said_in_the_language_of_the_server() {
+        let choices = ["[3 4]".to_owned(), "a \"b\"".to_owned()];
+        let sent = |dialect: Dialect| {
+            let mut body = json!({});
+            dialect.add_choices(&mut body, &choices).map(|()| body)
+        };
+        assert_eq!(sent(Dialect::Vllm), Some(json!({"structured_outputs": {"choice": ["[3 4]", "a \"b\""]}})));
+        assert_eq!(sent(Dialect::SgLang), Some(json!({"regex": r#"\[3 4\]|a \"b\""#})));
+        assert_eq!(sent(Dialect::LlamaCpp), Some(json!({"grammar": r#"root ::= "[3 4]" | "a \"b\"""#})));
+        assert_eq!(sent(Dialect::OpenAi), None);
     }
 }

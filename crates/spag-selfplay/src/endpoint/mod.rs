@@ -90,6 +90,15 @@ pub struct EndpointPlayer {
     done: Sender<Answer>,
     answers: Receiver<Answer>,
     open: usize,
+    /// What utterances are, in games that list their actions.
+    speech: Speech,
+}
+
+/// What an endpoint may say where a game lists its actions.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Speech {
+    Anything,
+    Actions,
 }
 
 /// The answer to a turn of a game.
@@ -105,7 +114,14 @@ impl EndpointPlayer {
     /// An invalid setting, or a thread that cannot be started.
     pub fn new(spec: EndpointSpec, config: EndpointConfig) -> Result<Self> {
         let (done, answers) = channel();
-        Ok(Self { asker: EndpointAsker::new(spec, config)?, done, answers, open: 0 })
+        Ok(Self { asker: EndpointAsker::new(spec, config)?, done, answers, open: 0, speech: Speech::Anything })
+    }
+
+    /// The same player, whose utterances in games that list their actions are one of them. A server that is not known to accept such a
+    /// list ends the run.
+    #[must_use]
+    pub fn with_held_actions(self) -> Self {
+        Self { speech: Speech::Actions, ..self }
     }
 
     /// Maximum concurrent requests.
@@ -155,7 +171,8 @@ impl Policy for EndpointPlayer {
                 client.stop();
             }
         };
-        let asked = EndpointTurn { game, prompt: turn.prompt.to_owned(), seed: turn.seed, temperature: None };
+        let choices = turn.legal_actions.filter(|_| self.speech == Speech::Actions).unwrap_or_default().to_vec();
+        let asked = EndpointTurn { game, prompt: turn.prompt.to_owned(), seed: turn.seed, temperature: None, choices };
         self.asker.ask(asked, answered).map_err(|error| PolicyError::of_input(error.to_string()))?;
         self.open += 1;
         Ok(())

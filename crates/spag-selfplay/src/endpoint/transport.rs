@@ -83,14 +83,16 @@ impl Transport {
         }
     }
 
-    /// Sends the request of the server's dialect once. The key is removed from messages and utterances, in case the server
+    /// Sends the request of the server's dialect once; there may be none in it. The key is removed from messages and utterances, in case the server
     /// echoes it.
-    pub(super) fn send(&self, body: impl FnOnce(Dialect) -> String) -> Attempt {
-        let sent = self.dialect().and_then(|dialect| {
-            let request = self.agent.post(&self.url).header(header::CONTENT_TYPE, "application/json");
-            self.authorized(request).send(body(dialect)).and_then(read)
-        });
-        let (response, bytes) = match sent {
+    pub(super) fn send(&self, body: impl FnOnce(Dialect) -> Result<String, String>) -> Attempt {
+        let body = match self.dialect().map(body) {
+            Ok(Ok(body)) => body,
+            Ok(Err(reason)) => return Attempt::Fatal(reason),
+            Err(error) => return self.no_answer(&error),
+        };
+        let request = self.agent.post(&self.url).header(header::CONTENT_TYPE, "application/json");
+        let (response, bytes) = match self.authorized(request).send(body).and_then(read) {
             Ok(answer) => answer,
             Err(error) => return self.no_answer(&error),
         };
