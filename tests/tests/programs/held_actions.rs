@@ -4,7 +4,7 @@ use std::path::Path;
 use std::process::Command;
 
 use serde_json::Value;
-use spag_tests::{Answer, Serve, Server, json, program, root, run};
+use spag_tests::{Answer, Serve, Server, copy_folder, json, program, root, run};
 
 fn play(dir: &Path, game: &str, more: &[&str]) -> Command {
     let model = root().join("data/tiny-llama");
@@ -62,7 +62,17 @@ fn utterances_are_legal_actions() {
 
 fn against_itself(dir: &Path, player: &str) -> Command {
     let mut command = program("spag-play");
-    command.args(["--game", "tic-tac-toe", "--games_per_word", "4", "--max_new_tokens", "24", "--constrain_actions"]);
+    command.args([
+        "--game",
+        "kuhn-poker",
+        "--game_options",
+        "rounds=1",
+        "--games_per_word",
+        "6",
+        "--max_new_tokens",
+        "12",
+    ]);
+    command.arg("--constrain_actions");
     for seat in ["--attacker_model_name_or_path", "--defender_model_name_or_path"] {
         command.args([seat, player]);
     }
@@ -73,14 +83,20 @@ fn against_itself(dir: &Path, player: &str) -> Command {
 #[test]
 fn endpoints_are_held_where_they_can_be() {
     let folder = tempfile::tempdir().unwrap();
-    let server = Serve::start([root().join("data/tiny-llama")]);
+    // A server does not cut prompts, as an engine of this process does.
+    let model = folder.path().join("tiny-llama");
+    copy_folder(root().join("data/tiny-llama"), &model);
+    let mut config = json(model.join("config.json"));
+    config["max_position_embeddings"] = 4096.into();
+    std::fs::write(model.join("config.json"), config.to_string()).unwrap();
+    let server = Serve::start([&model]);
     let held = folder.path().join("held");
     run(&mut against_itself(&held, &format!("openai-completions:{}#tiny-llama", server.url("/v1"))), 0);
     let said: Vec<Value> = games(&held).iter().flat_map(|game| utterances(game).to_vec()).collect();
-    assert!(said.len() > 4 * 4, "{said:?}");
+    assert!(said.len() >= 6 * 2, "{said:?}");
     assert!(said.iter().all(|utterance| utterance.get("refusal").is_none()), "{said:?}");
     // A server that would ignore the list.
-    let other = Server::start(|_| Answer::says("[4]"));
+    let other = Server::start(|_| Answer::says("[check]"));
     let free = folder.path().join("free");
     let (_, err) = run(&mut against_itself(&free, &format!("openai:{}#m", other.base_url())), 1);
     assert!(err.contains("is not known to hold its answers to a list"), "{err}");
