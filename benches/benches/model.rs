@@ -38,7 +38,8 @@ fn train_step(c: &mut Criterion) {
     let layout = model.parameters().layout().clone();
     let gradients = FlatBuffers::zeros(&layout, &Device::Cpu).expect("memory for gradients");
     let adamw = optimizer::build(&TrainConfig::default());
-    let mut optimizer = OptimizerState::new(adamw, model.parameters(), Placement::Device).expect("memory for moments");
+    let mut optimizer = OptimizerState::new(adamw, model.parameters(), Placement::Device, WeightDtype::F32)
+        .expect("memory for moments");
     let (rows, length, vocabulary) = (32u32, 100u32, model.config().architecture.vocab_size as u32);
     let sequences: Vec<Vec<u32>> =
         (0..rows).map(|r| (0..length).map(|t| (r * 31 + t * 17) % vocabulary).collect()).collect();

@@ -149,6 +149,10 @@ fn elementwise(table: &Table) {
         table.op(name("adamw, one block"), floats(7 * layer), || {
             adamw(Weights::F32(&parameter), &gradient, &m, &v, &at)
         });
+        let narrow = gradient.to_dtype(DType::BF16).expect("memory");
+        table.op(name("adamw, one block, bf16 gradient"), floats(7 * layer - layer / 2), || {
+            adamw(Weights::F32(&parameter), &narrow, &m, &v, &at)
+        });
         table.op(name("squared_norm, one block"), floats(layer), || squared_norm(&gradient));
         // The machine's ceiling, for comparison.
         table.op(name("copy of one block"), floats(2 * layer), || gradient.copy());

@@ -6,6 +6,7 @@ use half::slice::HalfFloatSliceExt;
 use rayon::prelude::*;
 
 use super::cpu::{self, Stored};
+use super::product::{Element, Values};
 use super::simd;
 use crate::kernels::{self, Arg, Kernels, Launch, Module, blocks, module};
 
@@ -103,17 +104,18 @@ impl Numbers {
 /// Elements per task.
 const CHUNK: usize = 16384;
 
-/// Updates `weights` and both moments in place. Flat buffers of one length, f32 except for bf16 weights.
+/// Updates `weights` and both moments in place. Flat buffers of one length, f32 except for bf16 weights. On a CPU gradients may be bf16;
+/// they are widened in the cache.
 ///
 /// # Errors
 /// Mismatched lengths or number formats, or tensors that are not contiguous.
 pub fn adamw(weights: Weights<'_>, gradient: &Tensor, m: &Tensor, v: &Tensor, at: &AdamWStep) -> Result<()> {
-    check(weights, [gradient, m, v])?;
+    check(weights, gradient, [m, v])?;
     let numbers = Numbers::of(at);
     if let Some(kernels) = kernels::of(gradient.device())? {
         return launch_adamw(&*kernels, weights, gradient, (m, v), &numbers);
     }
-    cpu::read(gradient, |g| {
+    Values::read(gradient, |g| {
         cpu::update(m, |m| {
             cpu::update(v, |v| match weights {
                 Weights::F32(parameter) => cpu::update(parameter, |p| {
@@ -169,29 +171,33 @@ pub fn adamw(weights: Weights<'_>, gradient: &Tensor, m: &Tensor, v: &Tensor, at
 
 /// Calls `f` with chunks of weights, gradient and both moments.
 fn update<W: Send>(
-    g: &[f32],
+    g: Values<'_>,
     (m, v): (&mut [f32], &mut [f32]),
     weights: impl IndexedParallelIterator<Item = W>,
     f: impl Fn(W, &[f32], &mut [f32], &mut [f32]) + Sync,
 ) {
-    weights.zip(g.par_chunks(CHUNK)).zip(m.par_chunks_mut(CHUNK).zip(v.par_chunks_mut(CHUNK))).for_each(
-        |((weights, g), (m, v))| {
-            simd::vectorized(
-                #[inline(always)]
-                || f(weights, g, m, v),
-            );
-        },
-    );
+    let chunks = weights.zip(m.par_chunks_mut(CHUNK)).zip(v.par_chunks_mut(CHUNK)).enumerate();
+    chunks.for_each_init(Vec::new, |scratch, (index, ((weights, m), v))| {
+        let start = index * CHUNK;
+        let g = f32::of(g.range(start..start + m.len()), scratch);
+        simd::vectorized(
+            #[inline(always)]
+            || f(weights, g, m, v),
+        );
+    });
 }
 
-fn check(weights: Weights<'_>, others: [&Tensor; 3]) -> Result<()> {
+fn check(weights: Weights<'_>, gradient: &Tensor, moments: [&Tensor; 2]) -> Result<()> {
     let (wide, narrow) = match weights {
         Weights::F32(parameter) => (Some(parameter), None),
         Weights::Master { wide, rounded } => (Some(wide), Some(rounded)),
         Weights::Stochastic { narrow, .. } => (None, Some(narrow)),
     };
-    let expected = others.into_iter().chain(wide).map(|t| (t, DType::F32)).chain(narrow.map(|t| (t, DType::BF16)));
-    let count = others[0].elem_count();
+    let expected = moments.into_iter().chain(wide).map(|t| (t, DType::F32)).chain(narrow.map(|t| (t, DType::BF16)));
+    let count = gradient.elem_count();
+    if !matches!(gradient.dtype(), DType::F32 | DType::BF16) {
+        bail!("adamw: gradients of {:?}; f32 or bf16 are expected", gradient.dtype());
+    }
     for (tensor, dtype) in expected {
         if tensor.elem_count() != count || tensor.dtype() != dtype {
             let (n, got) = (tensor.elem_count(), tensor.dtype());
@@ -215,6 +221,9 @@ fn launch_adamw(
     at: &Numbers,
 ) -> Result<()> {
     let count = gradient.elem_count();
+    if gradient.dtype() != DType::F32 {
+        bail!("adamw: gradients of {:?} on a device; f32 is expected", gradient.dtype());
+    }
     let mut args = match weights {
         Weights::F32(parameter) => vec![Arg::Out(parameter), Arg::Null],
         Weights::Master { wide, rounded } => vec![Arg::Out(wide), Arg::Out(rounded)],

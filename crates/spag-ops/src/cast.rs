@@ -153,6 +153,25 @@ pub fn round_into(wide: &Tensor, narrow: &Tensor) -> Result<()> {
     })
 }
 
+/// Rounds f32 values in place to the nearest numbers that bf16 has, ties to even.
+///
+/// # Errors
+/// A tensor that is not contiguous f32.
+pub fn round_in_place(values: &Tensor) -> Result<()> {
+    if let Some(kernels) = kernels::of(values.device())? {
+        return launch_round_in_place(&*kernels, values);
+    }
+    cpu::update(values, |values| {
+        values.par_chunks_mut(CHUNK).for_each(|values| {
+            simd::vectorized(
+                #[inline(always)]
+                || values.iter_mut().for_each(|x| *x = x.narrow().widen()),
+            );
+        });
+        Ok(())
+    })
+}
+
 // ── Kernel launches ──
 
 const MODULE: Module = module!("cast");
@@ -166,6 +185,19 @@ fn launch_round_into(kernels: &dyn Kernels, wide: &Tensor, narrow: &Tensor) -> R
         kernel: "cast_round_into".into(),
         grid: [blocks(count, vector_len(DType::BF16))?, 1, 1],
         args: &[Arg::In(wide), Arg::Out(narrow), Arg::U64(count as u64)],
+        ..Launch::of(MODULE)
+    })
+}
+
+fn launch_round_in_place(kernels: &dyn Kernels, values: &Tensor) -> Result<()> {
+    if values.dtype() != DType::F32 {
+        bail!("rounding {:?} in place; f32 is expected", values.dtype());
+    }
+    let count = values.elem_count();
+    kernels.launch(&Launch {
+        kernel: "cast_round_in_place".into(),
+        grid: [blocks(count, vector_len(DType::F32))?, 1, 1],
+        args: &[Arg::Out(values), Arg::U64(count as u64)],
         ..Launch::of(MODULE)
     })
 }

@@ -13,7 +13,7 @@ using wide = unsigned long long;
 
 // Sampling parameters: SETTING words per row in `settings`.
 constexpr unsigned SETTING = 10;
-enum : unsigned { KIND, INVERSE_TEMPERATURE, TOP_K, BANNED_AT, BANNED, TARGET, TOP_P, UNIFORM = 8 };
+enum : unsigned { KIND, INVERSE_TEMPERATURE, TOP_K, BANNED_AT, BANNED, WHICH, TOP_P, UNIFORM = 8 };
 enum : unsigned { GREEDY = 0, ALL = 1, MOST_LIKELY = 2 };
 // Status of a row.
 enum : unsigned { CHOSEN = 0, UNSOUND = 1, NOTHING_ALLOWED = 2 };
@@ -256,14 +256,14 @@ __device__ __forceinline__ float log_sum_exp(const Row<T>& row, float top, Share
   return top + logf(block_sum(sum, shared.floats));
 }
 
-// logits [rows, size]; settings as above, followed by the banned tokens; out [rows, 4]: token, ln p under the model, ln
-// p under the sampling distribution, status.
+// logits [rows, size]; settings as above, with the row that a block draws from, followed by the banned tokens; out [blocks, 4]: token,
+// ln p under the model, ln p under the sampling distribution, status.
 template <class T>
 __device__ __forceinline__ void sample(const T* logits, const unsigned* settings, unsigned* out, unsigned size) {
   DYNAMIC_SHARED(Shared, all_shared);
   Shared& shared = *all_shared;
   const unsigned* setting = settings + size_t(blockIdx.x) * SETTING;
-  Row<T> row{logits + size_t(blockIdx.x) * size, size, settings + setting[BANNED_AT], setting[BANNED], 0,
+  Row<T> row{logits + size_t(setting[WHICH]) * size, size, settings + setting[BANNED_AT], setting[BANNED], 0,
              __uint_as_float(setting[INVERSE_TEMPERATURE])};
   float top = -INFINITY;
   wide best = 0;
@@ -306,7 +306,7 @@ __device__ __forceinline__ void sample(const T* logits, const unsigned* settings
 // Makes a row's logits those of a softmax that is its distribution: (logit − top) / temperature, and −∞ for tokens that cannot be
 // drawn, of which the target is none. Rows of another kind than a draw, and rows that are not finite, stay as they are.
 //
-// logits [rows, size]; settings as above, followed by the banned tokens.
+// logits [rows, size]; settings as above, with the row's target, followed by the banned tokens.
 __device__ __forceinline__ void restrict_row(float* logits, const unsigned* settings, unsigned size) {
   DYNAMIC_SHARED(Shared, all_shared);
   Shared& shared = *all_shared;
@@ -324,7 +324,7 @@ __device__ __forceinline__ void restrict_row(float* logits, const unsigned* sett
   row.top = best == 0 ? 0.0f : logit_of(best);
   if (best == 0 || !isfinite(row.top)) return;
   const wide low = setting[KIND] == MOST_LIKELY ? most_likely(row, setting, best, shared).low : 1;
-  const unsigned target = setting[TARGET];
+  const unsigned target = setting[WHICH];
   // No other thread reads what a thread writes here.
   row.each([&](unsigned token, float logit) {
     const bool kept = token == target || (key_of(logit, token) >= low && row.allowed(token));

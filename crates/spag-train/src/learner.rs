@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use spag_dist::{ProcessGroup, gather_numbers};
 use spag_model::{
-    Activations, Adapter, Arithmetic, BaseDigest, FlatBuffers, LoadOptions, Model, Network, WeightSource, load_config,
-    load_model_with, load_quantised_layers,
+    Activations, Adapter, Arithmetic, BaseDigest, FlatBuffers, LoadOptions, Model, Network, WeightDtype, WeightSource,
+    load_config, load_model_with, load_quantised_layers,
 };
 use spag_ops::kernels;
 
@@ -17,7 +17,7 @@ use crate::error::{Error, Result};
 use crate::log_prob_gap::LogProbGap;
 use crate::loss::{self, Loss};
 use crate::metrics::MetricValues;
-use crate::optimizer::{OptimizerState, clip_factor};
+use crate::optimizer::{OptimizerState, clip_factor, stays_finite};
 use crate::packing::Packing;
 use crate::position::{Position, StepLoss};
 use crate::row_origins::RowOrigins;
@@ -61,6 +61,7 @@ pub struct Learner {
     /// Trajectories of a micro-batch.
     micro_batch: usize,
     max_grad_norm: f64,
+    optim_grad_dtype: WeightDtype,
     position: Position,
 }
 
@@ -165,6 +166,7 @@ impl Learner {
             packing: config.packing.unwrap_or_default(),
             micro_batch: config.per_device_train_batch_size,
             max_grad_norm: config.max_grad_norm,
+            optim_grad_dtype: config.optim_grad_dtype,
             position: Position::default(),
         })
     }
@@ -347,7 +349,7 @@ impl Learner {
         let stats = StepStats::gather(&*group, &passes, squared_norm, micro_batches.len(), self.loss.metrics())?;
         let StepStats { loss, metrics, tokens, computed_tokens, squared_norm, gap } = stats;
         let (grad_norm, learning_rate) = (squared_norm.sqrt(), self.learning_rate());
-        let skipped = !(grad_norm.is_finite() && loss.is_finite());
+        let skipped = !(stays_finite(grad_norm, self.optim_grad_dtype) && loss.is_finite());
         if skipped {
             self.position.record_skip(tokens);
             if self.position.skipped_in_a_row > MAX_SKIPPED_IN_A_ROW {

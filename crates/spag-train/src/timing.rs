@@ -5,7 +5,7 @@ use std::time::Instant;
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use spag_dist::Traffic;
-use spag_model::Model;
+use spag_model::{Model, WeightDtype};
 
 use crate::config::{IntervalStrategy, SchedulerType, TrainConfig, TrainMethod};
 use crate::dataset::Dataset;
@@ -35,6 +35,8 @@ pub struct TimingConfig {
     pub gradient_checkpointing: bool,
     /// Micro-batches of a step, each of `batch` sequences.
     pub accumulation: usize,
+    /// Number format in which the optimizer gets gradients.
+    pub optim_grad_dtype: WeightDtype,
 }
 
 /// The measurement.
@@ -132,6 +134,7 @@ fn config(with_reference: bool, timing: &TimingConfig) -> TrainConfig {
         lr_scheduler_type: SchedulerType::Constant,
         save_strategy: IntervalStrategy::No,
         gradient_checkpointing: timing.gradient_checkpointing,
+        optim_grad_dtype: timing.optim_grad_dtype,
         ..TrainConfig::default()
     }
 }

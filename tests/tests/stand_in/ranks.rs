@@ -31,6 +31,13 @@ fn stand_in_every_stage_with_offload_gives_the_bits_of_stage_0() {
     let one = trained("one", 1, "--device cpu");
     let first = trained("0", 4, "--device auto --zero_stage 0");
     assert_near(&first.0, &one.0, "four ranks");
+    let rounded = trained("0 with gradients in bf16", 4, "--zero_stage 0 --optim_grad_dtype bf16");
+    assert!(rounded.0[0] == first.0[0] && rounded.1 != first.1, "gradients are not rounded");
+    let offloaded = "--zero_stage 3 --offload_optimizer cpu --offload_param cpu --optim_grad_dtype bf16";
+    assert!(
+        trained("3 with gradients in bf16", 4, offloaded) == rounded,
+        "gradients in bf16: other bits than in stage 0"
+    );
     for (name, more) in [
         ("1", "--zero_stage 1"),
         ("2", "--zero_stage 2 --offload_optimizer cpu"),

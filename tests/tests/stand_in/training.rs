@@ -58,6 +58,10 @@ fn stand_in_losses_are_those_of_the_cpu_and_offload_does_not_change_a_bit() {
     ] {
         assert!(trained(name, more) == device, "{name}: other bits");
     }
+    let rounded = trained("rounded", "--device cuda --optim_grad_dtype bf16 --offload_optimizer none");
+    let copied = trained("copied", "--device cuda --optim_grad_dtype bf16 --offload_optimizer cpu");
+    assert!(rounded == copied, "gradients copied in bf16: other bits");
+    assert!(rounded.0[0] == device.0[0] && rounded.1 != device.1, "gradients are not rounded");
     // An adapter, and recomputation in bf16, only run to their ends.
     for (name, more) in
         [("adapter", "--device cuda --lora_r 4"), ("bf16", "--device cuda --bf16 True --gradient_checkpointing True")]

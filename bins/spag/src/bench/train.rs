@@ -70,6 +70,10 @@ pub(crate) struct TrainArgs {
     // The full path keeps clap from treating the type as an optional flag: `None` is the parsed `auto`.
     #[arg(long, value_name = "PLACE", default_value = "auto", value_parser = Placement::or_auto, help_heading = "Ranks")]
     offload_optimizer: ::std::option::Option<Placement>,
+    /// Number format in which AdamW gets gradients: float32 or bfloat16, in which half as many bytes are copied to a state in host
+    /// memory.
+    #[arg(long, value_name = "TYPE", default_value = "float32", help_heading = "Ranks")]
+    optim_grad_dtype: WeightDtype,
     /// Seed of the tokens.
     #[arg(long, value_name = "N", default_value_t = 0)]
     seed: u64,
@@ -83,6 +87,7 @@ impl TrainArgs {
             max_length: self.seq,
             gradient_checkpointing: self.checkpointing,
             bf16: self.dtype == WeightDtype::Bf16,
+            optim_grad_dtype: self.optim_grad_dtype,
             ..TrainConfig::default()
         }
     }
@@ -162,6 +167,7 @@ fn measure(
         seed: args.seed,
         gradient_checkpointing: args.checkpointing,
         accumulation: args.accumulation,
+        optim_grad_dtype: args.optim_grad_dtype,
     };
     let options = LoadOptions { device: device.device().clone(), dtype: args.dtype };
     if args.reference && group.size() > 1 {
@@ -203,6 +209,7 @@ fn line(args: &TrainArgs, plan: ShardingPlan, device: &OpenDevice, measured: &St
         "zero_stage": plan.stage.number(),
         "offload_optimizer": plan.optimizer.to_string(),
         "offload_param": plan.parameters.to_string(),
+        "optim_grad_dtype": args.optim_grad_dtype.to_string(),
         "bytes_sent_per_step": measured.traffic.sent,
         "cpu_path": cpu_path(device),
     })

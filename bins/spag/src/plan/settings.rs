@@ -8,7 +8,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 use spag_cli::{Error, Result, flags};
-use spag_model::{AdapterPlaces, ModelConfig, load_config};
+use spag_model::{AdapterPlaces, ModelConfig, WeightDtype, load_config};
 use spag_pipeline::{MachineSettings, TrainSettings, read_toml};
 use spag_train::deepspeed::{DeepSpeed, RunFacts};
 use spag_train::{Placement, ShardingPlan, ShardingRequest, TargetModules, TrainConfig, ZeroStage, limits};
@@ -65,6 +65,9 @@ spag_io::settings! {
         /// Recompute activations in the backward pass
         #[arg(value_name = "BOOL", num_args = 0..=1, action = ArgAction::Set, default_missing_value = "True", value_parser = flags::truth)]
         pub(super) gradient_checkpointing: Option<bool>;
+        /// Number format in which the optimizer gets gradients: f32, or bf16, in which half as many bytes are copied to the host
+        #[arg(value_name = "TYPE")]
+        pub(super) optim_grad_dtype: Option<WeightDtype>;
         /// Train a LoRA adapter of this rank over frozen weights
         #[arg(value_name = "N", help_heading = "Adapter")]
         pub(super) lora_r: Option<usize> [limits::LORA_R];

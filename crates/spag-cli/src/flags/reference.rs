@@ -228,7 +228,7 @@ const TRAIN_FLAGS: &[FlagGroup] = &[
         "model_name_or_path ref_model_name_or_path output_dir max_length data_order seed train_method lm_kl_coeff
          lm_sft_coeff clip_range per_device_train_batch_size gradient_accumulation_steps num_train_epochs max_steps
          learning_rate lr_scheduler_type deepspeed_first_step warmup_ratio warmup_steps optim weight_decay adam_beta1
-         adam_beta2 adam_epsilon max_grad_norm logging_steps logging_dir evaluation_strategy eval_strategy eval_steps
+         adam_beta2 adam_epsilon max_grad_norm optim_grad_dtype logging_steps logging_dir evaluation_strategy eval_strategy eval_steps
          per_device_eval_batch_size save_strategy save_steps save_total_limit max_shard_size resume_from_checkpoint
          add_bos_token device deepspeed zero_stage offload_param offload_optimizer packing adapter
          lora_r lora_alpha lora_dropout quantize",

@@ -233,6 +233,7 @@ fn bench_train_prints_the_keys_of_the_baseline() {
             "zero_stage",
             "offload_optimizer",
             "offload_param",
+            "optim_grad_dtype",
             "bytes_sent_per_step",
             "cpu_path",
         ];

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use candle_core::{Result, Tensor, bail};
 
-use super::{Distribution, SampleError, SampleParams, SampledToken, ScoreParams, device, row};
+use super::{Distribution, Drawn, RowParams, SampleError, SampleParams, SampledToken, ScoreParams, device, row};
 use crate::kernels::Kernels;
 
 /// Changes of a row of logits, in this order: other tokens than the allowed ones become −∞, single tokens are edited, and unlikely
@@ -121,9 +121,6 @@ impl Adjustment {
     }
 }
 
-/// What is drawn from a row.
-type Drawn = std::result::Result<SampledToken, SampleError>;
-
 /// Samples from a changed copy of a row.
 pub(super) fn sample(logits: &[f32], params: &SampleParams, adjustment: &Adjustment, weights: &mut Vec<f32>) -> Drawn {
     let mut changed = logits.to_vec();
@@ -136,33 +133,35 @@ pub(super) fn sample(logits: &[f32], params: &SampleParams, adjustment: &Adjustm
     }
 }
 
-/// Replaces what was drawn from the rows with adjustments by what is drawn from changed copies of them.
-pub(super) fn resample(
-    kernels: &dyn Kernels,
-    logits: &Tensor,
-    params: &[SampleParams],
-    drawn: &mut [Drawn],
-) -> Result<()> {
-    let rows: Vec<usize> = (0..params.len()).filter(|row| params[*row].adjustment.is_some()).collect();
-    if rows.is_empty() {
-        return Ok(());
+/// Samples with kernels: from rows with adjustments by changed copies of them, from the others as they are.
+pub(super) fn sample_on_device(kernels: &dyn Kernels, logits: &Tensor, params: &[SampleParams]) -> Result<Vec<Drawn>> {
+    let (adjusted, plain): (Vec<RowParams<'_>>, Vec<_>) =
+        params.iter().enumerate().partition(|(_, params)| params.adjustment.is_some());
+    let drawn = device::sample(kernels, logits, &plain)?;
+    if adjusted.is_empty() {
+        return Ok(drawn);
     }
-    let those: Vec<SampleParams> = rows.iter().map(|row| params[*row].clone()).collect();
-    let changed = device::adjust(kernels, logits, &rows, &those)?;
-    let again = device::sample(kernels, &changed, &those)?;
-    let scored: Vec<ScoreParams> = rows
+    let changed = device::adjust(kernels, logits, &adjusted)?;
+    let copies: Vec<RowParams<'_>> = adjusted.iter().enumerate().map(|(copy, (_, params))| (copy, *params)).collect();
+    let of_copies = device::sample(kernels, &changed, &copies)?;
+    let token = |drawn: &Drawn| drawn.map_or(0, |drawn| drawn.token);
+    let scored: Vec<ScoreParams> = adjusted
         .iter()
-        .zip(&again)
-        .map(|(row, drawn)| ScoreParams { row: *row, token: drawn.map_or(0, |drawn| drawn.token), top: 0 })
+        .zip(&of_copies)
+        .map(|((row, _), drawn)| ScoreParams { row: *row, token: token(drawn), top: 0 })
         .collect();
-    for ((row, again), scored) in rows.iter().zip(again).zip(device::score(kernels, logits, &scored)?) {
-        drawn[*row] = match (scored, again) {
-            (Err(error), _) => Err(error),
-            (Ok(_), Err(_)) => Err(SampleError::NoneAllowed),
-            (Ok(scored), Ok(again)) => Ok(SampledToken { model_log_prob: scored.log_prob, ..again }),
-        };
-    }
-    Ok(())
+    let scored = device::score(kernels, logits, &scored)?;
+    let of_adjusted = of_copies.into_iter().zip(scored).map(|(drawn, scored)| match (scored, drawn) {
+        (Err(error), _) => Err(error),
+        (Ok(_), Err(_)) => Err(SampleError::NoneAllowed),
+        (Ok(scored), Ok(drawn)) => Ok(SampledToken { model_log_prob: scored.log_prob, ..drawn }),
+    });
+    let (mut drawn, mut of_adjusted) = (drawn.into_iter(), of_adjusted);
+    let of_row = |params: &SampleParams| match params.adjustment {
+        Some(_) => of_adjusted.next(),
+        None => drawn.next(),
+    };
+    Ok(params.iter().filter_map(of_row).collect())
 }
 
 #[cfg(test)]

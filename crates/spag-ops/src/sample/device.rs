@@ -3,7 +3,8 @@
 use candle_core::{DType, Result, Tensor, bail};
 
 use super::{
-    Adjustment, Distribution, LogitEdit, SampleError, SampleParams, SampledToken, Sampling, ScoreParams, TokenLogProb,
+    Adjustment, Distribution, Drawn, LogitEdit, RowParams, SampleError, SampleParams, SampledToken, Sampling,
+    ScoreParams, TokenLogProb,
 };
 use crate::kernels::{Arg, Kernels, Launch, Module, module, suffix};
 
@@ -18,23 +19,19 @@ const ADJUSTMENT: usize = 8;
 /// Words of a row's result.
 const RESULT: usize = 4;
 
-/// Takes one upload (the parameters) and one download (tokens and log-probabilities).
-pub(super) fn sample(
-    kernels: &dyn Kernels,
-    logits: &Tensor,
-    params: &[SampleParams],
-) -> Result<Vec<std::result::Result<SampledToken, SampleError>>> {
-    let (rows, size) = logits.dims2()?;
-    if rows == 0 {
+/// Samples from some rows of logits. Takes one upload (the parameters) and one download (tokens and log-probabilities).
+pub(super) fn sample(kernels: &dyn Kernels, logits: &Tensor, rows: &[RowParams<'_>]) -> Result<Vec<Drawn>> {
+    let size = logits.dim(1)?;
+    if rows.is_empty() {
         return Ok(Vec::new());
     }
-    let settings = settings(params.iter().map(|row| (&row.distribution, row.uniform, 0)));
+    let settings = settings(rows.iter().map(|(row, params)| (&params.distribution, params.uniform, *row as u32)));
     let length = settings.len();
     let settings = Tensor::from_vec(settings, length, logits.device())?;
-    let out = kernels.empty(&[rows, RESULT], DType::U32)?;
+    let out = kernels.empty(&[rows.len(), RESULT], DType::U32)?;
     kernels.launch(&Launch {
         kernel: format!("sample_{}", suffix(logits.dtype())?),
-        grid: [rows as u32, 1, 1],
+        grid: [rows.len() as u32, 1, 1],
         block: THREADS,
         shared_bytes: SHARED_BYTES,
         args: &[Arg::In(logits), Arg::In(&settings), Arg::Out(&out), Arg::U32(size as u32)],
@@ -111,16 +108,11 @@ pub(super) fn restrict(
     })
 }
 
-/// Copies `rows` of logits as f32, changed by their adjustments. Takes one upload.
-pub(super) fn adjust(
-    kernels: &dyn Kernels,
-    logits: &Tensor,
-    rows: &[usize],
-    params: &[SampleParams],
-) -> Result<Tensor> {
+/// Copies some rows of logits as f32, changed by their adjustments. Takes one upload.
+pub(super) fn adjust(kernels: &dyn Kernels, logits: &Tensor, rows: &[RowParams<'_>]) -> Result<Tensor> {
     let size = logits.dim(1)?;
     let (mut settings, mut more) = (Vec::with_capacity(rows.len() * ADJUSTMENT), Vec::new());
-    for (row, SampleParams { distribution, adjustment, .. }) in rows.iter().zip(params) {
+    for (row, SampleParams { distribution, adjustment, .. }) in rows {
         let none = Adjustment::default();
         let adjustment = adjustment.as_deref().unwrap_or(&none);
         let at = |more: &Vec<u32>| (rows.len() * ADJUSTMENT + more.len()) as u32;
@@ -154,13 +146,13 @@ pub(super) fn adjust(
     Ok(out)
 }
 
-/// The distributions of all rows, with their uniform numbers and targets, in the kernel's layout, followed by all banned tokens.
+/// Distributions, with their uniform numbers and a row or a target each, in the kernels' layout, followed by all banned tokens.
 fn settings<'a>(rows: impl Iterator<Item = (&'a Distribution, f64, u32)>) -> Vec<u32> {
     let halves = |x: f64| [x.to_bits() as u32, (x.to_bits() >> 32) as u32];
     let rows: Vec<_> = rows.collect();
     let mut all = Vec::with_capacity(rows.len() * SETTING);
     let mut banned_at = rows.len() * SETTING;
-    for (distribution, uniform, target) in &rows {
+    for (distribution, uniform, which) in &rows {
         let (kind, k, p) = match distribution.sampling {
             Sampling::Greedy => (0, None, None),
             Sampling::Random { top_k: None, top_p: None, .. } => (1, None, None),
@@ -168,7 +160,7 @@ fn settings<'a>(rows: impl Iterator<Item = (&'a Distribution, f64, u32)>) -> Vec
         };
         let k = k.and_then(|k| u32::try_from(k).ok()).unwrap_or(u32::MAX);
         let banned = distribution.banned.len();
-        all.extend([kind, distribution.inverse_temperature().to_bits(), k, banned_at as u32, banned as u32, *target]);
+        all.extend([kind, distribution.inverse_temperature().to_bits(), k, banned_at as u32, banned as u32, *which]);
         // A share above 1: unrestricted.
         all.extend(halves(p.unwrap_or(2.0)));
         all.extend(halves(*uniform));

@@ -53,11 +53,17 @@ pub enum SampleError {
     NoneAllowed,
 }
 
+/// What is drawn from a row.
+pub type Drawn = std::result::Result<SampledToken, SampleError>;
+
+/// A row of logits and its parameters.
+type RowParams<'a> = (usize, &'a SampleParams);
+
 /// Samples a token from each row of `logits` [R, V], given one set of parameters per row.
 ///
 /// # Errors
 /// A wrong number of parameters, invalid parameters, or a tensor that is not contiguous f32 (or, for kernels, bf16).
-pub fn sample(logits: &Tensor, params: &[SampleParams]) -> Result<Vec<std::result::Result<SampledToken, SampleError>>> {
+pub fn sample(logits: &Tensor, params: &[SampleParams]) -> Result<Vec<Drawn>> {
     let (rows, size) = logits.dims2()?;
     if rows != params.len() || size == 0 {
         bail!("sampling: {} sets of parameters for logits [{rows}, {size}]", params.len());
@@ -70,9 +76,7 @@ pub fn sample(logits: &Tensor, params: &[SampleParams]) -> Result<Vec<std::resul
         row.adjustment.as_ref().map_or(Ok(()), |adjustment| adjustment.check(size))?;
     }
     if let Some(kernels) = kernels::of(logits.device())? {
-        let mut drawn = device::sample(&*kernels, logits, params)?;
-        adjust::resample(&*kernels, logits, params, &mut drawn)?;
-        return Ok(drawn);
+        return adjust::sample_on_device(&*kernels, logits, params);
     }
     cpu::read(logits, |logits| {
         let rows = logits.par_chunks_exact(size).zip(params);

@@ -71,7 +71,7 @@ const SECTIONS: &[(&str, &str)] = &[
     ),
     (
         "zero_optimization.offload_optimizer",
-        "pin_memory nvme_path buffer_count pipeline_read pipeline_write fast_init cpuadam_cores_perc",
+        "pin_memory nvme_path buffer_count pipeline_read pipeline_write fast_init cpuadam_cores_perc convert_grad_on_cpu",
     ),
     ("zero_optimization.offload_param", "pin_memory nvme_path buffer_count buffer_size max_in_cpu"),
 ];

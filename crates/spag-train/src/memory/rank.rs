@@ -8,7 +8,7 @@ use spag_model::{Arithmetic, Layout, ModelConfig, QuantisedLayers, WeightDtype};
 use super::activations::StepMemory;
 use super::whole_layers::{LayerBytes, Whole, WholeLayers};
 use crate::config::{Placement, ShardingPlan, TrainConfig, ZeroStage};
-use crate::optimizer::{self, Covers, STAGING_BUFFERS, StateBuffer};
+use crate::optimizer::{self, Covers, STAGING_BUFFERS, StateBuffer, gradient_buffers};
 use crate::zero::Partition;
 
 /// The peak memory of one rank of a training run, in bytes.
@@ -24,6 +24,8 @@ pub struct RankMemory {
     reducing: u64,
     /// The optimizer's state on the device.
     optimizer: u64,
+    /// Gradients on the way to the host that are rounded first.
+    rounded: u64,
     /// Kept activations of all blocks.
     kept: u64,
     /// Temporary memory of a block or the output head at the peak.
@@ -93,8 +95,14 @@ impl RankMemory {
         };
         let master = if has_master { own_of_all(ZeroStage::OptimizerState) * 4 } else { 0 };
         let optimizer = optimizer::build(config).state().iter().map(buffer_bytes).sum::<u64>() + master;
+        let staging = STAGING_BUFFERS as u64;
         // Gradients are downloaded, and new parameters uploaded.
-        let staged = if parameters_on_host { 4 } else { 4 + element };
+        let (down, rounded) = match config.optim_grad_dtype {
+            WeightDtype::F32 => (4, 0),
+            WeightDtype::Bf16 => (2, 2),
+        };
+        let down = gradient_buffers(config.optim_grad_dtype) as u64 * down;
+        let staged = if parameters_on_host { down } else { down + staging * element };
         let largest = layers.clone().map(|layer| own(layer, ZeroStage::OptimizerState)).max().unwrap_or(0);
         let bytes = LayerBytes {
             parameters: &|layer| if gathers { padded(layer) * element } else { 0 },
@@ -112,12 +120,13 @@ impl RankMemory {
             gradients: own_of_all(ZeroStage::OptimizerState) * 4,
             reducing,
             optimizer: on(!optimizer_on_host, optimizer),
+            rounded: on(optimizer_on_host, staging * largest * rounded),
             kept: step.kept,
             work,
             allowance: step.allowance,
             host_parameters: on(parameters_on_host, parameters),
             host_optimizer: on(optimizer_on_host, optimizer),
-            host_staging: on(optimizer_on_host, STAGING_BUFFERS as u64 * largest * staged),
+            host_staging: on(optimizer_on_host, largest * staged),
         }
     }
 
@@ -132,13 +141,14 @@ impl RankMemory {
     }
 
     /// The parts of the device's memory.
-    pub fn rows(&self) -> [(&'static str, u64); 8] {
+    pub fn rows(&self) -> [(&'static str, u64); 9] {
         [
             ("parameters", self.parameters),
             ("gathered layers", self.gathered),
             ("gradients (f32)", self.gradients),
             ("gradients being reduced", self.reducing),
             ("optimizer state (f32)", self.optimizer),
+            ("rounded gradients", self.rounded),
             ("activations of all blocks", self.kept),
             ("temporary (block or head)", self.work),
             ("allowance (libraries, gaps)", self.allowance),
@@ -223,6 +233,24 @@ mod tests {
             // The host stores master weights for both formats.
             assert_eq!(host.on_host() - host.host_staging, away * 6_738_415_616);
         }
+    }
+
+    #[test]
+    fn halved_gradients_have_twice_as_many_staging_buffers() {
+        let config = TrainConfig { bf16: true, ..TrainConfig::default() };
+        let of = |optim_grad_dtype, optimizer| {
+            let (config, plan) = (
+                TrainConfig { optim_grad_dtype, ..config.clone() },
+                ShardingPlan { optimizer, ..ShardingPlan::default() },
+            );
+            RankMemory::on_gpu(&seven_billion(), &config, plan, 1)
+        };
+        let [f32, bf16] = [WeightDtype::F32, WeightDtype::Bf16].map(|dtype| of(dtype, Placement::Host));
+        let block = 4 * 4096 * 4096 + 3 * 4096 * 11_008 + 2 * 4096;
+        assert_eq!((f32.host_staging, bf16.host_staging), (2 * block * (4 + 2), 2 * block * (4 + 2)));
+        assert_eq!((f32.rounded, bf16.rounded), (0, 2 * block * 2));
+        // Rounded in place.
+        assert_eq!(of(WeightDtype::F32, Placement::Device), of(WeightDtype::Bf16, Placement::Device));
     }
 
     /// 6 738 415 616 parameters on 8 ranks, both offloads; every layer is a multiple of 512 elements.

@@ -26,8 +26,8 @@ pub use sgd::Sgd;
 pub use spans::Covers;
 pub use state::OptimizerState;
 
-pub(crate) use norm::{clip_factor, squared_norm};
-pub(crate) use offload::STAGING_BUFFERS;
+pub(crate) use norm::{clip_factor, squared_norm, stays_finite};
+pub(crate) use offload::{STAGING_BUFFERS, gradient_buffers};
 pub(crate) use spans::{UpdateSpan, update_spans};
 pub(crate) use state::ShardedParameters;
 
@@ -41,8 +41,9 @@ pub trait Optimizer: Send + Sync {
         UpdateUnit::Elements
     }
 
-    /// Updates `weights` and `buffers` in place from `gradient`: flat tensors of one length, f32 except bf16 weights and what
-    /// [`StateBuffer::dtype`] says. `buffers` are those that cover the span, in the order of [`Optimizer::state`].
+    /// Updates `weights` and `buffers` in place from `gradient`: flat tensors of one length, f32 except bf16 weights, what
+    /// [`StateBuffer::dtype`] says, and gradients that were copied to the host in bf16. `buffers` are those that cover the span, in the
+    /// order of [`Optimizer::state`].
     ///
     /// # Errors
     /// A failure of the device.

@@ -2,6 +2,7 @@
 
 use candle_core::Tensor;
 use spag_model::WeightDtype;
+use spag_ops::cast::widened;
 
 use super::{AdamW, Covers, Optimizer, StateBuffer, UpdateStep, UpdateUnit, Weights, replace};
 use crate::error::Result;
@@ -50,7 +51,7 @@ impl Optimizer for Muon {
         let (Some((rows, columns)), Some(momentum)) = (step.matrix, buffers.first()) else {
             return self.others.update(step, weights, gradient, buffers);
         };
-        let gradient = (gradient * (step.gradient_scale * (1.0 - self.momentum)))?;
+        let gradient = (widened(gradient)? * (step.gradient_scale * (1.0 - self.momentum)))?;
         momentum.slice_set(&((momentum * self.momentum)? + &gradient)?, 0, 0)?;
         let nesterov = ((momentum * self.momentum)? + gradient)?.reshape((rows, columns))?;
         let rate = step.learning_rate * 0.2 * (rows.max(columns) as f64).sqrt();

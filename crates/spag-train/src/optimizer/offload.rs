@@ -8,13 +8,20 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use candle_core::{DType, Device, Tensor};
+use spag_model::WeightDtype;
+use spag_ops::cast::round_into;
 use spag_ops::kernels::{self, Kernels, PageLock, Transfer};
 
 use crate::config::Placement;
 use crate::error::Result;
 
-/// Staging buffers in each direction: one layer is copied while another is updated.
+/// Staging buffers of new parameters: one layer is copied while another is updated. On the device, as many hold rounded gradients.
 pub(crate) const STAGING_BUFFERS: usize = 2;
+
+/// Staging buffers of gradients: in any number format they have the memory of [`STAGING_BUFFERS`] in f32.
+pub(crate) fn gradient_buffers(dtype: WeightDtype) -> usize {
+    STAGING_BUFFERS * WeightDtype::F32.bytes() / dtype.bytes()
+}
 
 /// Page-locked staging buffers on the host, each as long as the largest layer.
 pub(super) struct Offload {
@@ -22,8 +29,10 @@ pub(super) struct Offload {
     /// before their memory is freed.
     ahead: Mutex<VecDeque<Ahead>>,
     kernels: Arc<dyn Kernels>,
-    /// f32. The nth update of a step has the nth buffer, round and round.
+    /// In the format that the optimizer gets. The nth update of a step has the nth buffer, round and round.
     gradients: Vec<Tensor>,
+    /// On the device: gradients that are rounded before they are copied, in the same order; empty if they are copied in f32.
+    rounded: Vec<Tensor>,
     /// In the parameters' number format; empty if the parameters stay on the host.
     parameters: Vec<Tensor>,
     _locks: Vec<PageLock>,
@@ -36,23 +45,32 @@ struct Ahead {
 }
 
 impl Offload {
-    /// For these parameters, at `place`, with gradients on `device`; `None` if `device` is the host.
-    pub(super) fn new(parameters: &[Tensor], place: Placement, device: &Device) -> Result<Option<Self>> {
+    /// For these parameters, at `place`, with gradients on `device`, which are copied in `dtype`; `None` if `device` is the host.
+    pub(super) fn new(
+        parameters: &[Tensor],
+        place: Placement,
+        device: &Device,
+        dtype: WeightDtype,
+    ) -> Result<Option<Self>> {
         let Some(first) = parameters.first() else { return Ok(None) };
         let Some(kernels) = kernels::of(device)? else { return Ok(None) };
         let largest = parameters.iter().map(Tensor::elem_count).max().unwrap_or(0);
-        let buffers = |dtype: DType| {
-            let buffer = |_| Tensor::zeros(largest, dtype, &Device::Cpu);
-            (0..STAGING_BUFFERS).map(buffer).collect::<candle_core::Result<Vec<_>>>()
+        let buffers = |count: usize, dtype: DType, device: &Device| {
+            let buffer = |_| Tensor::zeros(largest, dtype, device);
+            (0..count).map(buffer).collect::<candle_core::Result<Vec<_>>>()
         };
-        let down = buffers(DType::F32)?;
+        let down = buffers(gradient_buffers(dtype), dtype.into(), &Device::Cpu)?;
+        let rounded = match dtype {
+            WeightDtype::F32 => Vec::new(),
+            WeightDtype::Bf16 => buffers(STAGING_BUFFERS, DType::BF16, device)?,
+        };
         let up = match place {
-            Placement::Device => buffers(first.dtype())?,
+            Placement::Device => buffers(STAGING_BUFFERS, first.dtype(), &Device::Cpu)?,
             Placement::Host => Vec::new(),
         };
         let locks =
             down.iter().chain(&up).map(|buffer| kernels.page_lock(buffer)).collect::<candle_core::Result<_>>()?;
-        Ok(Some(Self { ahead: Mutex::default(), kernels, gradients: down, parameters: up, _locks: locks }))
+        Ok(Some(Self { ahead: Mutex::default(), kernels, gradients: down, rounded, parameters: up, _locks: locks }))
     }
 
     /// Starts to copy the gradient of a layer, which is complete, if a staging buffer is free.
@@ -60,7 +78,8 @@ impl Offload {
         let mut ahead = self.ahead();
         let buffer = ahead.len();
         if buffer < self.gradients.len() && ahead.iter().all(|other| other.layer != layer) {
-            ahead.push_back(self.copy(layer, gradient, buffer)?);
+            let copy = self.copy(layer, gradient, buffer, &ahead)?;
+            ahead.push_back(copy);
         }
         Ok(())
     }
@@ -85,7 +104,8 @@ impl Offload {
         for number in 0..gradients.len() {
             while ahead.len() < self.gradients.len() {
                 let Some(layer) = later.next() else { break };
-                ahead.push_back(self.copy(layer, &gradients[layer], number + ahead.len())?);
+                let copy = self.copy(layer, &gradients[layer], number + ahead.len(), &ahead)?;
+                ahead.push_back(copy);
             }
             let Some(Ahead { layer, copy }) = ahead.pop_front() else { break };
             copy.wait()?;
@@ -111,10 +131,24 @@ impl Offload {
         self.ahead.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Starts to copy a gradient after the work launched so far, to the staging buffer of an update.
-    fn copy(&self, layer: usize, gradient: &Tensor, number: usize) -> Result<Ahead> {
-        let buffer = self.gradients[number % self.gradients.len()].narrow(0, 0, gradient.elem_count())?;
-        let copy = self.kernels.start_download(gradient, &buffer, &self.kernels.mark()?)?;
+    /// Starts to copy a gradient after the work launched so far, to the staging buffer of an update. `ahead` are the copies before it
+    /// that have not been waited for.
+    fn copy(&self, layer: usize, gradient: &Tensor, number: usize, ahead: &VecDeque<Ahead>) -> Result<Ahead> {
+        let part = |buffers: &[Tensor]| buffers[number % buffers.len()].narrow(0, 0, gradient.elem_count());
+        let buffer = part(&self.gradients)?;
+        let gradient = match self.rounded.len() {
+            0 => gradient.clone(),
+            buffers => {
+                // The copy that reads its buffer.
+                if let Some(before) = ahead.len().checked_sub(buffers).and_then(|at| ahead.get(at)) {
+                    self.kernels.order_after(before.copy.end())?;
+                }
+                let rounded = part(&self.rounded)?;
+                round_into(gradient, &rounded)?;
+                rounded
+            }
+        };
+        let copy = self.kernels.start_download(&gradient, &buffer, &self.kernels.mark()?)?;
         Ok(Ahead { layer, copy })
     }
 }

@@ -1,6 +1,7 @@
 //! Stochastic gradient descent, as torch computes it without momentum.
 
 use candle_core::Tensor;
+use spag_ops::cast::widened;
 
 use super::{Optimizer, StateBuffer, UpdateStep, Weights, replace};
 use crate::error::Result;
@@ -19,7 +20,7 @@ impl Optimizer for Sgd {
 
     fn update(&self, step: &UpdateStep, weights: Weights<'_>, gradient: &Tensor, _: &[Tensor]) -> Result<()> {
         let decay = if step.decay { self.weight_decay } else { 0.0 };
-        let moved = (gradient * (step.gradient_scale * step.learning_rate))?;
+        let moved = (widened(gradient)? * (step.gradient_scale * step.learning_rate))?;
         replace(weights, |w| (w * (1.0 - step.learning_rate * decay))? - moved)
     }
 }

@@ -1,8 +1,8 @@
 //! What an optimizer keeps between steps, and one update of all layers.
 
 use candle_core::{DType, Device, Tensor};
-use spag_model::FlatBuffers;
-use spag_ops::cast::widened;
+use spag_model::{FlatBuffers, WeightDtype};
+use spag_ops::cast::{round_in_place, widened};
 
 use super::offload::Offload;
 use super::{Covers, Optimizer, StateBuffer, UpdateSpan, UpdateStep, Weights, update_spans};
@@ -20,6 +20,8 @@ pub struct OptimizerState {
     master: Option<Vec<Tensor>>,
     /// Set if the state is on the host and the gradients are not.
     offload: Option<Offload>,
+    /// Gradients are rounded to this format before an update.
+    gradients: WeightDtype,
     updates: u64,
 }
 
@@ -35,20 +37,29 @@ pub(crate) struct ShardedParameters<'a> {
     pub(crate) device: &'a Device,
     /// Where the parameters are stored between their uses.
     pub(crate) placement: Placement,
+    /// The format that gradients are rounded to before an update.
+    pub(crate) gradients: WeightDtype,
 }
 
 impl OptimizerState {
-    /// A fresh state for whole layers, on their device or on the host. On the host it always has master weights.
+    /// A fresh state for whole layers, on their device or on the host. On the host it always has master weights. Gradients, which are
+    /// f32, are rounded to the numbers of `gradients` before an update.
     ///
     /// # Errors
     /// Not enough memory.
-    pub fn new(optimizer: Box<dyn Optimizer>, parameters: &FlatBuffers, place: Placement) -> Result<Self> {
+    pub fn new(
+        optimizer: Box<dyn Optimizer>,
+        parameters: &FlatBuffers,
+        place: Placement,
+        gradients: WeightDtype,
+    ) -> Result<Self> {
         let (layout, unit) = (parameters.layout(), optimizer.unit());
         let parameters = ShardedParameters {
             layers: parameters.layers(),
             spans: layout.layers.iter().map(|layer| update_spans(layer, 0..layer.len, unit)).collect(),
             device: parameters.device(),
             placement: Placement::Device,
+            gradients,
         };
         Self::sharded(optimizer, parameters, place)
     }
@@ -62,10 +73,10 @@ impl OptimizerState {
         parameters: ShardedParameters<'_>,
         place: Placement,
     ) -> Result<Self> {
-        let ShardedParameters { layers, spans, device, placement: parameters } = parameters;
+        let ShardedParameters { layers, spans, device, placement: parameters, gradients } = parameters;
         let offload = match (place, parameters) {
             (Placement::Device, Placement::Device) => None,
-            _ => Offload::new(layers, parameters, device)?,
+            _ => Offload::new(layers, parameters, device, gradients)?,
         };
         let device = if offload.is_some() { &Device::Cpu } else { device };
         let zeros = |buffer: &StateBuffer| -> Result<Vec<Tensor>> {
@@ -86,6 +97,7 @@ impl OptimizerState {
             optimizer,
             spans,
             offload,
+            gradients,
             updates: 0,
         })
     }
@@ -127,8 +139,8 @@ impl OptimizerState {
         }
     }
 
-    /// One update in place of `parameters`, which this state was made for. `gradient_scale` multiplies the gradients
-    /// (f32) first.
+    /// One update in place of `parameters`, which this state was made for. `gradient_scale` multiplies the gradients (f32) after they
+    /// have been rounded, which may be in place.
     ///
     /// # Errors
     /// Tensors of other lengths.
@@ -147,6 +159,9 @@ impl OptimizerState {
             });
         }
         for (layer, (gradient, parameter)) in gradients.iter().zip(parameters).enumerate() {
+            if self.gradients == WeightDtype::Bf16 {
+                round_in_place(gradient)?;
+            }
             self.update_layer(layer, gradient, parameter, &step)?;
         }
         Ok(())
@@ -184,7 +199,7 @@ impl OptimizerState {
 
 #[cfg(test)]
 mod tests {
-    use spag_model::{Layout, ModelConfig, WeightDtype};
+    use spag_model::{Layout, ModelConfig};
 
     use super::super::replace;
     use super::*;
@@ -220,7 +235,8 @@ mod tests {
                 parameter.slice_set(&parameter.ones_like().unwrap(), 0, 0).unwrap();
                 gradient.slice_set(&gradient.ones_like().unwrap(), 0, 0).unwrap();
             }
-            let mut state = OptimizerState::new(Box::new(MomentumSgd), &parameters, Placement::Device).unwrap();
+            let optimizer = Box::new(MomentumSgd);
+            let mut state = OptimizerState::new(optimizer, &parameters, Placement::Device, WeightDtype::F32).unwrap();
             for _ in 0..2 {
                 state.update(parameters.layers(), gradients.layers(), 0.25, 0.5).unwrap();
             }

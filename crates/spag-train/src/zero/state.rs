@@ -164,6 +164,7 @@ impl ShardedState {
             spans: (0..layers.len()).map(|layer| updated.update_spans(layer, optimizer.unit())).collect(),
             device: &device,
             placement: if plan.gathers(group.size()) { plan.parameters } else { Placement::Device },
+            gradients: config.optim_grad_dtype,
         };
         let optimizer = OptimizerState::sharded(optimizer, parameters, plan.optimizer)?;
         Ok(Self { group, stage: plan.stage, weights, gradients, optimizer, updated })

@@ -193,6 +193,7 @@ impl Case {
             seed: 1,
             gradient_checkpointing: self.recompute,
             accumulation: ACCUMULATION,
+            optim_grad_dtype: WeightDtype::F32,
         };
         // Threads of its own, as a process has them: a rank that waits for others must not hold up theirs.
         let threads = rayon::ThreadPoolBuilder::new().num_threads(1).build().unwrap();

@@ -10,7 +10,7 @@ use candle_core::{Device, Tensor};
 use serde::Deserialize;
 use spag_dist::ProcessGroup;
 use spag_io::Silent;
-use spag_model::{LoadOptions, ModelConfig};
+use spag_model::{LoadOptions, ModelConfig, WeightDtype};
 use spag_tests::{fixture, json, reserve_port};
 use spag_train::optimizer::{AdamW, Muon, Optimizer, Sgd, UpdateStep, Weights};
 use spag_train::{
@@ -75,13 +75,16 @@ fn sgd_moves_against_gradient_and_decayed_weights() {
 #[test]
 fn resumed_runs_of_every_optimizer_give_the_same_bits() {
     for optim in ALL {
-        for bf16 in [false, true] {
+        for (bf16, optim_grad_dtype) in
+            [(false, WeightDtype::F32), (true, WeightDtype::F32), (false, WeightDtype::Bf16)]
+        {
             let dir = tempfile::tempdir().unwrap();
             let learning_rate = if optim == Optim::Sgd { 0.1 } else { 1e-3 };
             let save = (IntervalStrategy::Steps, 3);
             let config = TrainConfig {
                 optim,
                 bf16,
+                optim_grad_dtype,
                 learning_rate,
                 weight_decay: 0.1,
                 save_strategy: save.0,

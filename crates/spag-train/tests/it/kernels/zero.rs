@@ -37,8 +37,9 @@ pub(super) fn save(dir: &Path, keys: &Value) {
     save_model(&Model::init(&config, 3).unwrap(), dir, WriteOptions::new(WeightDtype::F32)).unwrap();
 }
 
-/// The loss of the third step, after two updates, on each of `ranks` threads.
-fn losses(dir: &Path, place: &Place, dtype: WeightDtype, plan: ShardingPlan, ranks: usize) -> Vec<f64> {
+/// The loss of the third step, after two updates, on each of `ranks` threads, with parameters and gradients in these formats.
+fn losses(dir: &Path, place: &Place, dtypes: [WeightDtype; 2], plan: ShardingPlan, ranks: usize) -> Vec<f64> {
+    let [dtype, optim_grad_dtype] = dtypes;
     let port = reserve_port();
     let token = Token::random().unwrap();
     let rank = |rank: usize| {
@@ -60,6 +61,7 @@ fn losses(dir: &Path, place: &Place, dtype: WeightDtype, plan: ShardingPlan, ran
             seed: 5,
             gradient_checkpointing: false,
             accumulation: 2,
+            optim_grad_dtype,
         };
         let shard = ModelShard { dir, adapter: None, options: &options, plan, group };
         // One thread pool per rank, so that a waiting rank does not block the others' work.
@@ -86,20 +88,24 @@ fn plans() -> Vec<ShardingPlan> {
 
 fn all_stages(place: &Place, ranks: usize, models: &[(Value, WeightDtype)]) {
     for (keys, dtype) in models {
-        let dir = tempfile::tempdir().unwrap();
-        save(dir.path(), keys);
-        let mut first: Option<f64> = None;
-        for plan in plans() {
-            for loss in losses(dir.path(), place, *dtype, plan, ranks) {
-                let first = *first.get_or_insert(loss);
-                assert!(
-                    loss.is_finite() && loss.to_bits() == first.to_bits(),
-                    "{keys}, {plan:?}, {dtype}: {loss} {first}"
-                );
-            }
-        }
-        assert!(first.is_some_and(|loss| loss > 1.0 && loss < 10.0), "{keys}: {first:?}");
+        same_for_every_plan(place, ranks, keys, [*dtype, WeightDtype::F32]);
     }
+}
+
+/// The loss that every plan gives.
+fn same_for_every_plan(place: &Place, ranks: usize, keys: &Value, dtypes: [WeightDtype; 2]) -> f64 {
+    let dir = tempfile::tempdir().unwrap();
+    save(dir.path(), keys);
+    let all: Vec<_> = plans()
+        .into_iter()
+        .flat_map(|plan| losses(dir.path(), place, dtypes, plan, ranks).into_iter().map(move |loss| (plan, loss)))
+        .collect();
+    let first = all[0].1;
+    for (plan, loss) in all {
+        assert!(loss.is_finite() && loss.to_bits() == first.to_bits(), "{keys}, {plan:?}, {dtypes:?}: {loss} {first}");
+    }
+    assert!(first > 1.0 && first < 10.0, "{keys}: {first:?}");
+    first
 }
 
 #[test]
@@ -117,5 +123,19 @@ fn kernels_give_the_same_bits_for_every_plan() {
 fn cpu_gives_the_same_bits_for_every_plan() {
     for ranks in [1, 3] {
         all_stages(&Place::cpu(), ranks, &models());
+    }
+}
+
+/// Also with more layers than staging buffers: five, of which two are copied while the pass runs in f32 and four in bf16.
+#[test]
+fn kernels_round_gradients_alike_in_every_plan() {
+    let place = Place::of_this_build();
+    let ranks = if place.is_emulated() { 2 } else { 1 };
+    let (keys, dtype) = &models()[0];
+    let on = |place: &Place, ranks, gradients| same_for_every_plan(place, ranks, keys, [*dtype, gradients]);
+    on(&place, ranks, WeightDtype::Bf16);
+    for ranks in [1, 3] {
+        let [f32, bf16] = [WeightDtype::F32, WeightDtype::Bf16].map(|gradients| on(&Place::cpu(), ranks, gradients));
+        assert!(f32 != bf16 && (f32 - bf16).abs() < 1e-3, "{ranks} ranks: {f32} {bf16}");
     }
 }
