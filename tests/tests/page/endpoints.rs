@@ -52,6 +52,13 @@ fn endpoint_plays_either_seat_with_the_settings_of_the_game() {
     // The defender's prompt has what was said and not the word, the attacker's has the word.
     assert!(prompts[0].contains("It has stripes") && !prompts[0].contains("tiger"), "{prompts:?}");
     assert!(prompts[1].contains("tiger"), "{prompts:?}");
+    // A page whose models are greedy, and a game that is not.
+    let greedy = serve(&bot, &["--temperature", "0"]);
+    turn(&greedy, &game(Some("bot"), None, &[]));
+    turn(&greedy, &asked);
+    let settings = |one: &Received| json!(["temperature", "top_k", "min_p"].map(|name| one.body[name].clone()));
+    let sent: Vec<Value> = bot.received()[2..].iter().map(settings).collect();
+    assert_eq!(sent, [json!([0.0, null, null]), json!([0.5, 50, 0.0])]);
     // It is no model of the API.
     let body = json!({"model": "bot", "prompt": "a", "max_tokens": 1});
     assert_eq!(server.post("/v1/completions", &body).status, 404);

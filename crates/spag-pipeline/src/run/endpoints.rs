@@ -38,7 +38,7 @@ pub(super) fn served(
         }
         None => Ok(()),
     })?;
-    let config = asked_softly(&settings.sampling, settings);
+    let config = endpoint_config(&settings.sampling, settings);
     let player = open_endpoint(endpoint("self_play.player", &text.replace(STAGE, &current.stage()))?, config)?;
     let player = if settings.constrain_actions { player.with_held_actions() } else { player };
     Ok(AnyPlayer::Endpoint(Box::new(player)))
@@ -46,7 +46,7 @@ pub(super) fn served(
 
 /// How an endpoint plays with the lengths and requests of `[self_play]`. The `top_k` of a run file may be a default, so no server
 /// that may refuse it is asked for it.
-pub(super) fn asked_softly(sampling: &SamplingSettings, settings: &SelfPlaySettings) -> EndpointConfig {
+pub(super) fn endpoint_config(sampling: &SamplingSettings, settings: &SelfPlaySettings) -> EndpointConfig {
     let config = EndpointConfig::new(sampling, settings.length.max_new_tokens, &settings.requests);
     let top_k = match config.top_k {
         TopK::Always(k) => TopK::WhereAccepted(k),

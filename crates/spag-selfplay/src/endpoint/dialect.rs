@@ -42,8 +42,8 @@ impl Dialect {
         }
     }
 
-    /// Adds the settings of sampling to a request, at a temperature. Those that are not wanted are sent as off where the server has them, so
-    /// that its own defaults change nothing.
+    /// Adds the settings of sampling to a request, at a temperature. Those that are not wanted are sent as off where the server has
+    /// them, so that its own defaults change nothing.
     pub(super) fn add_sampling(self, body: &mut Value, config: &EndpointConfig, temperature: f64) {
         body["temperature"] = temperature.into();
         let draws = temperature > 0.0;

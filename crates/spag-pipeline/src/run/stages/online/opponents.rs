@@ -17,7 +17,7 @@ use super::play;
 use crate::config::{OnlineSettings, Opponent, RunConfig};
 use crate::error::{Error, Result};
 use crate::run::context::RunContext;
-use crate::run::endpoints::{asked_softly, open_endpoint};
+use crate::run::endpoints::{endpoint_config, open_endpoint};
 use crate::run::models::Model;
 use crate::seeds::stage_seed;
 
@@ -159,7 +159,7 @@ impl Opponents {
             (Some(player), _) => player,
             (None, Some(endpoint)) => Player::Endpoint(Box::new(open_endpoint(
                 endpoint,
-                asked_softly(&self.settings.sampling, &run.config.self_play),
+                endpoint_config(&self.settings.sampling, &run.config.self_play),
             )?)),
             (None, None) if self.settings.has_adapters_for_opponents(run.config) => {
                 let adapter = match member.update {
