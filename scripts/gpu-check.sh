@@ -4,7 +4,10 @@
 #
 #   scripts/gpu-check.sh build [FILE]
 #       Builds the tests, the benchmark and the programs with the feature `cuda` (docs/CUDA.md) and packs them into FILE, by
-#       default target/gpu-check.tar.xz.
+#       default target/gpu-check.tar.xz. Prints what `commands` does.
+#   scripts/gpu-check.sh commands [FILE]
+#       Prints the commands for a machine with a GPU: kernels and ceilings, sanitizers, whole models, PyTorch and vLLM beside them. None
+#       runs for more than ten minutes.
 #   scripts/gpu-check.sh run [--limit SECONDS] [--jobs N] [--blocking] [--sanitizer TOOL] [--logs DIR] FILE [TEST…]
 #       Runs the packed tests, or those whose names contain a TEST, and then the benchmark. Every test has a process of its own, so
 #       that a CUDA error or a hang costs one test, and prints a line of JSON: check, result (ok, failed or timed out), seconds.
@@ -36,7 +39,50 @@ build() {
   tar -C "$folder" --sort=name -c . | xz -T1 --lzma2=preset=9,dict=512MiB >"$file"
   local bytes; bytes=$(wc -c <"$file")
   ((bytes <= MOST)) || fail "$file has $bytes bytes, more than $MOST"
-  printf '%s: %s bytes. On a machine with a GPU:\n\n  scripts/gpu-check.sh run %s\n' "$file" "$bytes" "$file"
+  printf '%s: %s bytes. In this repository on a machine with a GPU:\n\n' "$file" "$bytes"
+  commands "$file"
+}
+
+# Each line is complete, for a shell of its own in the repository's folder.
+commands() {
+  local file=${1:-target/gpu-check.tar.xz} run='timeout 590 scripts/gpu-check.sh run --jobs 8' bin='. ./bin.env && timeout 590 bin' tool
+  local memory=(attention paged_attention rms_norm row_norm head_norm squared_norm sample embedding log_prob)
+  local others=(adamw bias cast gated rope matmul packed_linear quantised)
+  local model='--config configs/llama2-7b/config.json --dtype bf16 --tokenizer data/tiny-llama'
+  local step='--device cuda --dtype bf16 --batch 2 --seq 2048 --checkpointing --steps 3 --warmup 1'
+  local torch='--device cuda:0 --dtype bfloat16' fixtures=tests/fixtures
+  cat <<END
+# 1. Kernels against the CPU; gradients, tokens and curves against PyTorch and the reference; the ceilings of the GPU, and each kernel's share
+$run --limit 300 --logs logs $file
+
+# 2. Sanitizers: compute-sanitizer of the toolkit on the tests of kernels
+END
+  for tool in memcheck racecheck initcheck synccheck; do
+    printf '%s --limit 280 --sanitizer %s %s %s\n' "$run" $tool "$file" "${memory[*]/#/kernels::}"
+    printf '%s --limit 280 --sanitizer %s %s %s\n' "$run" $tool "$file" "${others[*]/#/kernels::}"
+  done
+  cat <<END
+
+# 3. Decode, play and train: random models of 7B and of half as many layers, which trains without offload in 80 GB
+scripts/gpu-check.sh unpack $file bin >bin.env
+sed 's/"num_hidden_layers": 32/"num_hidden_layers": 16/' configs/llama2-7b/config.json >half.json
+$bin/spag init-model $model --output_dir 7b
+$bin/spag init-model ${model/configs\/llama2-7b\/config.json/half.json} --output_dir half
+$bin/spag bench generate --model 7b --device cuda --prompt 700 --batch 1,16,64,128
+$bin/spag bench generate --model 7b --device cuda --prompt 700 --batch 1,16 --quantize q8_0
+$bin/spag bench generate --model 7b --device cuda --prompt 700 --batch 1,16 --quantize q4_0
+$bin/spag bench play --model 7b --device cuda --games 128 --per_device_eval_batch_size 64
+$bin/spag bench train --model_name_or_path half $step
+$bin/spag bench train --model_name_or_path half $step --threads 16 --offload_optimizer cpu
+$bin/spag bench train --model_name_or_path half $step --threads 16 --offload_optimizer cpu --optim_grad_dtype bf16
+
+# 4. The same in PyTorch and transformers; a training's curve against PyTorch's in f32; decoding in vLLM, where it is installed
+timeout 590 python3 benches/baselines/train_step.py half $torch --batch 2 --seq 2048 --steps 3 --warmup 1 --checkpointing
+timeout 590 python3 benches/baselines/self_play.py 7b $torch --games 64 --batch 64 --turns 5 --new-tokens 48
+$bin/spag-train --model_name_or_path $fixtures/tiny-llama --ref_model_name_or_path $fixtures/tiny-llama/ref --train_data_path $fixtures/training/train_items.json --train_method OfflinePO --lm_kl_coeff 0.2 --lm_sft_coeff 0.5 --learning_rate 1e-3 --num_train_epochs 1 --per_device_train_batch_size 4 --gradient_accumulation_steps 2 --data_order sequential --device cuda --output_dir curve
+timeout 590 python3 scripts/compare-with-pytorch.py curve --model $fixtures/tiny-llama --ref $fixtures/tiny-llama/ref --data $fixtures/training/train_items.json
+for rows in 1 16 64 128; do timeout 140 vllm bench latency --model 7b --dtype bfloat16 --skip-tokenizer-init --disable-detokenize --max-model-len 2048 --input-len 700 --output-len 64 --batch-size \$rows --num-iters-warmup 1 --num-iters 3; done
+END
 }
 
 # Folders of the driver's and CUDA's libraries, and of those in PyTorch's wheels, behind the folders that are set.
@@ -107,7 +153,7 @@ run() {
 }
 
 case ${1:-} in
-  build | run | check) "$@" ;;
+  build | commands | run | check) "$@" ;;
   unpack) "$@" && printf 'export LD_LIBRARY_PATH=%s\n' "$LD_LIBRARY_PATH" ;;
-  *) fail "expected build, run or unpack; the head of $0 describes them" ;;
+  *) fail "expected build, commands, run or unpack; the head of $0 describes them" ;;
 esac

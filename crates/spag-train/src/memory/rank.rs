@@ -8,7 +8,7 @@ use spag_model::{Arithmetic, Layout, ModelConfig, QuantisedLayers, WeightDtype};
 use super::activations::StepMemory;
 use super::whole_layers::{LayerBytes, Whole, WholeLayers};
 use crate::config::{Placement, ShardingPlan, TrainConfig, ZeroStage};
-use crate::optimizer::{self, Covers, STAGING_BUFFERS, StateBuffer, gradient_buffers};
+use crate::optimizer::{self, Covers, STAGING_BUFFERS, StateBuffer};
 use crate::zero::Partition;
 
 /// The peak memory of one rank of a training run, in bytes.
@@ -95,15 +95,11 @@ impl RankMemory {
         };
         let master = if has_master { own_of_all(ZeroStage::OptimizerState) * 4 } else { 0 };
         let optimizer = optimizer::build(config).state().iter().map(buffer_bytes).sum::<u64>() + master;
-        let staging = STAGING_BUFFERS as u64;
-        // Gradients are downloaded, and new parameters uploaded.
-        let (down, rounded) = match config.optim_grad_dtype {
-            WeightDtype::F32 => (4, 0),
-            WeightDtype::Bf16 => (2, 2),
-        };
-        let down = gradient_buffers(config.optim_grad_dtype) as u64 * down;
-        let staged = if parameters_on_host { down } else { down + staging * element };
+        // Gradients are downloaded, in any format to as much memory as in f32, and new parameters uploaded.
+        let staged = if parameters_on_host { 4 } else { 4 + element };
+        let rounded = if config.optim_grad_dtype == WeightDtype::Bf16 { 2 } else { 0 };
         let largest = layers.clone().map(|layer| own(layer, ZeroStage::OptimizerState)).max().unwrap_or(0);
+        let staging = |bytes| STAGING_BUFFERS as u64 * largest * bytes;
         let bytes = LayerBytes {
             parameters: &|layer| if gathers { padded(layer) * element } else { 0 },
             gradients: &|layer| if world_size > 1 { padded(layer) * 4 } else { 0 },
@@ -120,13 +116,13 @@ impl RankMemory {
             gradients: own_of_all(ZeroStage::OptimizerState) * 4,
             reducing,
             optimizer: on(!optimizer_on_host, optimizer),
-            rounded: on(optimizer_on_host, staging * largest * rounded),
+            rounded: on(optimizer_on_host, staging(rounded)),
             kept: step.kept,
             work,
             allowance: step.allowance,
             host_parameters: on(parameters_on_host, parameters),
             host_optimizer: on(optimizer_on_host, optimizer),
-            host_staging: on(optimizer_on_host, largest * staged),
+            host_staging: on(optimizer_on_host, staging(staged)),
         }
     }
 

@@ -27,7 +27,7 @@ pub use spans::Covers;
 pub use state::OptimizerState;
 
 pub(crate) use norm::{clip_factor, squared_norm, stays_finite};
-pub(crate) use offload::{STAGING_BUFFERS, gradient_buffers};
+pub(crate) use offload::STAGING_BUFFERS;
 pub(crate) use spans::{UpdateSpan, update_spans};
 pub(crate) use state::ShardedParameters;
 

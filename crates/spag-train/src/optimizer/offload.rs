@@ -19,7 +19,7 @@ use crate::error::Result;
 pub(crate) const STAGING_BUFFERS: usize = 2;
 
 /// Staging buffers of gradients: in any number format they have the memory of [`STAGING_BUFFERS`] in f32.
-pub(crate) fn gradient_buffers(dtype: WeightDtype) -> usize {
+fn gradient_buffers(dtype: WeightDtype) -> usize {
     STAGING_BUFFERS * WeightDtype::F32.bytes() / dtype.bytes()
 }
 
@@ -140,7 +140,7 @@ impl Offload {
             0 => gradient.clone(),
             buffers => {
                 // The copy that reads its buffer.
-                if let Some(before) = ahead.len().checked_sub(buffers).and_then(|at| ahead.get(at)) {
+                if let Some(before) = ahead.iter().rev().nth(buffers - 1) {
                     self.kernels.order_after(before.copy.end())?;
                 }
                 let rounded = part(&self.rounded)?;
