@@ -74,7 +74,7 @@ impl Dialect {
         let (name, value) = match self {
             Self::OpenAi => return None,
             Self::Vllm => ("structured_outputs", json!({"choice": choices})),
-            Self::SgLang => ("regex", joined(choices, "|", regex).into()),
+            Self::SgLang => ("regex", joined(choices, "|", |choice| regex(choice)).into()),
             // The escapes of its strings are those of JSON.
             Self::LlamaCpp => {
                 ("grammar", format!("root ::= {}", joined(choices, " | ", |choice| json!(choice).to_string())).into())
@@ -95,7 +95,7 @@ fn joined(choices: &[String], between: &str, one: impl Fn(&String) -> String) ->
 }
 
 /// A regular expression of exactly this text.
-fn regex(text: &String) -> String {
+fn regex(text: &str) -> String {
     let is_plain = |c: char| c.is_alphanumeric() || c == ' ' || !c.is_ascii();
     text.chars().flat_map(|c| (!is_plain(c)).then_some('\\').into_iter().chain([c])).collect()
 }

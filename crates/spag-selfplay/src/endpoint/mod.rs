@@ -182,10 +182,11 @@ impl Policy for EndpointPlayer {
         // Read before the answers, since the error that stopped the threads is among them.
         let is_stopped = self.asker.client().is_stopped();
         let mut replies = Vec::new();
-        if mode == PollMode::Blocking && self.open > 0 {
-            if let Ok(answer) = self.answers.recv_timeout(WAIT) {
-                replies.push(self.reply(answer)?);
-            }
+        if mode == PollMode::Blocking
+            && self.open > 0
+            && let Ok(answer) = self.answers.recv_timeout(WAIT)
+        {
+            replies.push(self.reply(answer)?);
         }
         while self.open > 0 {
             let Ok(answer) = self.answers.try_recv() else { break };
