@@ -97,7 +97,8 @@ fn killed_server_loses_no_game_and_other_servers_continue() {
     assert!(output(dir, "results.json") == output(whole.path(), "results.json"), "the games do not differ");
     let games = json_lines(&record);
     let players = games[0]["players"].as_str().unwrap();
-    assert!(players.starts_with("attacker=openai:pool#big-model; defender=openai:pool#big-model; "), "{players}");
+    let pool = "openai:pool#big-model with top_k 50 where accepted";
+    assert!(players.starts_with(&format!("attacker={pool}; defender={pool}; ")), "{players}");
 
     // Another model, or a single URL, is another player.
     let url = other.base_url();
