@@ -95,7 +95,7 @@ spag_io::settings! {
         pub max_grad_norm: f64 [limits::GRAD_NORM] = 1.0;
         /// Number format in which the optimizer gets the sums of gradients: f32, or bf16, to which they are rounded after their norm has
         /// been computed. With --offload_optimizer cpu, half as many bytes are then copied to the host. It applies without offload, too.
-        #[arg(value_name = "TYPE", help_heading = "Optimizer")]
+        #[arg(value_name = "TYPE", default_value = "f32", help_heading = "Optimizer")]
         #[serde(skip_serializing_if = "spag_io::is_default")]
         pub optim_grad_dtype: WeightDtype = WeightDtype::F32;
         /// Maximum number of tokens in a sample. Longer samples lose their beginning.
