@@ -6,7 +6,7 @@ use half::slice::HalfFloatSliceExt;
 use rayon::prelude::*;
 
 use super::cpu::{self, Stored};
-use super::product::{Element, Values};
+use super::product::Element;
 use super::simd;
 use crate::kernels::{self, Arg, Kernels, Launch, Module, blocks, module};
 
@@ -91,9 +91,9 @@ impl Numbers {
 
     /// Updates some elements.
     #[inline(always)]
-    fn update(&self, p: &mut [f32], g: &[f32], m: &mut [f32], v: &mut [f32]) {
+    fn update<G: Element>(&self, p: &mut [f32], g: &[G], m: &mut [f32], v: &mut [f32]) {
         for i in 0..p.len() {
-            let g = g[i] * self.scale;
+            let g = g[i].widen() * self.scale;
             m[i] = self.beta1 * m[i] + self.rest1 * g;
             v[i] = self.beta2 * v[i] + self.rest2 * g * g;
             p[i] = p[i] * self.decay - self.rate * (m[i] / (v[i].sqrt() / self.root + self.epsilon));
@@ -104,8 +104,8 @@ impl Numbers {
 /// Elements per task.
 const CHUNK: usize = 16384;
 
-/// Updates `weights` and both moments in place. Flat buffers of one length, f32 except for bf16 weights. On a CPU gradients may be bf16;
-/// they are widened in the cache.
+/// Updates `weights` and both moments in place. Flat buffers of one length, f32 except for bf16 weights. On a CPU the gradient may
+/// be bf16.
 ///
 /// # Errors
 /// Mismatched lengths or number formats, or tensors that are not contiguous.
@@ -115,76 +115,80 @@ pub fn adamw(weights: Weights<'_>, gradient: &Tensor, m: &Tensor, v: &Tensor, at
     if let Some(kernels) = kernels::of(gradient.device())? {
         return launch_adamw(&*kernels, weights, gradient, (m, v), &numbers);
     }
-    Values::read(gradient, |g| {
-        cpu::update(m, |m| {
-            cpu::update(v, |v| match weights {
-                Weights::F32(parameter) => cpu::update(parameter, |p| {
-                    update(
-                        g,
-                        (m, v),
-                        p.par_chunks_mut(CHUNK),
-                        #[inline(always)]
-                        |p, g, m, v| numbers.update(p, g, m, v),
-                    );
-                    Ok(())
-                }),
-                Weights::Master { wide, rounded } => cpu::update(wide, |p| {
-                    bf16::update(rounded, |rounded| {
-                        let chunks = p.par_chunks_mut(CHUNK).zip(rounded.par_chunks_mut(CHUNK));
-                        update(
-                            g,
-                            (m, v),
-                            chunks,
-                            #[inline(always)]
-                            |(p, rounded), g, m, v| {
-                                numbers.update(p, g, m, v);
-                                rounded.convert_from_f32_slice(p);
-                            },
-                        );
-                        Ok(())
-                    })
-                }),
-                Weights::Stochastic { narrow, seed, first } => bf16::update(narrow, |narrow| {
-                    let key = key(seed, at.step);
-                    let chunks = narrow.par_chunks_mut(CHUNK).enumerate();
+    match gradient.dtype() {
+        DType::BF16 => bf16::read(gradient, |g| on_cpu(weights, g, (m, v), &numbers)),
+        _ => cpu::read(gradient, |g| on_cpu(weights, g, (m, v), &numbers)),
+    }
+}
+
+fn on_cpu<G: Element>(weights: Weights<'_>, g: &[G], (m, v): (&Tensor, &Tensor), numbers: &Numbers) -> Result<()> {
+    cpu::update(m, |m| {
+        cpu::update(v, |v| match weights {
+            Weights::F32(parameter) => cpu::update(parameter, |p| {
+                update(
+                    g,
+                    (m, v),
+                    p.par_chunks_mut(CHUNK),
+                    #[inline(always)]
+                    |p, g, m, v| numbers.update(p, g, m, v),
+                );
+                Ok(())
+            }),
+            Weights::Master { wide, rounded } => cpu::update(wide, |p| {
+                bf16::update(rounded, |rounded| {
+                    let chunks = p.par_chunks_mut(CHUNK).zip(rounded.par_chunks_mut(CHUNK));
                     update(
                         g,
                         (m, v),
                         chunks,
                         #[inline(always)]
-                        |(index, narrow), g, m, v| {
-                            let mut p = vec![0f32; narrow.len()];
-                            narrow.convert_to_f32_slice(&mut p);
-                            numbers.update(&mut p, g, m, v);
-                            let first = first.wrapping_add((index * CHUNK) as u64);
-                            for ((narrow, p), element) in narrow.iter_mut().zip(p).zip(first..) {
-                                *narrow = stochastic_round(p, key, element);
-                            }
+                        |(p, rounded), g, m, v| {
+                            numbers.update(p, g, m, v);
+                            rounded.convert_from_f32_slice(p);
                         },
                     );
                     Ok(())
-                }),
-            })
+                })
+            }),
+            Weights::Stochastic { narrow, seed, first } => bf16::update(narrow, |narrow| {
+                let key = key(seed, numbers.step);
+                let chunks = narrow.par_chunks_mut(CHUNK).enumerate();
+                update(
+                    g,
+                    (m, v),
+                    chunks,
+                    #[inline(always)]
+                    |(index, narrow), g, m, v| {
+                        let mut p = vec![0f32; narrow.len()];
+                        narrow.convert_to_f32_slice(&mut p);
+                        numbers.update(&mut p, g, m, v);
+                        let first = first.wrapping_add((index * CHUNK) as u64);
+                        for ((narrow, p), element) in narrow.iter_mut().zip(p).zip(first..) {
+                            *narrow = stochastic_round(p, key, element);
+                        }
+                    },
+                );
+                Ok(())
+            }),
         })
     })
 }
 
 /// Calls `f` with chunks of weights, gradient and both moments.
-fn update<W: Send>(
-    g: Values<'_>,
+fn update<W: Send, G: Element>(
+    g: &[G],
     (m, v): (&mut [f32], &mut [f32]),
     weights: impl IndexedParallelIterator<Item = W>,
-    f: impl Fn(W, &[f32], &mut [f32], &mut [f32]) + Sync,
+    f: impl Fn(W, &[G], &mut [f32], &mut [f32]) + Sync,
 ) {
-    let chunks = weights.zip(m.par_chunks_mut(CHUNK)).zip(v.par_chunks_mut(CHUNK)).enumerate();
-    chunks.for_each_init(Vec::new, |scratch, (index, ((weights, m), v))| {
-        let start = index * CHUNK;
-        let g = f32::of(g.range(start..start + m.len()), scratch);
-        simd::vectorized(
-            #[inline(always)]
-            || f(weights, g, m, v),
-        );
-    });
+    weights.zip(g.par_chunks(CHUNK)).zip(m.par_chunks_mut(CHUNK).zip(v.par_chunks_mut(CHUNK))).for_each(
+        |((weights, g), (m, v))| {
+            simd::vectorized(
+                #[inline(always)]
+                || f(weights, g, m, v),
+            );
+        },
+    );
 }
 
 fn check(weights: Weights<'_>, gradient: &Tensor, moments: [&Tensor; 2]) -> Result<()> {
