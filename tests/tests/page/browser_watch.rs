@@ -60,7 +60,7 @@ fn page_follows_the_files_of_a_run() {
     drop(server);
     browser.wait_text("The server does not answer");
     // What was known stays.
-    assert!(browser.text(".rows").contains("spag-1"));
+    assert!(browser.text("[aria-label=Stages]").contains("spag-1"));
     browser.end(&["net::ERR"]);
 }
 
