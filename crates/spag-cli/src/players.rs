@@ -73,26 +73,21 @@ impl PlayerArgs {
     /// # Errors
     /// The checkpoint cannot be loaded or does not fit into memory, or a setting of the endpoint is invalid.
     pub fn open(&self, spec: &PlayerSpec, keys: &EndpointKeys) -> Result<AnyPlayer> {
-        match spec {
+        let player = match spec {
             PlayerSpec::Model(_) | PlayerSpec::Adapted { .. } => {
                 let (folder, checkpoint) = self.load(spec)?;
                 let model = checkpoint.model.config();
                 let limits = self.sampling.game_config(model, folder)?;
                 let engine = self.engine.for_model(&checkpoint.model, limits.max_length(), self.engines)?;
-                let player = ModelPlayer::load(checkpoint, limits.generation, engine)?;
-                let player = Box::new(if self.constrain_actions { player.with_held_actions()? } else { player });
-                Ok(AnyPlayer::Model { player, games: engine.max_running, folder: folder.to_owned() })
+                let player = Box::new(ModelPlayer::load(checkpoint, limits.generation, engine)?);
+                AnyPlayer::Model { player, games: engine.max_running, folder: folder.to_owned() }
             }
             PlayerSpec::Endpoint(endpoint) => {
                 let config = EndpointConfig { key: keys.of(endpoint), ..self.endpoint_config() };
-                let player = EndpointPlayer::new(endpoint.clone(), config)?;
-                Ok(AnyPlayer::Endpoint(Box::new(if self.constrain_actions {
-                    player.with_held_actions()
-                } else {
-                    player
-                })))
+                AnyPlayer::Endpoint(Box::new(EndpointPlayer::new(endpoint.clone(), config)?))
             }
-        }
+        };
+        Ok(if self.constrain_actions { player.with_held_actions()? } else { player })
     }
 
     /// Opens the players of both seats; for self-play one player is opened once. `processes` on this machine share its

@@ -52,9 +52,9 @@ export async function live(main, signal) {
     feed.root,
   ]);
 
-  // Of each run what the server said last; the first is the one whose page this is.
   let told = "";
-  let states = [null];
+  // Of each run what the server said last; the first is the one whose page this is.
+  const states = [];
   const ask = async (at) => {
     const before = states[at];
     const state = await get("page/live", { run: at, epoch: before?.epoch, from: before?.next_game ?? 0 }, signal);
@@ -66,9 +66,10 @@ export async function live(main, signal) {
   };
   const show = () => {
     const run = states[0];
-    const runs = states.map((state, at) => ({ label: run.labels[at], state }));
+    // What a run is called beside others; alone it needs no name.
+    const runs = states.map((state, at) => ({ label: states.length > 1 ? run.labels[at] : null, state }));
     compared.hidden = runs.length === 1;
-    beside.show(runs.map(({ state }) => [state.state, state.stages, state.sets.map((set) => set.games)]), () => runs.map(runRow));
+    if (!compared.hidden) beside.show(runs.map(({ state }) => [state.state, state.stages, state.sets.map((set) => set.games)]), () => runs.map(runRow));
     fill(heading, ["The run ", quoted(run.name)]);
     document.title = `${run.state} · ${run.name}`;
     if (badge.textContent !== run.state) {
@@ -80,7 +81,7 @@ export async function live(main, signal) {
     toReport.hidden = !run.report;
     document.getElementById("report-link").hidden = !run.report;
     const problems = [
-      ...runs.flatMap(({ label, state }) => state.problems.map((one) => (runs.length > 1 ? `${label}: ${one}` : one))),
+      ...runs.flatMap(({ label, state }) => state.problems.map((one) => (label === null ? one : `${label}: ${one}`))),
       ...errors.map((rank) => (run.ranks.length > 1 ? `Rank ${rank.rank}: ${rank.error}` : rank.error)),
     ];
     showProblems(trouble, problems);
@@ -102,8 +103,7 @@ export async function live(main, signal) {
     let pause = PAUSE;
     try {
       await ask(0);
-      states.length = states[0].labels.length;
-      for (let at = 1; at < states.length; at += 1) await ask(at);
+      for (let at = 1; at < states[0].labels.length; at += 1) await ask(at);
       pause = show();
     } catch (error) {
       if (error.name === "AbortError") return;

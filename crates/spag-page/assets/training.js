@@ -117,7 +117,7 @@ export function createTraining(signal) {
     /** Shows the stages of runs, `[{ label, state }]`. */
     show(runs) {
       stages = runs.flatMap(({ label, state }, run) => state.stages.filter((stage) => stage.metrics !== null)
-        .map((stage) => ({ ...stage, run, label: runs.length > 1 ? label : null })));
+        .map((stage) => ({ ...stage, run, label })));
       root.hidden = stages.length === 0;
       const trained = stages.filter((stage, at) => stages.findIndex((one) => one.folder === stage.folder) === at);
       const names = JSON.stringify(trained.map((stage) => stage.folder));

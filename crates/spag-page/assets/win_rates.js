@@ -17,10 +17,10 @@ export function labelled(name, label) {
 /** The files of games of the first run, and all of them, those of one name beside each other. */
 function setsOf(runs) {
   const isOfGames = (set) => set.games + set.failed + set.unreadable > 0;
-  const [sets, ...others] = runs.map(({ label, state }) =>
-    state.sets.filter(isOfGames).map((set) => ({ ...set, label: runs.length > 1 ? label : null })));
-  const files = [...new Set([sets, ...others].flat().map((set) => set.file))];
-  return { sets, all: files.flatMap((file) => [sets, ...others].flat().filter((set) => set.file === file)) };
+  const byRun = runs.map(({ label, state }) => state.sets.filter(isOfGames).map((set) => ({ ...set, label })));
+  const all = byRun.flat();
+  const files = [...new Set(all.map((set) => set.file))];
+  return { sets: byRun[0], all: files.flatMap((file) => all.filter((set) => set.file === file)) };
 }
 
 /** Win rates: of all files of games as a table, of the one that changed last as a chart. */

@@ -83,6 +83,8 @@ fn curves_and_win_rates_of_two_runs_share_their_charts() {
     let titles: Vec<&str> = titles.as_array().unwrap().iter().map(|title| title.as_str().unwrap()).collect();
     assert_eq!(titles.len(), 6, "{titles:?}");
     assert!(titles[0].ends_with("· a/run") && titles[1].ends_with("· b/run"), "{titles:?}");
+    // The list is made anew while stages are read; this is the last one.
+    browser.wait("document.querySelector('select[name=curves] option[value=spag-2]')");
     // Of the imitation stage, which both have, every curve has a line for each run.
     browser.choose("curves", "im");
     let keys = "[...document.querySelectorAll('.chart')].find((one) => one.querySelector('figcaption').textContent === 'Loss')\

@@ -34,9 +34,10 @@ const OPEN: Duration = Duration::from_secs(12);
 pub struct WatchPage(Arc<Watched>);
 
 struct Watched {
-    /// At least one, whose page it is.
-    runs: Vec<WatchedRun>,
-    /// How they are told apart.
+    /// The run whose page it is.
+    first: WatchedRun,
+    others: Vec<WatchedRun>,
+    /// How they are told apart, the first one's first.
     labels: Vec<String>,
 }
 
@@ -76,8 +77,8 @@ impl WatchPage {
     /// # Errors
     /// A folder cannot be read, is not one of `spag run`, or is given twice.
     pub fn open(root: PathBuf, others: Vec<PathBuf>) -> Result<Self> {
-        let roots: Vec<PathBuf> = std::iter::once(root).chain(others).collect();
-        for (at, root) in roots.iter().enumerate() {
+        let roots: Vec<&PathBuf> = std::iter::once(&root).chain(&others).collect();
+        for (at, root) in roots.iter().copied().enumerate() {
             let wrong = |reason: String| Err(Error::Run { path: root.clone(), reason });
             match std::fs::read_dir(root) {
                 Err(error) => return wrong(format!("{error}; name the run_dir of a run")),
@@ -87,33 +88,23 @@ impl WatchPage {
                     }
                 }
             }
-            let is_same = |other: &PathBuf| other.canonicalize().ok() == root.canonicalize().ok();
+            let is_same = |other: &&PathBuf| other.canonicalize().ok() == root.canonicalize().ok();
             if roots.iter().take(at).any(is_same) {
                 return wrong("it is given twice".into());
             }
         }
-        Ok(Self::of_runs(roots))
+        Ok(Self::of_runs(root, others))
     }
 
     /// The page of a run whose folder may not exist yet.
     pub fn of_run(root: impl Into<PathBuf>) -> Self {
-        Self::of_runs(vec![root.into()])
+        Self::of_runs(root.into(), Vec::new())
     }
 
-    fn of_runs(roots: Vec<PathBuf>) -> Self {
-        let labels = labels(&roots);
-        let watched = |root| {
-            // The judge of a run is in its settings. Without them there are no games.
-            let run = Arc::new(RunFolder::of_run(root, Arc::new(Taboo::default())));
-            let view = Mutex::new(View::new(&run));
-            WatchedRun { run, view, answered: Mutex::new(None) }
-        };
-        Self(Arc::new(Watched { runs: roots.into_iter().map(watched).collect(), labels }))
-    }
-
-    /// The run whose page it is.
-    fn first(&self) -> Option<&WatchedRun> {
-        self.0.runs.first()
+    fn of_runs(root: PathBuf, others: Vec<PathBuf>) -> Self {
+        let labels = labels(std::iter::once(&root).chain(&others));
+        let others = others.into_iter().map(WatchedRun::new).collect();
+        Self(Arc::new(Watched { first: WatchedRun::new(root), others, labels }))
     }
 
     /// The routes of the page, for [`Server::bind_with`](spag_serve::Server::bind_with) without models.
@@ -127,12 +118,12 @@ impl WatchPage {
             Access::Key,
             json_route(&services, &self.0, Watched::curves),
         );
-        runs::add_routes(routes, self.first().map(|first| first.run.clone()), &services)
+        runs::add_routes(routes, Some(self.0.first.run.clone()), &services)
     }
 
     /// Waits until an open page has got the state as it is now, 12 seconds at most. Without an open page, it returns at once.
     pub fn wait_for_open_page(&self) {
-        let Some(first) = self.first() else { return };
+        let first = &self.0.first;
         let now = Instant::now();
         let answered = || *lock(&first.answered);
         if answered().is_none_or(|answered| now - answered > OPEN) {
@@ -150,8 +141,8 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 /// What runs are called: the ends of their paths, as long as it takes to tell them apart.
-fn labels(roots: &[PathBuf]) -> Vec<String> {
-    let paths: Vec<PathBuf> = roots.iter().map(|root| root.canonicalize().unwrap_or_else(|_| root.clone())).collect();
+fn labels<'a>(roots: impl Iterator<Item = &'a PathBuf>) -> Vec<String> {
+    let paths: Vec<PathBuf> = roots.map(|root| root.canonicalize().unwrap_or_else(|_| root.clone())).collect();
     let end = |path: &PathBuf, parts: usize| {
         let all: Vec<_> = path.components().collect();
         all.iter().skip(all.len().saturating_sub(parts)).collect::<PathBuf>()
@@ -165,10 +156,19 @@ fn labels(roots: &[PathBuf]) -> Vec<String> {
     paths.iter().map(label).collect()
 }
 
+impl WatchedRun {
+    fn new(root: PathBuf) -> Self {
+        // The judge of a run is in its settings. Without them there are no games.
+        let run = Arc::new(RunFolder::of_run(root, Arc::new(Taboo::default())));
+        let view = Mutex::new(View::new(&run));
+        Self { run, view, answered: Mutex::new(None) }
+    }
+}
+
 impl Watched {
     fn run(&self, number: usize) -> std::result::Result<&WatchedRun, ApiError> {
-        let none = || ApiError::field("run", format!("this page has {} runs, numbered from 0", self.runs.len()));
-        self.runs.get(number).ok_or_else(none)
+        let none = || ApiError::field("run", format!("this page has {} runs, numbered from 0", self.labels.len()));
+        std::iter::once(&self.first).chain(&self.others).nth(number).ok_or_else(none)
     }
 
     fn live(&self, query: &LiveQuery) -> std::result::Result<Value, ApiError> {
@@ -191,11 +191,11 @@ impl Watched {
 
 #[cfg(test)]
 mod tests {
-    use super::labels;
+    use super::*;
 
     #[test]
     fn runs_are_called_by_the_ends_of_their_paths() {
-        let of = |paths: &[&str]| labels(&paths.iter().map(Into::into).collect::<Vec<_>>());
+        let of = |paths: &[&str]| labels(paths.iter().map(PathBuf::from).collect::<Vec<_>>().iter());
         assert_eq!(of(&["/none/runs/a", "/none/runs/b"]), ["a", "b"]);
         assert_eq!(of(&["/none/x/tiny", "/none/y/tiny", "/none/z"]), ["x/tiny", "y/tiny", "z"]);
         assert_eq!(of(&["/none/a/b/c", "/none/c", "/none/b/c"]), ["a/b/c", "none/c", "none/b/c"]);

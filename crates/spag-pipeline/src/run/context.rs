@@ -72,8 +72,8 @@ impl RunContext<'_> {
         let folder = model.folder(self.config);
         let checkpoint = self.load(&folder, self.config.self_play.dtype)?;
         let (player, games) = self.engine_player(checkpoint, sampling, (setting, max_new_tokens))?;
-        let player = if self.config.self_play.constrain_actions { player.with_held_actions()? } else { player };
-        Ok(AnyPlayer::Model { player: Box::new(player), games, folder })
+        let player = AnyPlayer::Model { player: Box::new(player), games, folder };
+        Ok(if self.config.self_play.constrain_actions { player.with_held_actions()? } else { player })
     }
 
     /// A checkpoint as a player, and the number of games that it plays at a time.

@@ -17,10 +17,10 @@ use crate::error::{Error, Result};
 const STAGE: &str = "{stage}";
 
 /// Opens an endpoint. The key is of the environment.
-pub(super) fn open_endpoint(endpoint: EndpointSpec, config: EndpointConfig) -> Result<EndpointPlayer> {
+pub(super) fn open_endpoint(endpoint: EndpointSpec, config: EndpointConfig) -> Result<AnyPlayer> {
     let keys = EndpointKeys::from_env([&PlayerSpec::Endpoint(endpoint.clone())])?;
     let config = EndpointConfig { key: keys.of(&endpoint), ..config };
-    Ok(EndpointPlayer::new(endpoint, config)?)
+    Ok(AnyPlayer::Endpoint(Box::new(EndpointPlayer::new(endpoint, config)?)))
 }
 
 /// Servers of the current model as its player, after the command of `self_play.prepare`, which may start or reload them.
@@ -40,8 +40,7 @@ pub(super) fn served(
     })?;
     let config = endpoint_config(&settings.sampling, settings);
     let player = open_endpoint(endpoint("self_play.player", &text.replace(STAGE, &current.stage()))?, config)?;
-    let player = if settings.constrain_actions { player.with_held_actions() } else { player };
-    Ok(AnyPlayer::Endpoint(Box::new(player)))
+    Ok(if settings.constrain_actions { player.with_held_actions()? } else { player })
 }
 
 /// How an endpoint plays with the lengths and requests of `[self_play]`. The `top_k` of a run file may be a default, so no server

@@ -112,7 +112,6 @@ impl Client {
 
     /// Asks for an utterance until there is one, or until the turn has had all tries of all URLs.
     fn answer(&self, turn: &EndpointTurn) -> Result<String, Failed> {
-        let body = request_body(&self.spec, &self.config, turn);
         let temperature = turn.temperature.unwrap_or(self.config.temperature);
         let sampled = |dialect: Dialect| {
             if dialect.lacks_top_k(&self.config, temperature) && !self.told_of_top_k.swap(true, Ordering::Relaxed) {
@@ -121,7 +120,7 @@ impl Client {
                     self.address()
                 ));
             }
-            let mut body = body.clone();
+            let mut body = request_body(&self.spec, &self.config, turn);
             dialect.add_sampling(&mut body, &self.config, temperature);
             if !turn.choices.is_empty() && dialect.add_choices(&mut body, &turn.choices).is_none() {
                 return Err(format!(

@@ -83,8 +83,8 @@ impl Transport {
         }
     }
 
-    /// Sends the request of the server's dialect once; there may be none in it. The key is removed from messages and utterances, in case the server
-    /// echoes it.
+    /// Sends the request of the server's dialect once; there may be none in it. The key is removed from messages and utterances, in
+    /// case the server echoes it.
     pub(super) fn send(&self, body: impl FnOnce(Dialect) -> Result<String, String>) -> Attempt {
         let body = match self.dialect().map(body) {
             Ok(Ok(body)) => body,
@@ -136,7 +136,7 @@ impl Transport {
                 self.base_url
             )),
             429 => retry(Trouble::Busy),
-            408 | 409 | 425 | 500..=599 => retry(Trouble::NoUtterance),
+            passing if passes(passing) => retry(Trouble::NoUtterance),
             _ => Attempt::Refused(format!("{} says {status}: {}", self.url, message()), Usage::default()),
         }
     }
@@ -151,7 +151,7 @@ impl Transport {
         let request = self.authorized(self.agent.get(format!("{}/models", self.base_url)));
         let (response, bytes) = request.call().and_then(read)?;
         let dialect = match response.status().as_u16() {
-            408 | 409 | 425 | 429 | 500..=599 => return Ok(Dialect::OpenAi),
+            passing if passes(passing) => return Ok(Dialect::OpenAi),
             200..=299 => Dialect::of_models(&bytes, &self.model),
             _ => Dialect::OpenAi,
         };
@@ -175,6 +175,11 @@ impl Transport {
             _ => Attempt::Retry { reason, after: None, trouble: Trouble::NoAnswer },
         }
     }
+}
+
+/// Whether a status may be another one at the next try.
+fn passes(status: u16) -> bool {
+    matches!(status, 408 | 409 | 425 | 429 | 500..=599)
 }
 
 /// Reads the whole body, so that a broken connection is an error here.

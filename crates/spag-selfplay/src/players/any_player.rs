@@ -54,6 +54,23 @@ impl AnyPlayer {
         }
     }
 
+    /// The same player, held to the actions that games list: [`ModelPlayer::with_held_actions`],
+    /// [`EndpointPlayer::with_held_actions`].
+    ///
+    /// # Errors
+    /// The vocabulary of a checkpoint cannot be held to grammars.
+    pub fn with_held_actions(self) -> Result<Self> {
+        Ok(match self {
+            Self::Model { player, games, folder } => {
+                Self::Model { player: Box::new(player.with_held_actions()?), games, folder }
+            }
+            Self::Shared { player, games, folder } => {
+                Self::Shared { player: Box::new(player.with_held_actions()?), games, folder }
+            }
+            Self::Endpoint(player) => Self::Endpoint(Box::new(player.with_held_actions())),
+        })
+    }
+
     /// The same player with an engine that others can share, if it is a checkpoint.
     pub fn shared(self) -> Self {
         match self {

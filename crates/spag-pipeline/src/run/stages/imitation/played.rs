@@ -96,14 +96,7 @@ pub(super) fn endpoint(
     let endpoint = config::endpoint("imitation.player", player)?;
     let config = EndpointConfig::new(&settings.sampling, settings.max_new_tokens, &EndpointSettings::default());
     let players = format!("{}{}; temperature={}", endpoint.address(), config.top_k.describe(), config.temperature);
-    let pair = play_model(
-        run,
-        source,
-        players,
-        || Ok(AnyPlayer::Endpoint(Box::new(open_endpoint(endpoint, config)?))),
-        done,
-        progress,
-    )?;
+    let pair = play_model(run, source, players, || open_endpoint(endpoint, config), done, progress)?;
     let spent = pair.as_ref().map_or_else(EndpointStats::default, cost);
     if pair.is_some() {
         progress.message(&format!(

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use spag_game::{Policy, SEATS, Seat};
 use spag_model::{Adapter, EngineConfig, WeightDtype};
 use spag_rewards::RewardedGame;
-use spag_selfplay::{EndpointPlayer, ModelPlayer, SampledTurn, SharedEngine};
+use spag_selfplay::{AnyPlayer, ModelPlayer, SampledTurn, SharedEngine};
 use spag_train::OnlineLearner;
 
 use super::play;
@@ -71,7 +71,7 @@ impl Pool {
 enum Player {
     /// The model of a folder with its engine, or the adapter of a folder in the engine of the policy.
     Model(PathBuf, Box<ModelPlayer<SharedEngine>>),
-    Endpoint(Box<EndpointPlayer>),
+    Endpoint(AnyPlayer),
 }
 
 /// The games of the policy against another model.
@@ -157,10 +157,10 @@ impl Opponents {
         }
         let player = match (self.player.take(), self.settings.opponent_endpoint()?) {
             (Some(player), _) => player,
-            (None, Some(endpoint)) => Player::Endpoint(Box::new(open_endpoint(
-                endpoint,
-                endpoint_config(&self.settings.sampling, &run.config.self_play),
-            )?)),
+            (None, Some(endpoint)) => {
+                let config = endpoint_config(&self.settings.sampling, &run.config.self_play);
+                Player::Endpoint(open_endpoint(endpoint, config)?)
+            }
             (None, None) if self.settings.has_adapters_for_opponents(run.config) => {
                 let adapter = match member.update {
                     0 => None,
@@ -182,7 +182,7 @@ impl Opponents {
         };
         Ok(match self.player.insert(player) {
             Player::Model(_, player) => &mut **player,
-            Player::Endpoint(player) => &mut **player,
+            Player::Endpoint(player) => player,
         })
     }
 
