@@ -88,9 +88,9 @@ fn curves_and_win_rates_of_two_runs_share_their_charts() {
     // Of the imitation stage, which both have, every curve has a line for each run.
     browser.choose("curves", "im");
     let keys = "[...document.querySelectorAll('.chart')].find((one) => one.querySelector('figcaption').textContent === 'Loss')\
-                .querySelectorAll('.keys li')";
-    browser.wait(&format!("[...{keys}].length === 2"));
-    let names = browser.eval(&format!("[...{keys}].map((one) => one.textContent.replace(/ [0-9.]+$/, ''))"));
+                ?.querySelectorAll('.keys li') ?? []";
+    browser.wait(&format!("[...({keys})].length === 2"));
+    let names = browser.eval(&format!("[...({keys})].map((one) => one.textContent.replace(/ [0-9.]+$/, ''))"));
     assert_eq!(names, json!(["im · a/run", "im · b/run"]));
     browser.end(&[]);
 }
