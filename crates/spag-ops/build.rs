@@ -2,13 +2,17 @@
 //!
 //! `src/attention/forward.cu` becomes `attention_forward.fatbin`: machine code for the [`MACHINES`] from CUDA_COMPUTE_CAP
 //! (default 80) on, and PTX, which the driver compiles for other GPUs of this compute capability and newer. This number
-//! and the compiler's version are passed to the program, which checks devices against them.
+//! and the compiler's version are passed to the program, which checks devices against them. Files in a folder [`HOPPER`] use
+//! instructions of compute capability 9.0 alone, and become machine code for it.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// Compute capabilities with machine code of their own: A100; A10 and RTX 30; L40 and RTX 40; H100 and H200.
 const MACHINES: [u32; 4] = [80, 86, 89, 90];
+
+/// The folder of kernels for compute capability 9.0.
+const HOPPER: &str = "hopper";
 
 fn main() {
     println!("cargo::rerun-if-changed=build.rs");
@@ -40,8 +44,10 @@ fn compile() -> Result<(), String> {
     let started = sources.iter().map(|source| {
         let name = source.strip_prefix(ops).unwrap_or(source).with_extension("fatbin");
         let name = name.to_string_lossy().replace('/', "_");
+        let only_hopper = source.parent().is_some_and(|folder| folder.ends_with(HOPPER));
+        let code = if only_hopper { "arch=compute_90a,code=sm_90a" } else { &code };
         let child = Command::new("nvcc")
-            .args(["--fatbin", "--compress-mode=size", "-std=c++17", "-O3", "-lineinfo", "-gencode", &code, "-o"])
+            .args(["--fatbin", "--compress-mode=size", "-std=c++17", "-O3", "-lineinfo", "-gencode", code, "-o"])
             .args([out.join(name).as_path(), source])
             .spawn();
         child.map_err(|e| {

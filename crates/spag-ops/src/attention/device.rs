@@ -1,4 +1,4 @@
-//! Attention with the kernels of `forward.cu` and `backward.cu`.
+//! Attention with the kernels of `forward.cu` and `backward.cu`, and of those in `hopper/`.
 
 use std::borrow::Cow;
 
@@ -10,6 +10,8 @@ use crate::kernels::{Arg, Kernels, Launch, Module, module, suffix};
 
 const FORWARD: Module = module!("attention_forward");
 const BACKWARD: Module = module!("attention_backward");
+const HOPPER_FORWARD: Module = module!("attention_hopper_forward");
+const HOPPER_BACKWARD: Module = module!("attention_hopper_backward");
 
 /// Rows of a tile of a work list.
 const TILE: usize = 128;
@@ -21,6 +23,8 @@ const MAX_DIM: usize = 256;
 enum Path {
     /// Tiles on tensor cores.
     Tiles,
+    /// Tiles by warpgroups, in one block for each of these multiprocessors.
+    Warpgroups(u32),
     /// One row per warp.
     Rows,
 }
@@ -32,10 +36,21 @@ mod by_rows {
     pub(super) const THREADS: u32 = 256;
 }
 
+/// Constants of the kernels by warpgroups (`hopper/pipeline.cuh`): threads, rows of a buffer of keys and values in the forward
+/// pass and their number, those in the backward passes, and bytes of barriers.
+mod by_warpgroups {
+    pub(super) const THREADS: u32 = 384;
+    pub(super) const KEYS: usize = 128;
+    pub(super) const STAGES: usize = 2;
+    pub(super) const STEP: usize = 64;
+    pub(super) const STEPS: usize = 3;
+    pub(super) const BARRIERS: usize = 128;
+}
+
 impl Path {
-    fn of(dtype: DType, dim: usize) -> Result<Self> {
+    fn of(kernels: &dyn Kernels, dtype: DType, dim: usize) -> Result<Self> {
         match (dtype, dim) {
-            (DType::BF16, 64 | 128) => Ok(Self::Tiles),
+            (DType::BF16, 64 | 128) => Ok(kernels.warpgroup_processors().map_or(Self::Tiles, Self::Warpgroups)),
             (_, 1..=MAX_DIM) => Ok(Self::Rows),
             _ => bail!("attention: kernels take head sizes from 1 to {MAX_DIM}, not {dim}"),
         }
@@ -52,23 +67,37 @@ impl Path {
     ) -> Result<(String, Vec<Arg<'a>>)> {
         let suffix = suffix(dtype)?;
         Ok(match self {
-            Self::Tiles => {
+            Self::Tiles | Self::Warpgroups(_) => {
                 let (version, args) = mask.version();
-                (format!("attention_{what}{version}_{dim}_{suffix}"), args)
+                let of = if self == Self::Tiles { "" } else { "hopper_" };
+                (format!("attention_{of}{what}{version}_{dim}_{suffix}"), args)
             }
             Self::Rows => (format!("attention_{what}_{suffix}"), mask.args().to_vec()),
         })
     }
 
-    /// Grid for `items` tiles and `heads`.
-    fn blocks(self, items: usize, heads: usize) -> Result<[u32; 3]> {
+    /// Pieces of work of `items` tiles and `heads`.
+    fn pieces(self, items: usize, heads: usize) -> Result<u32> {
         let slices = match self {
-            Self::Tiles => 1,
+            Self::Tiles | Self::Warpgroups(_) => 1,
             Self::Rows => TILE / by_rows::ROWS,
         };
         match i32::try_from(items * heads * slices) {
-            Ok(blocks) => Ok([blocks.cast_unsigned(), 1, 1]),
+            Ok(pieces) => Ok(pieces.cast_unsigned()),
             Err(_) => bail!("attention: {items} tiles of {TILE} rows and {heads} heads are too many"),
+        }
+    }
+
+    /// The argument for the number of `pieces`, for blocks that take several.
+    fn count(self, pieces: u32) -> Option<Arg<'static>> {
+        matches!(self, Self::Warpgroups(_)).then_some(Arg::U32(pieces))
+    }
+
+    /// Grid for `pieces` of work.
+    fn grid(self, pieces: u32) -> [u32; 3] {
+        match self {
+            Self::Tiles | Self::Rows => [pieces, 1, 1],
+            Self::Warpgroups(processors) => [pieces.min(processors), 1, 1],
         }
     }
 }
@@ -87,6 +116,13 @@ fn tile_bytes(dim: usize, rows: usize) -> usize {
 /// buffers of both operands of a step, and the initial sums of their products.
 fn keys_bytes(dim: usize, queries: usize) -> usize {
     tile_bytes(dim, 2 * TILE + 2 * 2 * queries) + 2 * 2 * queries * size_of::<f32>()
+}
+
+/// Shared memory of the backward kernels by warpgroups: the block's own rows of two operands, and steps with as many of two
+/// others and two numbers a row.
+fn step_bytes(dim: usize) -> usize {
+    use by_warpgroups::{BARRIERS, STEP, STEPS};
+    tile_bytes(dim, 2 * TILE + STEPS * 2 * STEP) + STEPS * 2 * STEP * size_of::<f32>() + BARRIERS
 }
 
 /// The tile kernel for keys on a device whose blocks have `max_shared_bytes`, and its shared memory.
@@ -131,16 +167,24 @@ pub(super) fn forward(
 ) -> Result<(Tensor, Tensor)> {
     let mask = mask.on(q.device())?;
     let dtype = same_format(&[q, k, v])?;
-    let (path, work) = (Path::of(dtype, heads.dim)?, sequences.work()?);
+    let (path, work) = (Path::of(kernels, dtype, heads.dim)?, sequences.work()?);
     let (k, v) = (&*of_keys(kernels, k, work)?, &*of_keys(kernels, v, work)?);
     let out = kernels.empty(q.dims(), dtype)?;
     let lse = kernels.empty(&[q.dim(0)?, heads.query], DType::F32)?;
-    let mut args = vec![Arg::In(q), Arg::In(k), Arg::In(v), Arg::In(&work.queries), Arg::Out(&out), Arg::Out(&lse)];
-    args.extend([Arg::U32(heads.query as u32), Arg::U32(heads.kv as u32)]);
+    let pieces = path.pieces(work.queries.dim(0)?, heads.query)?;
+    let mut args = vec![Arg::In(q), Arg::In(k), Arg::In(v), Arg::In(&work.queries)];
+    args.extend(path.count(pieces));
+    args.extend([Arg::Out(&out), Arg::Out(&lse), Arg::U32(heads.query as u32), Arg::U32(heads.kv as u32)]);
+    let scale = mask.scale(heads.dim) * std::f32::consts::LOG2_E;
     let (block, shared_bytes) = match path {
         Path::Tiles => {
-            args.push(Arg::F32(mask.scale(heads.dim) * std::f32::consts::LOG2_E));
+            args.push(Arg::F32(scale));
             (128, tile_bytes(heads.dim, 128 + 2 * 64))
+        }
+        Path::Warpgroups(_) => {
+            use by_warpgroups::{BARRIERS, KEYS, STAGES, THREADS};
+            args.push(Arg::F32(scale));
+            (THREADS, tile_bytes(heads.dim, TILE + STAGES * 2 * KEYS) + BARRIERS)
         }
         Path::Rows => {
             args.extend([Arg::U32(heads.dim as u32), Arg::F32(mask.scale(heads.dim))]);
@@ -151,11 +195,11 @@ pub(super) fn forward(
     args.extend(mask);
     kernels.launch(&Launch {
         kernel,
-        grid: path.blocks(work.queries.dim(0)?, heads.query)?,
+        grid: path.grid(pieces),
         block,
         shared_bytes,
         args: &args,
-        ..Launch::of(FORWARD)
+        ..Launch::of(if let Path::Warpgroups(_) = path { HOPPER_FORWARD } else { FORWARD })
     })?;
     Ok((out, lse))
 }
@@ -182,7 +226,7 @@ struct Pass<'a> {
     heads: usize,
     /// Threads per block of the tile kernel.
     block: u32,
-    /// Shared memory of the tile kernel.
+    /// Shared memory of the kernels of tiles.
     tile_bytes: usize,
     /// Weights per pair of rows of the row kernel.
     weights: usize,
@@ -199,7 +243,7 @@ pub(super) fn backward(
     let Saved { q, k, v, out, lse, dout } = *saved;
     let mask = mask.on(q.device())?;
     let dtype = same_format(&[q, k, v, out, dout])?;
-    let (path, work) = (Path::of(dtype, heads.dim)?, sequences.work()?);
+    let (path, work) = (Path::of(kernels, dtype, heads.dim)?, sequences.work()?);
     let rows = k.dim(0)?;
     let (k, v) = (&*of_keys(kernels, k, work)?, &*of_keys(kernels, v, work)?);
     let delta = delta(kernels, out, dout, heads)?;
@@ -208,7 +252,14 @@ pub(super) fn backward(
     let inputs = [Arg::In(q), Arg::In(k), Arg::In(v), Arg::In(dout), Arg::In(lse), Arg::In(&delta)];
     let (keys, keys_bytes) = match path {
         Path::Tiles => keys_kernel(heads.dim, kernels.max_shared_bytes()),
+        Path::Warpgroups(_) => ("backward_keys", step_bytes(heads.dim)),
         Path::Rows => ("backward_keys", 0),
+    };
+    let queries_bytes = match path {
+        // The block's own rows of both operands with the initial sums of their products, and 32 keys and values.
+        Path::Tiles => tile_bytes(heads.dim, 2 * TILE + 2 * 32) + 2 * TILE * size_of::<f32>(),
+        Path::Warpgroups(_) => step_bytes(heads.dim),
+        Path::Rows => 0,
     };
     let passes = [
         Pass {
@@ -226,18 +277,20 @@ pub(super) fn backward(
             to: &[&dq],
             heads: heads.query,
             block: 128,
-            // The block's own rows of both operands with the initial sums of their products, and 32 keys and values.
-            tile_bytes: tile_bytes(heads.dim, 2 * TILE + 2 * 32) + 2 * TILE * size_of::<f32>(),
+            tile_bytes: queries_bytes,
             weights: 1,
         },
     ];
     for pass in passes {
+        let pieces = path.pieces(pass.list.dim(0)?, pass.heads)?;
         let mut args = inputs.to_vec();
         args.push(Arg::In(pass.list));
+        args.extend(path.count(pieces));
         args.extend(pass.to.iter().map(|tensor| Arg::Out(tensor)));
         args.extend([Arg::U32(heads.query as u32), Arg::U32(heads.kv as u32)]);
         let (block, shared_bytes) = match path {
             Path::Tiles => (pass.block, pass.tile_bytes),
+            Path::Warpgroups(_) => (by_warpgroups::THREADS, pass.tile_bytes),
             Path::Rows => {
                 args.push(Arg::U32(heads.dim as u32));
                 (by_rows::THREADS, row_bytes(heads.dim, 2, pass.weights))
@@ -248,11 +301,11 @@ pub(super) fn backward(
         args.extend(mask);
         kernels.launch(&Launch {
             kernel,
-            grid: path.blocks(pass.list.dim(0)?, pass.heads)?,
+            grid: path.grid(pieces),
             block,
             shared_bytes,
             args: &args,
-            ..Launch::of(BACKWARD)
+            ..Launch::of(if let Path::Warpgroups(_) = path { HOPPER_BACKWARD } else { BACKWARD })
         })?;
     }
     Ok((dq, of_rows(kernels, dk, rows, work)?, of_rows(kernels, dv, rows, work)?))

@@ -45,6 +45,13 @@ __device__ __forceinline__ void copy_async_16(void* to, const void* from, bool p
   asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;\n" ::"r"(address), "l"(from), "r"(bytes) : "memory");
 }
 
+// As copy_async_16, with 4 bytes.
+__device__ __forceinline__ void copy_async_4(void* to, const void* from, bool present) {
+  uint32_t address = static_cast<uint32_t>(__cvta_generic_to_shared(to));
+  int bytes = present ? 4 : 0;
+  asm volatile("cp.async.ca.shared.global [%0], [%1], 4, %2;\n" ::"r"(address), "l"(from), "r"(bytes) : "memory");
+}
+
 // Ends a group of copies.
 __device__ __forceinline__ void copy_async_commit() { asm volatile("cp.async.commit_group;\n" ::: "memory"); }
 

@@ -24,8 +24,8 @@ using bf16 = __nv_bfloat16;
   extern "C" __global__ void __launch_bounds__(threads, blocks) name parameters { body; }
 
 // The block's dynamic shared memory as a `type*`; one per kernel.
-#define DYNAMIC_SHARED(type, name)                                \
-  extern __shared__ __align__(128) unsigned char dynamic_shared[]; \
+#define DYNAMIC_SHARED(type, name)                                 \
+  extern __shared__ __align__(1024) unsigned char dynamic_shared[]; \
   type* name = reinterpret_cast<type*>(dynamic_shared)
 #endif
 

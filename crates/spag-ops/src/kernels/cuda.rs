@@ -27,6 +27,7 @@ pub struct CudaKernels {
     cublas: Cublas,
     /// Maximum shared memory of a block, in bytes, if the kernel opts in.
     max_shared_bytes: usize,
+    warpgroup_processors: Option<u32>,
     turns: Turns,
     loaded: Mutex<Loaded>,
     poisoned: AtomicBool,
@@ -89,12 +90,19 @@ impl CudaKernels {
         let context = main.context();
         context.bind_to_thread().map_err(Error::wrap)?;
         let stream = || context.new_stream().map_err(Error::wrap);
-        let attribute = sys::CUdevice_attribute_enum::CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN;
-        let max_shared_bytes = context.attribute(attribute).map_err(Error::wrap)?;
+        use sys::CUdevice_attribute_enum as Attribute;
+        let attribute = |which| context.attribute(which).map_err(Error::wrap);
+        let max_shared_bytes = attribute(Attribute::CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN)?;
+        let capability = (
+            attribute(Attribute::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR)?,
+            attribute(Attribute::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR)?,
+        );
+        let processors = attribute(Attribute::CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT)?;
         let kernels = Arc::new(Self {
             device: device.clone(),
             cublas: Cublas::of(device, &main)?,
             max_shared_bytes: usize::try_from(max_shared_bytes).unwrap_or(PLAIN_SHARED_BYTES),
+            warpgroup_processors: (capability == (9, 0)).then_some(processors.cast_unsigned()),
             turns: Turns::default(),
             loaded: Mutex::default(),
             poisoned: AtomicBool::new(false),
@@ -329,6 +337,10 @@ impl Kernels for CudaKernels {
 
     fn max_shared_bytes(&self) -> usize {
         self.max_shared_bytes
+    }
+
+    fn warpgroup_processors(&self) -> Option<u32> {
+        self.warpgroup_processors
     }
 }
 

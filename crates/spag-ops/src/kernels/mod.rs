@@ -120,6 +120,12 @@ pub trait Kernels: Send + Sync {
     /// Maximum shared memory of a block in bytes, by which ops choose among variants of their kernels.
     fn max_shared_bytes(&self) -> usize;
 
+    /// Number of multiprocessors of a device whose warpgroups multiply (compute capability 9.0), for which some ops have kernels
+    /// of their own; `None` for other devices.
+    fn warpgroup_processors(&self) -> Option<u32> {
+        None
+    }
+
     /// Waits for all launched work.
     fn synchronize(&self) -> Result<()>;
 
