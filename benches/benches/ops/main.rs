@@ -17,6 +17,7 @@ use spag_ops::CpuPath;
 use spag_ops::adamw::{AdamWStep, Weights, adamw};
 use spag_ops::attention::{self, Heads, Mask, Sequences};
 use spag_ops::glu::Activation;
+use spag_ops::kernels::SumOrder;
 use spag_ops::packed_linear::{self, PackedWeight};
 use spag_ops::paged_attention::{self, PageShape, Plan, Span};
 use spag_ops::rope::{self, Direction, Positions, RopeTable};
@@ -211,10 +212,9 @@ fn packed(table: &Table) {
             let work = flops(2 * rows * weights).and_bytes(weights * dtype.size_in_bytes());
             let name = format!("packed/{dtype:?} {rows} rows, {} layers", layers.len());
             table.op(name, work.in_bf16(dtype == DType::BF16), || {
-                layers
-                    .iter()
-                    .flat_map(|layer| layer.iter().zip(&inputs))
-                    .try_for_each(|(weight, input)| packed_linear::forward(input, weight, None).map(drop))
+                layers.iter().flat_map(|layer| layer.iter().zip(&inputs)).try_for_each(|(weight, input)| {
+                    packed_linear::forward(input, weight, None, SumOrder::Any).map(drop)
+                })
             });
         }
     }

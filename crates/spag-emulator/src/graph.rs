@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use candle_core::{Result, Tensor};
-use spag_ops::kernels::{Accumulate, Arg, CapturedGraph, Gemm, Launch, Module, Operand, Orientation};
+use spag_ops::kernels::{Accumulate, Arg, CapturedGraph, Gemm, Launch, Module, Operand, Orientation, SumOrder};
 
 use crate::{bytes, gemm, run};
 
@@ -12,7 +12,7 @@ use crate::{bytes, gemm, run};
 #[derive(Debug)]
 pub(crate) enum GraphOp {
     Launch { module: Module, kernel: String, grid: [u32; 3], block: u32, shared_bytes: usize, args: Vec<Held> },
-    Gemm { a: (Tensor, Orientation), b: (Tensor, Orientation), c: Tensor, accumulate: Accumulate },
+    Gemm { a: (Tensor, Orientation), b: (Tensor, Orientation), c: Tensor, accumulate: Accumulate, order: SumOrder },
     Copy(Tensor, Tensor),
 }
 
@@ -68,7 +68,13 @@ impl GraphOp {
 
     pub(crate) fn gemm(gemm: &Gemm<'_>) -> Self {
         let side = |operand: &Operand<'_>| (operand.tensor.clone(), operand.orientation);
-        Self::Gemm { a: side(&gemm.a), b: side(&gemm.b), c: gemm.c.clone(), accumulate: gemm.accumulate }
+        Self::Gemm {
+            a: side(&gemm.a),
+            b: side(&gemm.b),
+            c: gemm.c.clone(),
+            accumulate: gemm.accumulate,
+            order: gemm.order,
+        }
     }
 }
 
@@ -100,7 +106,7 @@ impl CapturedGraph for EmulatedGraph {
                     };
                     run(&launch, self.launches.fetch_add(1, Ordering::Relaxed))?;
                 }
-                GraphOp::Gemm { a, b, c, accumulate } => {
+                GraphOp::Gemm { a, b, c, accumulate, order } => {
                     let side = |(tensor, orientation): &(Tensor, Orientation)| (tensor.clone(), *orientation);
                     let (a, b) = (side(a), side(b));
                     gemm::run(&Gemm {
@@ -108,6 +114,7 @@ impl CapturedGraph for EmulatedGraph {
                         b: Operand { tensor: &b.0, orientation: b.1 },
                         c,
                         accumulate: *accumulate,
+                        order: *order,
                     })?;
                 }
                 GraphOp::Copy(from, to) => bytes::write(to, &bytes::read(from)?)?,

@@ -70,6 +70,7 @@ pub use params::{
     Adapted, AdapterWeights, FlatBuffers, GradientSink, LayerLayout, Layout, Part, Update, View, WeightSource,
 };
 pub use rate::measured_flops;
+pub use spag_ops::kernels::SumOrder;
 pub use spag_ops::matmul::Arithmetic;
 pub use spag_ops::quantised::BlockFormat;
 pub use spag_ops::sample::{Distribution, Sampling, TokenLogProb};

@@ -1,41 +1,22 @@
 // Softmax over the vocabulary: log-probabilities of one target per row, and gradients of the logits.
 #include "cuda/elements.cuh"
+#include "cuda/logits.cuh"
 
-constexpr int LOGITS = 4;  // of a thread at a time: 16 bytes
-
-// The running maximum and Σ exp(value − maximum).
-struct Softmax {
-  // Finite, to avoid ∞ − ∞.
-  float largest = -3.0e38f;
-  float sum = 0.0f;
-};
-
-// lse = ln Σ exp(logit) and value = logit[target] − lse of each row. logits [rows, v]; targets, values, lse [rows].
+// lse = ln Σ exp(logit), or `given` if that is not NaN, and value = logit[target] − lse of each row. logits [rows, v]; targets, given
+// (or null), values, lse [rows].
 //
-// One block per row, which is read once; the sum is rescaled when the maximum grows. __expf is accurate enough: its
-// error grows with the distance from the maximum, as the term's share in the sum falls.
-__device__ void rows(const float* logits, const unsigned* targets, float* values, float* lse, unsigned v) {
+// One block per row, which the second pass reads from the cache.
+__device__ void rows(const float* logits, const unsigned* targets, const float* given, float* values, float* lse, unsigned v) {
   DYNAMIC_SHARED(float, scratch);
   logits += size_t(blockIdx.x) * v;
-  Softmax own;
-  for (unsigned at = threadIdx.x * LOGITS; at < v; at += blockDim.x * LOGITS) {
-    const unsigned here = present<LOGITS>(at, v);
-    const auto some = load_several<LOGITS>(logits + at, here);
-    float largest = own.largest;
-#pragma unroll
-    for (unsigned i = 0; i < LOGITS; ++i)
-      if (i < here) largest = fmaxf(largest, some.at[i]);
-    float sum = own.sum * __expf(own.largest - largest);
-#pragma unroll
-    for (unsigned i = 0; i < LOGITS; ++i)
-      if (i < here) sum += __expf(some.at[i] - largest);
-    own.largest = largest;
-    own.sum = sum;
+  float whole = given != nullptr ? given[blockIdx.x] : NAN;
+  // The same for all threads of the block.
+  if (!(whole == whole)) {
+    float top = -INFINITY;
+    each_logit(logits, v, 0, v, threadIdx.x, blockDim.x, [&](unsigned, float logit) { top = fmaxf(top, logit); });
+    whole = log_sum_exp(logits, v, block_max(top, scratch), scratch);
   }
-  const float largest = block_max(own.largest, scratch);
-  const float sum = block_sum(own.sum * __expf(own.largest - largest), scratch);
   if (threadIdx.x > 0) return;
-  const float whole = largest + logf(sum);
   lse[blockIdx.x] = whole;
   values[blockIdx.x] = logits[targets[blockIdx.x]] - whole;
 }
@@ -64,8 +45,8 @@ __device__ void gradients(const float* logits, const unsigned* targets, const fl
 }
 
 EXPORT_BOUNDS(log_prob_rows, 512, 2,
-              (const float* logits, const unsigned* targets, float* values, float* lse, unsigned v),
-              rows(logits, targets, values, lse, v))
+              (const float* logits, const unsigned* targets, const float* given, float* values, float* lse, unsigned v),
+              rows(logits, targets, given, values, lse, v))
 #define EXPORT_FOR(T, suffix)                                                                                    \
   EXPORT_BOUNDS(log_prob_gradients_##suffix, 256, 4,                                                             \
                 (const float* logits, const unsigned* targets, const float* lse, const float* upstream, T* out,  \

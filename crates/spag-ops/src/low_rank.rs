@@ -11,7 +11,7 @@ use rayon::prelude::*;
 use super::cpu;
 use super::packed_linear::{self, PackedWeight};
 use super::product::Start;
-use crate::kernels;
+use crate::kernels::{self, SumOrder};
 
 /// The matrices of one linear layer: s·B·A with A [r, I] and B [W, r].
 pub struct LowRank {
@@ -100,11 +100,11 @@ impl PackedLowRank {
 
     /// As [`PackedLowRank::add_on_host`], by kernels.
     fn add_by_kernels(&self, x: &Tensor, y: &Tensor) -> Result<()> {
-        let all = packed_linear::forward(x, &self.a, None)?;
+        let all = packed_linear::forward(x, &self.a, None, SumOrder::Fixed)?;
         for Part { reduced, b, scale, columns } in &self.parts {
             let reduced = (all.narrow(1, reduced.start, reduced.len())?.contiguous()? * *scale)?;
             let base = y.narrow(1, columns.start, columns.len())?.force_contiguous()?;
-            y.slice_set(&packed_linear::forward(&reduced, b, Some(&base))?, 1, columns.start)?;
+            y.slice_set(&packed_linear::forward(&reduced, b, Some(&base), SumOrder::Fixed)?, 1, columns.start)?;
         }
         Ok(())
     }

@@ -10,7 +10,7 @@ use super::pool;
 #[cfg(target_arch = "x86_64")]
 use super::product::bf16_gemm;
 use super::product::{CpuPath, Exact, RightOperand, Side, Start, ToBf16, Values, large};
-use crate::kernels::{self, Accumulate, Gemm, Kernels, Operand, Orientation};
+use crate::kernels::{self, Accumulate, Gemm, Kernels, Operand, Orientation, SumOrder};
 
 /// The number format of a product's operands on a CPU; sums are f32. Kernels multiply what the tensors have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -207,7 +207,7 @@ fn transposed(tensor: &Tensor) -> Operand<'_> {
 /// x·Wᵀ in number format `dtype`: that of `x`, or f32.
 pub(super) fn launch_linear(kernels: &dyn Kernels, x: &Tensor, w: &Tensor, dtype: DType) -> Result<Tensor> {
     let y = kernels.empty(&[x.dim(0)?, w.dim(0)?], dtype)?;
-    launch_linear_into(kernels, (x, w), &y, Accumulate::No)?;
+    launch_linear_into(kernels, (x, w), &y, (Accumulate::No, SumOrder::Fixed))?;
     Ok(y)
 }
 
@@ -216,9 +216,9 @@ pub(super) fn launch_linear_into(
     kernels: &dyn Kernels,
     (x, w): (&Tensor, &Tensor),
     y: &Tensor,
-    accumulate: Accumulate,
+    (accumulate, order): (Accumulate, SumOrder),
 ) -> Result<()> {
-    kernels.gemm(&Gemm { a: normal(x), b: transposed(w), c: y, accumulate })
+    kernels.gemm(&Gemm { a: normal(x), b: transposed(w), c: y, accumulate, order })
 }
 
 fn launch_linear_add(kernels: &dyn Kernels, residual: &Tensor, x: &Tensor, w: &Tensor) -> Result<Tensor> {
@@ -227,7 +227,7 @@ fn launch_linear_add(kernels: &dyn Kernels, residual: &Tensor, x: &Tensor, w: &T
     }
     let y = kernels.empty(residual.dims(), residual.dtype())?;
     kernels.copy(residual, &y)?;
-    launch_linear_into(kernels, (x, w), &y, Accumulate::Yes)?;
+    launch_linear_into(kernels, (x, w), &y, (Accumulate::Yes, SumOrder::Fixed))?;
     Ok(y)
 }
 
@@ -239,11 +239,12 @@ pub(super) fn launch_backward_input_into(
 ) -> Result<()> {
     for (index, (dy, w)) in layers.iter().enumerate() {
         let accumulate = if index == 0 { Accumulate::No } else { Accumulate::Yes };
-        kernels.gemm(&Gemm { a: normal(dy), b: normal(w), c: dx, accumulate })?;
+        kernels.gemm(&Gemm { a: normal(dy), b: normal(w), c: dx, accumulate, order: SumOrder::Any })?;
     }
     Ok(())
 }
 
 fn launch_backward_weight(kernels: &dyn Kernels, dy: &Tensor, x: &Tensor, dw: &Tensor) -> Result<()> {
-    kernels.gemm(&Gemm { a: transposed(dy), b: normal(x), c: dw, accumulate: Accumulate::Yes })
+    let (accumulate, order) = (Accumulate::Yes, SumOrder::Any);
+    kernels.gemm(&Gemm { a: transposed(dy), b: normal(x), c: dw, accumulate, order })
 }

@@ -1,9 +1,9 @@
-//! Linear layers for generation, with packed weights. A row's result does not depend on the other rows.
+//! Linear layers for generation, with packed weights. On a CPU a row's result does not depend on the other rows, and with kernels
+//! if sums have a fixed order.
 //!
 //! On a CPU a bf16 weight makes the product one of bf16: activations are rounded to bf16, and sums and the output are f32. A
 //! quantised weight makes it one of [integers](super::quantised).
 
-mod gemv;
 mod rows;
 
 use std::ops::Range;
@@ -16,7 +16,7 @@ use super::cpu::{self, Stored};
 use super::product::{Bf16Panels, CpuPath, Panels, Rows, SharedMemory, Start, Values, Widened};
 use super::quantised::{BlockFormat, DeviceMatrix, QuantisedMatrix};
 use super::{matmul, pool, product};
-use crate::kernels::{self, Accumulate, Kernels};
+use crate::kernels::{self, Accumulate, Kernels, SumOrder};
 
 pub use rows::{dequantise, rows};
 
@@ -236,19 +236,20 @@ fn pack_shared<T>(
     extents.iter().zip(ranges).map(packing).map(PackedWeight).collect()
 }
 
-/// y = [residual +] x·Wᵀ. `x` [N, I] → [N, O]; `residual` [N, O]. Kernels add to `residual` in place: y has its memory.
+/// y = [residual +] x·Wᵀ. `x` [N, I] → [N, O]; `residual` [N, O]. Kernels add to `residual` in place: y has its memory; they sum
+/// in `order`.
 ///
 /// # Errors
 /// Mismatched shapes or number formats, tensors that are not contiguous f32 (kernels also accept bf16), or a weight that was
 /// packed for another device.
-pub fn forward(x: &Tensor, w: &PackedWeight, residual: Option<&Tensor>) -> Result<Tensor> {
+pub fn forward(x: &Tensor, w: &PackedWeight, residual: Option<&Tensor>, order: SumOrder) -> Result<Tensor> {
     let (n, i) = x.dims2()?;
     if i != w.inputs() {
         bail!("packed linear: x is [{n}, {i}], the weight takes {}", w.inputs());
     }
     match (&w.0, kernels::of(x.device())?) {
         (Packing::QuantisedRows(matrix), Some(kernels)) => matrix.product(&*kernels, x, residual, x.dtype()),
-        (Packing::Rows(rows), Some(kernels)) => by_kernels(&*kernels, (x, rows), residual, x.dtype()),
+        (Packing::Rows(rows), Some(kernels)) => by_kernels(&*kernels, (x, rows), residual, (x.dtype(), order)),
         _ => on_host(x, w.outputs(), residual, |x, y, start| w.product_on_host(n, x, y, start)),
     }
 }
@@ -257,13 +258,13 @@ pub fn forward(x: &Tensor, w: &PackedWeight, residual: Option<&Tensor>) -> Resul
 ///
 /// # Errors
 /// As [`forward`].
-pub fn forward_f32(x: &Tensor, w: &PackedWeight) -> Result<Tensor> {
+pub fn forward_f32(x: &Tensor, w: &PackedWeight, order: SumOrder) -> Result<Tensor> {
     match (&w.0, kernels::of(x.device())?) {
         (Packing::Rows(rows), Some(kernels)) if x.dims2()?.1 == w.inputs() => {
-            by_kernels(&*kernels, (x, rows), None, DType::F32)
+            by_kernels(&*kernels, (x, rows), None, (DType::F32, order))
         }
         (Packing::QuantisedRows(matrix), Some(kernels)) => matrix.product(&*kernels, x, None, DType::F32),
-        _ => forward(x, w, None),
+        _ => forward(x, w, None, order),
     }
 }
 
@@ -272,7 +273,7 @@ fn by_kernels(
     kernels: &dyn Kernels,
     (x, w): (&Tensor, &Tensor),
     residual: Option<&Tensor>,
-    dtype: DType,
+    (dtype, order): (DType, SumOrder),
 ) -> Result<Tensor> {
     let (y, accumulate) = match residual {
         Some(residual) if residual.dtype() != dtype => {
@@ -281,10 +282,7 @@ fn by_kernels(
         Some(residual) => (residual.clone(), Accumulate::Yes),
         None => (kernels.empty(&[x.dim(0)?, w.dim(0)?], dtype)?, Accumulate::No),
     };
-    match gemv::computes(x, w) {
-        true => gemv::launch(kernels, (x, w), &y, accumulate)?,
-        false => matmul::launch_linear_into(kernels, (x, w), &y, accumulate)?,
-    }
+    matmul::launch_linear_into(kernels, (x, w), &y, (accumulate, order))?;
     Ok(y)
 }
 

@@ -4,7 +4,7 @@
 // order of addition. Top-k and top-p need no sort: they need positions in the order of likelihood (the k-th token, the
 // first token that reaches a sum), which are found by bisecting the range of sort keys until few tokens are left to
 // compare.
-#include "cuda/prelude.cuh"
+#include "cuda/logits.cuh"
 
 namespace {
 
@@ -107,27 +107,19 @@ struct Row {
   __device__ __forceinline__ wide mass(float logit) const {
     return wide(expf((logit - top) * inverse) * 1099511627776.0f);
   }
-  // Calls f(token, logit) for this thread's tokens in first..end: every THREADS-th, or every `by` threads-th.
+  // As each_logit.
   template <class F>
   __device__ __forceinline__ void each(unsigned first, unsigned end, unsigned thread, unsigned threads, F f) const {
-    constexpr unsigned SIZE = Vector<T>::SIZE;
-    if (size % SIZE == 0 && first % SIZE == 0 && end % SIZE == 0) {
-#pragma unroll 4
-      for (unsigned at = first + thread * SIZE; at < end; at += threads * SIZE) {
-        const Vector<T> some = load_vector(logits + at);
-#pragma unroll
-        for (unsigned i = 0; i < SIZE; ++i) f(at + i, to_float(some.at[i]));
-      }
-    } else {
-#pragma unroll 4
-      for (unsigned at = first + thread; at < end; at += threads) f(at, to_float(logits[at]));
-    }
+    each_logit(logits, size, first, end, thread, threads, f);
   }
   template <class F>
   __device__ __forceinline__ void each(F f) const {
     each(0, size, threadIdx.x, THREADS, f);
   }
 };
+
+// The logarithm of a sum of masses.
+__device__ __forceinline__ float log_of(wide mass) { return logf(float(mass) / 1099511627776.0f); }
 
 // The first token in vocabulary order at which the sum of the masses exceeds uniform·total, and that sum.
 template <class T>
@@ -248,14 +240,6 @@ __device__ __forceinline__ Range most_likely(const Row<T>& row, const unsigned* 
   return range;
 }
 
-// The logarithm of the sum of all exponentials; `top` is the largest logit.
-template <class T>
-__device__ __forceinline__ float log_sum_exp(const Row<T>& row, float top, Shared& shared) {
-  float sum = 0;
-  row.each([&](unsigned, float logit) { sum += expf(logit - top); });
-  return top + logf(block_sum(sum, shared.floats));
-}
-
 // logits [rows, size]; settings as above, with the row that a block draws from, followed by the banned tokens; out [blocks, 4]: token,
 // ln p under the model, ln p under the sampling distribution, status.
 template <class T>
@@ -274,7 +258,7 @@ __device__ __forceinline__ void sample(const T* logits, const unsigned* settings
   });
   top = block_max(top, shared.floats);
   best = block_largest(best, shared);
-  const float log_sum = log_sum_exp(row, top, shared);
+  const float log_sum = log_sum_exp(row.logits, size, top, shared.floats);
   row.top = best == 0 ? 0.0f : logit_of(best);
 
   unsigned outcome = CHOSEN, token = token_of(best);
@@ -294,7 +278,7 @@ __device__ __forceinline__ void sample(const T* logits, const unsigned* settings
       const wide target = min(wide(number(setting + UNIFORM) * double(total)), total - 1);
       token = token_of(find<By::Mass>(row, range, target, reached, shared));
     }
-    sampling = (to_float(row.logits[token]) - row.top) * row.inverse - logf(float(total) / 1099511627776.0f);
+    sampling = (to_float(row.logits[token]) - row.top) * row.inverse - log_of(total);
   }
   if (threadIdx.x == 0) {
     const float model = outcome == CHOSEN ? to_float(row.logits[token]) - log_sum : 0.0f;
@@ -304,13 +288,15 @@ __device__ __forceinline__ void sample(const T* logits, const unsigned* settings
 }
 
 // Makes a row's logits those of a softmax that is its distribution: (logit − top) / temperature, and −∞ for tokens that cannot be
-// drawn, of which the target is none. Rows of another kind than a draw, and rows that are not finite, stay as they are.
+// drawn, of which the target is none. log_sums gets the logarithm of the sum of their exponentials, with the bits that `sample` has
+// for it. Rows of another kind than a draw, and rows that are not finite, stay as they are, and their log_sums are NaN.
 //
-// logits [rows, size]; settings as above, with the row's target, followed by the banned tokens.
-__device__ __forceinline__ void restrict_row(float* logits, const unsigned* settings, unsigned size) {
+// logits [rows, size], log_sums [rows]; settings as above, with the row's target, followed by the banned tokens.
+__device__ __forceinline__ void restrict_row(float* logits, const unsigned* settings, float* log_sums, unsigned size) {
   DYNAMIC_SHARED(Shared, all_shared);
   Shared& shared = *all_shared;
   const unsigned* setting = settings + size_t(blockIdx.x) * SETTING;
+  if (threadIdx.x == 0) log_sums[blockIdx.x] = NAN;
   if (setting[KIND] == GREEDY) return;
   logits += size_t(blockIdx.x) * size;
   Row<float> row{logits, size, settings + setting[BANNED_AT], setting[BANNED], 0,
@@ -326,10 +312,14 @@ __device__ __forceinline__ void restrict_row(float* logits, const unsigned* sett
   const wide low = setting[KIND] == MOST_LIKELY ? most_likely(row, setting, best, shared).low : 1;
   const unsigned target = setting[WHICH];
   // No other thread reads what a thread writes here.
+  Measure kept{0, 0};
   row.each([&](unsigned token, float logit) {
-    const bool kept = token == target || (key_of(logit, token) >= low && row.allowed(token));
-    logits[token] = kept ? (logit - row.top) * row.inverse : -INFINITY;
+    const bool keep = token == target || (key_of(logit, token) >= low && row.allowed(token));
+    if (keep) kept.mass += row.mass(logit);
+    logits[token] = keep ? (logit - row.top) * row.inverse : -INFINITY;
   });
+  kept = block_total(kept, shared);
+  if (threadIdx.x == 0) log_sums[blockIdx.x] = log_of(kept.mass);
 }
 
 // Words of a row's adjustment. What is at the words ..._AT follows those of all rows.
@@ -386,7 +376,7 @@ __device__ __forceinline__ void score(const T* logits, const unsigned* params, u
   float top = -INFINITY;
   row.each([&](unsigned, float logit) { top = fmaxf(top, logit); });
   top = block_max(top, shared.floats);
-  const float log_sum = log_sum_exp(row, top, shared);
+  const float log_sum = log_sum_exp(row.logits, size, top, shared.floats);
   if (threadIdx.x == 0) {
     result[0] = isfinite(log_sum) ? CHOSEN : UNSOUND;
     result[1] = __float_as_uint(to_float(row.logits[token]) - log_sum);
@@ -420,5 +410,5 @@ __device__ __forceinline__ void score(const T* logits, const unsigned* params, u
                 adjust<T>(logits, settings, changed, size))
 EXPORT_FOR(float, f32)
 EXPORT_FOR(bf16, bf16)
-EXPORT_BOUNDS(restrict_logits, THREADS, 2, (float* logits, const unsigned* settings, unsigned size),
-              restrict_row(logits, settings, size))
+EXPORT_BOUNDS(restrict_logits, THREADS, 2, (float* logits, const unsigned* settings, float* log_sums, unsigned size),
+              restrict_row(logits, settings, log_sums, size))

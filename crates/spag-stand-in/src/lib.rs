@@ -1,4 +1,4 @@
-//! Stands in for `libcuda`, `libcublas`, `libcurand`, `libcudart` and `libnccl`, so that programs built with the feature `cuda` run,
+//! Stands in for `libcuda`, `libcublas`, `libcublasLt`, `libcurand`, `libcudart` and `libnccl`, so that programs built with the feature `cuda` run,
 //! unchanged, on a machine without a GPU. `scripts/stand-in.sh` builds the libraries and runs programs and tests with them.
 //!
 //! Memory of the device is memory of the host, at addresses that the host cannot use; our kernels are those of spag-emulator, found

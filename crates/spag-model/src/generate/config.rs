@@ -8,7 +8,8 @@ use crate::error::{Error, Result};
 use crate::memory::{self, GenerationMemory, GenerationMemorySettings, PromptLogProbs};
 use crate::model::{Matrices, Model};
 use crate::packed_weights::packing_bytes;
-use spag_ops::{available_memory, free_memory, kernels};
+use spag_ops::kernels::{self, SumOrder};
+use spag_ops::{available_memory, free_memory};
 
 /// Whether requests reuse the KV cache of requests with the same prefix.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -61,6 +62,8 @@ pub struct EngineConfig {
     pub max_step_tokens: usize,
     /// Whether requests share prefixes.
     pub prefix_sharing: PrefixSharing,
+    /// How a GPU sums in products and attention.
+    pub sum_order: SumOrder,
 }
 
 /// Default tokens per page: a full tile of the CPU's matrix product.
@@ -96,6 +99,7 @@ impl EngineConfig {
             max_running: max_running.max(1),
             max_step_tokens: Self::DEFAULT_STEP_TOKENS,
             prefix_sharing: PrefixSharing::On,
+            sum_order: SumOrder::Any,
         }
     }
 

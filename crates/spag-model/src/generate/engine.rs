@@ -96,7 +96,7 @@ impl Engine {
         let model_config = model.config().clone();
         config.check(&model_config)?;
         config.check_memory(&model, weights)?;
-        let runner = ModelRunner::new(model)?;
+        let runner = ModelRunner::new(model, config.sum_order)?;
         let state = State {
             cache: KvCache::new(&model_config, &config, runner.cache_dtype(), runner.device())?,
             waiting: VecDeque::new(),

@@ -14,7 +14,7 @@ use crate::model::{AttentionShape, EmbeddingScale, Model, Quantisation};
 use crate::packed_weights::{PackedBlock, PackedWeights};
 use crate::params::{AdapterWeights, Layout, Part, WeightSource};
 use spag_ops::cast::round_columns;
-use spag_ops::kernels;
+use spag_ops::kernels::{self, SumOrder};
 use spag_ops::paged_attention::{self, Span};
 use spag_ops::pool::{Pool, recycle};
 use spag_ops::rope::Positions;
@@ -32,6 +32,7 @@ pub(super) struct ModelRunner {
     device: Device,
     quantisation: Option<Quantisation>,
     shape: AttentionShape,
+    order: SumOrder,
     pool: Arc<Pool>,
     graphs: GraphCache,
 }
@@ -62,6 +63,7 @@ struct GeneratePass<'a, 'b> {
     inputs: &'a Inputs<'b>,
     adapters: &'a AdapterRows<'a>,
     cache: &'a KvCache,
+    order: SumOrder,
     attention: Duration,
 }
 
@@ -72,7 +74,7 @@ impl BlockPass for GeneratePass<'_, '_> {
 
     fn attend(&mut self, input: &Tensor) -> candle_core::Result<Tensor> {
         let (heads, norm) = (self.shape.heads, self.shape.norm);
-        let qkv = self.block.qkv.forward(input, None, &self.adapters.at(self.layer, Place::Qkv))?;
+        let qkv = self.block.qkv.forward(input, None, &self.adapters.at(self.layer, Place::Qkv), self.order)?;
         let (queries, rotated) = (heads.query * heads.dim, (heads.query + heads.kv) * heads.dim);
         if let Some((q_norm, k_norm)) = &self.block.head_norms {
             head_norm::forward_columns(&qkv, 0..queries, q_norm, norm)?;
@@ -95,11 +97,12 @@ impl BlockPass for GeneratePass<'_, '_> {
     }
 
     fn project(&self, attended: &Tensor, residual: Option<&Tensor>) -> candle_core::Result<Tensor> {
-        self.block.o.forward(attended, residual, &self.adapters.at(self.layer, Place::Output))
+        self.block.o.forward(attended, residual, &self.adapters.at(self.layer, Place::Output), self.order)
     }
 
     fn activate(&mut self, input: &Tensor) -> candle_core::Result<Tensor> {
-        let gate_up = self.block.gate_up.forward(input, None, &self.adapters.at(self.layer, Place::GateUp))?;
+        let gate_up =
+            self.block.gate_up.forward(input, None, &self.adapters.at(self.layer, Place::GateUp), self.order)?;
         round_columns(&gate_up, 0..gate_up.dim(1)?, self.cache.keys[self.layer].dtype())?;
         let activated = self.shape.activation.forward_joined(&gate_up)?;
         recycle(gate_up)?;
@@ -107,7 +110,7 @@ impl BlockPass for GeneratePass<'_, '_> {
     }
 
     fn down(&self, activated: &Tensor, residual: Option<&Tensor>) -> candle_core::Result<Tensor> {
-        self.block.down.forward(activated, residual, &self.adapters.at(self.layer, Place::Down))
+        self.block.down.forward(activated, residual, &self.adapters.at(self.layer, Place::Down), self.order)
     }
 
     fn add_normed(&mut self, weight: Part, output: Tensor, residual: &Tensor) -> candle_core::Result<Tensor> {
@@ -123,7 +126,7 @@ impl BlockPass for GeneratePass<'_, '_> {
 
 impl ModelRunner {
     /// Packs a model layer by layer, and gives up each layer when it is packed.
-    pub(super) fn new(model: Model) -> Result<Self> {
+    pub(super) fn new(model: Model, order: SumOrder) -> Result<Self> {
         let device = model.parameters().device().clone();
         let (layout, dtype) = (model.parameters().layout().clone(), model.parameters().dtype().into());
         let embedding_scale = EmbeddingScale::of(&model.config().architecture);
@@ -140,6 +143,7 @@ impl ModelRunner {
             device,
             quantisation,
             shape,
+            order,
             pool: Arc::default(),
             graphs: GraphCache::default(),
         })
@@ -271,7 +275,7 @@ impl ModelRunner {
             let rows = embedding::forward(&rows, x)?;
             let normed = rms_norm::forward(&rows, &self.weights.norm, self.shape.norm)?;
             recycle(rows)?;
-            let logits = self.weights.head.forward_f32(&normed)?;
+            let logits = self.weights.head.forward(&normed, self.order)?;
             recycle(normed)?;
             let within: Vec<ScoreParams> =
                 chunk.iter().enumerate().map(|(row, params)| ScoreParams { row, ..*params }).collect();
@@ -296,21 +300,21 @@ impl ModelRunner {
         adapters: &AdapterRows<'_>,
         cache: &KvCache,
     ) -> candle_core::Result<(Tensor, Duration)> {
-        let (mut x, mut attention) = (inputs.x.clone(), Duration::ZERO);
+        let (mut x, mut of_attention) = (inputs.x.clone(), Duration::ZERO);
         for (layer, block) in self.weights.blocks.iter().enumerate() {
-            let (shape, attended) = (&self.shape, Duration::ZERO);
-            let mut pass = GeneratePass { block, shape, layer, inputs, adapters, cache, attention: attended };
+            let (shape, order, attention) = (&self.shape, self.order, Duration::ZERO);
+            let mut pass = GeneratePass { block, shape, layer, inputs, adapters, cache, order, attention };
             x = block::forward(x, self.shape.norms, &mut pass)?;
-            attention += pass.attention;
+            of_attention += pass.attention;
         }
-        Ok((x, attention))
+        Ok((x, of_attention))
     }
 
     /// Logits of rows of the last block's output.
     fn logits(&self, rows: Tensor) -> candle_core::Result<Tensor> {
         let normed = rms_norm::forward(&rows, &self.weights.norm, self.shape.norm)?;
         recycle(rows)?;
-        let logits = self.weights.head.forward(&normed)?;
+        let logits = self.weights.head.forward(&normed, self.order)?;
         recycle(normed)?;
         Ok(logits)
     }

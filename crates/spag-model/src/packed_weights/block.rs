@@ -9,7 +9,7 @@ use crate::model::Model;
 use crate::model::linear::{LinearWeight, PackedMemory, copied_to};
 use crate::params::{Layout, Part, WeightSource};
 use spag_ops::cast::{converted, in_compute_dtype};
-use spag_ops::kernels;
+use spag_ops::kernels::{self, SumOrder};
 use spag_ops::low_rank::{self, AdaptedRows};
 use spag_ops::packed_linear::{self, PackedWeight};
 use spag_ops::quantised::BlockFormat;
@@ -28,8 +28,9 @@ impl PackedLinear {
         x: &Tensor,
         residual: Option<&Tensor>,
         adapted: &[AdaptedRows<'_>],
+        order: SumOrder,
     ) -> candle_core::Result<Tensor> {
-        let y = packed_linear::forward(x, &self.weight, residual)?;
+        let y = packed_linear::forward(x, &self.weight, residual, order)?;
         if !adapted.is_empty() {
             low_rank::add(x, &y, adapted)?;
         }

@@ -6,6 +6,7 @@ use crate::config::OutputHead;
 use crate::model::Model;
 use crate::model::linear::quantised;
 use spag_ops::cast::converted;
+use spag_ops::kernels::SumOrder;
 use spag_ops::packed_linear::{self, PackedWeight};
 use spag_ops::row_norm;
 
@@ -53,14 +54,9 @@ impl Head {
         self.weight.outputs()
     }
 
-    /// Logits [N, V] of normed outputs [N, D].
-    pub(crate) fn forward(&self, normed: &Tensor) -> Result<Tensor> {
-        packed_linear::forward(normed, &self.weight, None)
-    }
-
-    /// As [`Head::forward`], in f32 for every number format.
-    pub(crate) fn forward_f32(&self, normed: &Tensor) -> Result<Tensor> {
-        packed_linear::forward_f32(normed, &self.weight)
+    /// Logits [N, V] of normed outputs [N, D], in f32 for every number format.
+    pub(crate) fn forward(&self, normed: &Tensor, order: SumOrder) -> Result<Tensor> {
+        packed_linear::forward_f32(normed, &self.weight, order)
     }
 
     /// The rows of tokens, [N, D]: their embeddings, if the head is the embedding.

@@ -20,40 +20,21 @@ constexpr int QUERIES = 128, KEYS = 64, WARPS = 4, THREADS = WARPS * WARP;
 // 16-row tiles of a warp, and 8-column tiles of its scores.
 constexpr int M = QUERIES / WARPS / 16, N = KEYS / 8;
 
-// Online softmax of a thread's rows (16·m + g + 8·half): the maximum score, and the sum of this thread's exponentials
-// of scale·(score − maximum).
-struct Softmax {
-  float top[M][2], sum[M][2];
-};
-
 // Replaces scores by exponentials and rescales `sums` to the new maxima. `row` is the warp's first query, `key` the
 // tile's first key, both relative to the sequence. scale is 1/√dim·log₂e; the slope is divided by 1/√dim.
 template <int DIM, class Mask>
-__device__ __forceinline__ void exponentials(float (&scores)[M][N][4], float (&sums)[M][DIM / 8][4], Softmax& softmax,
-                                             int row, int key, float scale, Mask mask, float slope) {
+__device__ __forceinline__ void exponentials(float (&scores)[M][N][4], float (&sums)[M][DIM / 8][4],
+                                             RunningRow (&rows)[M][2], int row, int key, float scale, Mask mask,
+                                             float slope) {
   const int lane = threadIdx.x % WARP, g = lane / 4, t = lane % 4;
-  // The distance of the thread's first score; others differ by constants.
-  const int distance = row + g - key - 2 * t;
-  if constexpr (Mask::SPECIAL) {
-    const float start = -slope * float(distance);
-#pragma unroll
-    for (int m = 0; m < M; ++m)
-#pragma unroll
-      for (int n = 0; n < N; ++n)
-#pragma unroll
-        for (int i = 0; i < 4; ++i)
-          scores[m][n][i] += fmaf(slope, float(8 * n + i % 2 - 16 * m - 8 * (i / 2)), start);
-  }
   // Only tiles that cross the diagonal, or the window's end, need a mask. Keys after the sequence's end come after all
   // its queries.
-  if (mask.hides_some(row - (key + KEYS - 1), row + 16 * M - 1 - key)) {
+  if (Mask::SPECIAL || mask.hides_some(row - (key + KEYS - 1), row + 16 * M - 1 - key)) {
 #pragma unroll
     for (int m = 0; m < M; ++m)
 #pragma unroll
-      for (int n = 0; n < N; ++n)
-#pragma unroll
-        for (int i = 0; i < 4; ++i)
-          if (mask.hides(distance - (8 * n + i % 2 - 16 * m - 8 * (i / 2)))) scores[m][n][i] = -INFINITY;
+      for (int half = 0; half < 2; ++half)
+        mask_scores(scores[m], half, row + 16 * m + 8 * half + g - key - 2 * t, slope, mask);
   }
   float keep[M][2];
   bool changed = false;
@@ -61,27 +42,10 @@ __device__ __forceinline__ void exponentials(float (&scores)[M][N][4], float (&s
   for (int m = 0; m < M; ++m)
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
-      float top = softmax.top[m][half];
-#pragma unroll
-      for (int n = 0; n < N; ++n) top = fmaxf(top, fmaxf(scores[m][n][2 * half], scores[m][n][2 * half + 1]));
-      top = fmaxf(top, __shfl_xor_sync(ALL_LANES, top, 1));
-      top = fmaxf(top, __shfl_xor_sync(ALL_LANES, top, 2));
-      // Without a window every query attends to key 0 of the first tile, so top is finite from then on. With one, it is
-      // -∞ until the window begins.
-      const float finite = Mask::SPECIAL && top == -INFINITY ? 0.0f : top;
-      keep[m][half] = exp2_fast((softmax.top[m][half] - finite) * scale);
-      changed |= top != softmax.top[m][half];
-      const float shift = finite * scale;
-      float sum = 0;
-#pragma unroll
-      for (int n = 0; n < N; ++n)
-#pragma unroll
-        for (int i = 2 * half; i < 2 * half + 2; ++i) {
-          scores[m][n][i] = exp2_fast(scores[m][n][i] * scale - shift);
-          sum += scores[m][n][i];
-        }
-      softmax.sum[m][half] = softmax.sum[m][half] * keep[m][half] + sum;
-      softmax.top[m][half] = top;
+      const float before = rows[m][half].top;
+      // Without a window every query attends to key 0 of the first tile.
+      keep[m][half] = rows[m][half].template add<Mask::SPECIAL>(scores[m], half, scale);
+      changed |= rows[m][half].top != before;
     }
   // After the first tiles the maxima seldom change.
   if (!__any_sync(ALL_LANES, changed)) return;
@@ -114,12 +78,8 @@ __device__ __forceinline__ void by_tiles(const bf16* q, const bf16* k, const bf1
   copy_tile<DIM, KEYS, THREADS>(keys, k + kv_at + begin * size_t(kv_stride), kv_stride, seen - begin);
   copy_async_commit();
   float sums[M][DIM / 8][4], scores[M][N][4];
-  Softmax softmax;
+  RunningRow rows[M][2];
   clear(sums);
-#pragma unroll
-  for (int m = 0; m < M; ++m)
-#pragma unroll
-    for (int half = 0; half < 2; ++half) softmax.top[m][half] = -INFINITY, softmax.sum[m][half] = 0;
   for (unsigned key = begin; key < seen; key += KEYS) {
     // The keys have arrived, and all warps have finished with the previous values.
     copy_async_wait<0>();
@@ -147,7 +107,7 @@ __device__ __forceinline__ void by_tiles(const bf16* q, const bf16* k, const bf1
       copy_async_commit();
     }
     if (!skip) {
-      exponentials<DIM>(scores, sums, softmax, row, int(key), scale, mask, slope);
+      exponentials<DIM>(scores, sums, rows, row, int(key), scale, mask, slope);
       multiply_add<DIM>(sums, scores, values);
     }
   }
@@ -162,13 +122,11 @@ __device__ __forceinline__ void by_tiles(const bf16* q, const bf16* k, const bf1
   for (int m = 0; m < M; ++m)
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
-      float sum = softmax.sum[m][half];
-      sum += __shfl_xor_sync(ALL_LANES, sum, 1);
-      sum += __shfl_xor_sync(ALL_LANES, sum, 2);
+      const float sum = rows[m][half].total();
       inverse[m][half] = 1.0f / sum;
       const int r = 16 * m + 8 * half + lane / 4;
       if (lane % 4 == 0 && r < present)
-        lse[(first + r) * heads + head] = softmax.top[m][half] * scale * LN_2 + logf(sum);
+        lse[(first + r) * heads + head] = rows[m][half].top * scale * LN_2 + logf(sum);
     }
   // Each warp reads only its own queries.
   store_rows<DIM, M>(queries, row_in_tile, sums, inverse, out + first * q_stride + head * DIM, q_stride, present);

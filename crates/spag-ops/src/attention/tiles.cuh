@@ -7,7 +7,7 @@
 #pragma once
 
 #include "../cuda/mma.cuh"
-#include "mask.cuh"
+#include "softmax.cuh"
 
 namespace attention {
 
@@ -27,17 +27,6 @@ __device__ __forceinline__ Item item_of(const unsigned* work, unsigned index) {
 }
 
 constexpr float LN_2 = 0.6931471805599453f;
-
-// 2ˣ in one instruction, with a relative error of 2⁻²²; 0 for -∞.
-__device__ __forceinline__ float exp2_fast(float x) {
-#ifdef SPAG_EMULATOR
-  return exp2f(x);
-#else
-  float y;
-  asm("ex2.approx.ftz.f32 %0, %1;\n" : "=f"(y) : "f"(x));
-  return y;
-#endif
-}
 
 // Hides from the compiler that x is loop-invariant: values derived from it are recomputed in each iteration instead of
 // occupying registers.

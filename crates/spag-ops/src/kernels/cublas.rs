@@ -1,23 +1,31 @@
-//! Matrix products by cuBLAS.
+//! Matrix products by cuBLASLt.
 
+use std::collections::HashMap;
 use std::ffi::c_void;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
-use candle_core::cuda_backend::cudarc::cublas::{CudaBlas, result, sys};
+use candle_core::cuda_backend::cudarc::cublaslt::{result, sys};
 use candle_core::cuda_backend::cudarc::driver::{CudaSlice, CudaStream, DevicePtr};
-use candle_core::{CudaDevice, DType, Error, Result, Tensor, bail};
+use candle_core::{DType, Error, Result, bail};
 
-use super::gemm::{Accumulate, Gemm, Orientation};
+use super::gemm::{Accumulate, Gemm, Orientation, SumOrder};
 
 /// Scratch memory of products, as NVIDIA recommends for Hopper GPUs; older ones need 4 MiB.
 const WORKSPACE_BYTES: usize = 32 << 20;
 
-/// The cuBLAS handle of a device, with workspace of our own.
+/// The cuBLASLt handle of a device, with workspace of our own. One is enough: products on one stream are ordered.
 pub(super) struct Cublas {
-    handle: Arc<CudaBlas>,
-    /// Used by the handle as long as this value lives, which is as long as the process.
-    _workspace: CudaSlice<u8>,
+    handle: sys::cublasLtHandle_t,
+    stream: Arc<CudaStream>,
+    workspace: CudaSlice<u8>,
+    /// What the heuristic chose; the choice takes longer than a launch.
+    chosen: Mutex<HashMap<Problem, sys::cublasLtMatmulAlgo_t>>,
 }
+
+// SAFETY: a handle may be used from any thread, by several at a time; it is destroyed with its owner only.
+unsafe impl Send for Cublas {}
+// SAFETY: as above.
+unsafe impl Sync for Cublas {}
 
 /// Addresses of the operands and the output of a product.
 pub(super) struct Addresses {
@@ -26,74 +34,193 @@ pub(super) struct Addresses {
     pub(super) c: u64,
 }
 
+/// What a choice of algorithm depends on, as cuBLAS sees it: column by column, where a row-major matrix is its transpose, and
+/// cᵀ = bᵀ·aᵀ.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+struct Problem {
+    /// Rows and columns of the output, and the extent that is summed over.
+    extents: [usize; 3],
+    /// bᵀ and aᵀ are stored transposed.
+    transposed: [bool; 2],
+    /// Those of the operands and of the output.
+    formats: [DType; 2],
+    order: SumOrder,
+}
+
+impl Problem {
+    fn of(gemm: &Gemm<'_>) -> Result<Self> {
+        let (m, k, n) = gemm.extents()?;
+        let transposed = [gemm.b.orientation, gemm.a.orientation].map(|side| side == Orientation::Transposed);
+        let formats = [gemm.a.tensor.dtype(), gemm.c.dtype()];
+        Ok(Self { extents: [n, m, k], transposed, formats, order: gemm.order })
+    }
+
+    /// With the number of tokens rounded up, so that similar products have one choice. It is the extent that is no row's length,
+    /// and does not decide which algorithms can be used.
+    fn rounded(mut self) -> Self {
+        let tokens = &mut self.extents[if self.is_of_weights() { 2 } else { 1 }];
+        *tokens = match *tokens {
+            few @ 0..=64 => few.next_power_of_two(),
+            some @ 65..=1024 => some.next_multiple_of(64),
+            many => many.next_multiple_of(512),
+        };
+        self
+    }
+
+    /// dyᵀ·x, a sum over tokens.
+    fn is_of_weights(&self) -> bool {
+        self.transposed == [false, true]
+    }
+}
+
+/// Descriptors of one product, destroyed on drop.
+struct Descriptors {
+    product: sys::cublasLtMatmulDesc_t,
+    layouts: [sys::cublasLtMatrixLayout_t; 3],
+}
+
+impl Drop for Descriptors {
+    fn drop(&mut self) {
+        // SAFETY: created by `new`, and destroyed once. A failure would leak a few bytes of the host.
+        unsafe {
+            let _ = result::destroy_matmul_desc(self.product);
+            self.layouts.into_iter().for_each(|layout| drop(result::destroy_matrix_layout(layout)));
+        }
+    }
+}
+
+fn format(dtype: DType) -> Result<sys::cudaDataType> {
+    match dtype {
+        DType::F32 => Ok(sys::cudaDataType::CUDA_R_32F),
+        DType::BF16 => Ok(sys::cudaDataType::CUDA_R_16BF),
+        other => bail!("products are of f32 or bf16, not of {other:?}"),
+    }
+}
+
+impl Descriptors {
+    fn new(problem: &Problem) -> Result<Self> {
+        let [m, n, k] = problem.extents;
+        let [operand, output] = problem.formats;
+        let layout = |dtype, transposed: bool, rows: usize, columns: usize| {
+            let (rows, columns) = if transposed { (columns, rows) } else { (rows, columns) };
+            result::create_matrix_layout(format(dtype)?, rows as u64, columns as u64, rows as i64).map_err(Error::wrap)
+        };
+        let layouts = [
+            layout(operand, problem.transposed[0], m, k)?,
+            layout(operand, problem.transposed[1], k, n)?,
+            layout(output, false, m, n)?,
+        ];
+        let compute = sys::cublasComputeType_t::CUBLAS_COMPUTE_32F;
+        let product = result::create_matmul_desc(compute, sys::cudaDataType::CUDA_R_32F).map_err(Error::wrap)?;
+        let descriptors = Self { product, layouts };
+        use sys::cublasLtMatmulDescAttributes_t as Attribute;
+        let sides = [Attribute::CUBLASLT_MATMUL_DESC_TRANSA, Attribute::CUBLASLT_MATMUL_DESC_TRANSB];
+        for (attribute, transposed) in sides.into_iter().zip(problem.transposed) {
+            let operation = i32::from(transposed);
+            // SAFETY: the descriptor is alive, and the attribute a number of 32 bits that is read during the call.
+            unsafe { result::set_matmul_desc_attribute(product, attribute, (&raw const operation).cast(), 4) }
+                .map_err(Error::wrap)?;
+        }
+        Ok(descriptors)
+    }
+}
+
 impl Cublas {
-    /// Sets up candle's handle, whose stream is the device's; the context is bound to this thread.
-    ///
     /// # Errors
     /// Too little memory, or an error of cuBLAS.
-    pub(super) fn of(device: &CudaDevice, stream: &Arc<CudaStream>) -> Result<Self> {
-        let handle = device.cublas_handle();
-        // Without a workspace of its own a handle allocates one while a graph is captured, as a node of the graph, and
-        // chooses other algorithms for captured products than for eager ones. One is enough: products on one stream are
-        // ordered. Setting the handle's stream would take it away.
+    pub(super) fn of(stream: &Arc<CudaStream>) -> Result<Self> {
         // SAFETY: cuBLAS writes to the workspace before it reads it.
         let workspace = unsafe { stream.alloc::<u8>(WORKSPACE_BYTES) }.map_err(Error::wrap)?;
-        let address = workspace.device_ptr(stream).0;
-        // SAFETY: the handle is alive, and the memory, which has as many bytes, is kept as long.
-        unsafe { sys::cublasSetWorkspace_v2(*handle.handle(), address as *mut c_void, WORKSPACE_BYTES) }
-            .result()
-            .map_err(|e| Error::Msg(format!("the workspace of cuBLAS: {e}")))?;
-        // By default, products in bf16 whose k is split may round the parts to bf16 before they are added. Ops rely on sums
-        // in f32 that are rounded once.
-        let mode = sys::cublasMath_t::CUBLAS_MATH_DISALLOW_REDUCED_PRECISION_REDUCTION;
-        // SAFETY: the handle is alive.
-        unsafe { sys::cublasSetMathMode(*handle.handle(), mode) }
-            .result()
-            .map_err(|e| Error::Msg(format!("the rounding of cuBLAS: {e}")))?;
-        Ok(Self { handle, _workspace: workspace })
+        let handle = result::create_handle().map_err(Error::wrap)?;
+        Ok(Self { handle, stream: stream.clone(), workspace, chosen: Mutex::default() })
+    }
+
+    /// The algorithm for a problem.
+    fn choose(&self, problem: &Problem, descriptors: &Descriptors) -> Result<sys::cublasLtMatmulAlgo_t> {
+        use sys::cublasLtMatmulPreferenceAttributes_t as Attribute;
+        use sys::cublasLtReductionScheme_t as Scheme;
+        // Without a reduction, every algorithm adds in the order of k (measured on an H100). Parts are never rounded to bf16 before
+        // they are added, and never added as they arrive.
+        let schemes = match problem.order {
+            SumOrder::Fixed => Scheme::CUBLASLT_REDUCTION_SCHEME_NONE as u32,
+            SumOrder::Any => {
+                Scheme::CUBLASLT_REDUCTION_SCHEME_NONE as u32 | Scheme::CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE as u32
+            }
+        };
+        let preference = result::create_matmul_pref().map_err(Error::wrap)?;
+        let [a, b, c] = descriptors.layouts;
+        // SAFETY: all objects are alive; the attributes have these types and are read during the calls.
+        let chosen = unsafe {
+            let workspace = WORKSPACE_BYTES as u64;
+            result::set_matmul_pref_attribute(
+                preference,
+                Attribute::CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES,
+                (&raw const workspace).cast(),
+                8,
+            )
+            .and_then(|()| {
+                result::set_matmul_pref_attribute(
+                    preference,
+                    Attribute::CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK,
+                    (&raw const schemes).cast(),
+                    4,
+                )
+            })
+            .and_then(|()| result::get_matmul_algo_heuristic(self.handle, descriptors.product, a, b, c, c, preference))
+        };
+        // SAFETY: created above, and destroyed once.
+        unsafe { result::destroy_matmul_pref(preference) }.map_err(Error::wrap)?;
+        Ok(chosen.map_err(Error::wrap)?.algo)
     }
 
     /// Launches a product whose tensors are on the device at these addresses; the context is bound to this thread.
     pub(super) fn gemm(&self, gemm: &Gemm<'_>, at: &Addresses) -> Result<()> {
-        let (m, k, n) = gemm.extents()?;
-        let format = |tensor: &Tensor| match tensor.dtype() {
-            DType::F32 => Ok(sys::cudaDataType_t::CUDA_R_32F),
-            DType::BF16 => Ok(sys::cudaDataType_t::CUDA_R_16BF),
-            other => bail!("{gemm}: {other:?}"),
+        let failed = |e: Error| Error::Msg(format!("cuBLAS {gemm}: {e}"));
+        let exact = Problem::of(gemm)?;
+        let descriptors = Descriptors::new(&exact).map_err(failed)?;
+        let rounded = exact.rounded();
+        let choose = |problem: &Problem| {
+            let mut chosen = self.chosen.lock().unwrap_or_else(PoisonError::into_inner);
+            if let Some(algorithm) = chosen.get(problem) {
+                return Ok(*algorithm);
+            }
+            let algorithm = self.choose(problem, &Descriptors::new(problem)?)?;
+            chosen.insert(*problem, algorithm);
+            Ok(algorithm)
         };
-        let operation = |orientation: Orientation| match orientation {
-            Orientation::Normal => sys::cublasOperation_t::CUBLAS_OP_N,
-            Orientation::Transposed => sys::cublasOperation_t::CUBLAS_OP_T,
+        let run = |algorithm: &sys::cublasLtMatmulAlgo_t| {
+            let (alpha, beta) = (1f32, if gemm.accumulate == Accumulate::Yes { 1f32 } else { 0f32 });
+            let [a, b, c] = descriptors.layouts;
+            let workspace = self.workspace.device_ptr(&self.stream).0;
+            // SAFETY: the extents have been checked against the tensors, which are at these addresses; the workspace has as many
+            // bytes and lives as long as the handle.
+            unsafe {
+                result::matmul(
+                    self.handle,
+                    descriptors.product,
+                    (&raw const alpha).cast(),
+                    (&raw const beta).cast(),
+                    at.b as *const c_void,
+                    a,
+                    at.a as *const c_void,
+                    b,
+                    at.c as *const c_void,
+                    c,
+                    at.c as *mut c_void,
+                    c,
+                    algorithm,
+                    workspace as *mut c_void,
+                    WORKSPACE_BYTES,
+                    self.stream.cu_stream().cast(),
+                )
+            }
         };
-        let int = |x: usize| i32::try_from(x).map_err(|_| Error::Msg(format!("{gemm}: {x} is too large")));
-        let columns = |tensor: &Tensor| int(tensor.dim(1)?);
-        let alpha = 1f32;
-        let beta = if gemm.accumulate == Accumulate::Yes { 1f32 } else { 0f32 };
-        // cuBLAS is column-major: a row-major matrix is its transpose, and cᵀ = bᵀ·aᵀ.
-        // SAFETY: the extents have been checked against the tensors, which are at these addresses.
-        let done = unsafe {
-            result::gemm_ex(
-                *self.handle.handle(),
-                operation(gemm.b.orientation),
-                operation(gemm.a.orientation),
-                int(n)?,
-                int(m)?,
-                int(k)?,
-                (&raw const alpha).cast::<c_void>(),
-                at.b as *const c_void,
-                format(gemm.b.tensor)?,
-                columns(gemm.b.tensor)?,
-                at.a as *const c_void,
-                format(gemm.a.tensor)?,
-                columns(gemm.a.tensor)?,
-                (&raw const beta).cast::<c_void>(),
-                at.c as *mut c_void,
-                format(gemm.c)?,
-                columns(gemm.c)?,
-                sys::cublasComputeType_t::CUBLAS_COMPUTE_32F,
-                sys::cublasGemmAlgo_t::CUBLAS_GEMM_DEFAULT,
-            )
-        };
-        done.map_err(|e| Error::Msg(format!("cuBLAS {gemm}: {e}")))
+        match run(&choose(&rounded).map_err(failed)?) {
+            Err(result::CublasError(sys::cublasStatus_t::CUBLAS_STATUS_NOT_SUPPORTED)) if rounded != exact => {
+                run(&choose(&exact).map_err(failed)?)
+            }
+            done => done,
+        }
+        .map_err(|e| failed(Error::wrap(e)))
     }
 }

@@ -100,7 +100,7 @@ impl CudaKernels {
         let processors = attribute(Attribute::CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT)?;
         let kernels = Arc::new(Self {
             device: device.clone(),
-            cublas: Cublas::of(device, &main)?,
+            cublas: Cublas::of(&main)?,
             max_shared_bytes: usize::try_from(max_shared_bytes).unwrap_or(PLAIN_SHARED_BYTES),
             warpgroup_processors: (capability == (9, 0)).then_some(processors.cast_unsigned()),
             turns: Turns::default(),

@@ -33,6 +33,18 @@ pub struct Gemm<'a> {
     pub c: &'a Tensor,
     /// Whether the product is added to the output.
     pub accumulate: Accumulate,
+    /// How an element is summed.
+    pub order: SumOrder,
+}
+
+/// How kernels sum over k in products, and over keys in paged attention. A CPU has one order.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum SumOrder {
+    /// By parts, if that is faster for few rows. The parts depend on the number of rows.
+    #[default]
+    Any,
+    /// In one order for any number of rows: those of a forward pass have the same bits in the engine and in the learner.
+    Fixed,
 }
 
 /// Whether a product overwrites the output or is added to it.

@@ -22,7 +22,7 @@ use candle_core::{DType, Device, Result, Tensor, bail};
 
 #[cfg(feature = "cuda")]
 pub use cuda::CudaKernels;
-pub use gemm::{Accumulate, Gemm, Operand, Orientation};
+pub use gemm::{Accumulate, Gemm, Operand, Orientation, SumOrder};
 pub use launch::{Arg, Launch, Module};
 pub(crate) use launch::{THREADS, blocks, module, suffix, vector_len};
 pub use transfer::{Mark, Transfer};

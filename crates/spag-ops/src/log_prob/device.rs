@@ -6,7 +6,7 @@ use candle_core::{DType, Result, Tensor};
 use super::{DEVICE_CHUNK_ELEMENTS, LogProbs, Targets};
 use crate::kernels::{Arg, Kernels, Launch, Module, THREADS, blocks, module, suffix, vector_len};
 use crate::matmul;
-use crate::sample::restrict;
+use crate::sample::restrict_with;
 
 const MODULE: Module = module!("log_prob");
 /// Threads per row of logits.
@@ -27,13 +27,20 @@ fn chunks(m: usize, v: usize) -> impl Iterator<Item = (usize, usize)> {
     (0..m).step_by(rows).map(move |start| (start, rows.min(m - start)))
 }
 
-/// The logits [R, V] of some rows, f32, those of a softmax that is the distribution of each row.
-fn logits(kernels: &dyn Kernels, rows: &Tensor, head: &Tensor, targets: Targets<'_>) -> Result<Tensor> {
+/// The logits [R, V] of some rows, f32, those of a softmax that is the distribution of each row; with the logarithms of the sums of
+/// their exponentials, [R], if some are known.
+fn logits(
+    kernels: &dyn Kernels,
+    rows: &Tensor,
+    head: &Tensor,
+    targets: Targets<'_>,
+) -> Result<(Tensor, Option<Tensor>)> {
     let logits = matmul::launch_linear(kernels, rows, head, DType::F32)?;
-    if !targets.distributions.is_empty() {
-        restrict(&logits, targets.distributions, targets.tokens)?;
-    }
-    Ok(logits)
+    let known = match targets.distributions {
+        [] => None,
+        distributions => restrict_with(kernels, &logits, distributions, targets.tokens)?,
+    };
+    Ok((logits, known))
 }
 
 pub(super) fn forward(kernels: &dyn Kernels, (hidden, head, targets): Head<'_>, keep: Keep) -> Result<LogProbs> {
@@ -45,7 +52,8 @@ pub(super) fn forward(kernels: &dyn Kernels, (hidden, head, targets): Head<'_>, 
     }
     let tokens = Tensor::new(targets.tokens, hidden.device())?;
     for (start, rows) in chunks(m, v) {
-        let logits = logits(kernels, &hidden.narrow(0, start, rows)?, head, targets.rows(start..start + rows))?;
+        let (logits, known) =
+            logits(kernels, &hidden.narrow(0, start, rows)?, head, targets.rows(start..start + rows))?;
         kernels.launch(&Launch {
             kernel: "log_prob_rows".into(),
             grid: [rows as u32, 1, 1],
@@ -54,6 +62,7 @@ pub(super) fn forward(kernels: &dyn Kernels, (hidden, head, targets): Head<'_>, 
             args: &[
                 Arg::In(&logits),
                 Arg::In(&tokens.narrow(0, start, rows)?),
+                known.as_ref().map_or(Arg::Null, Arg::In),
                 Arg::Out(&result.values.narrow(0, start, rows)?),
                 Arg::Out(&result.lse.narrow(0, start, rows)?),
                 Arg::U32(v as u32),
@@ -96,7 +105,7 @@ pub(super) fn backward(
         let x = hidden.narrow(0, start, rows)?;
         let logits = match kept.next() {
             Some(kept) => kept,
-            None => logits(kernels, &x, head, targets.rows(start..start + rows))?,
+            None => logits(kernels, &x, head, targets.rows(start..start + rows))?.0,
         };
         let gradients = match dtype {
             // In place: logits become their gradients.

@@ -76,28 +76,19 @@ __device__ __forceinline__ void decode(const bf16* qkv, const bf16* keys, const 
     const int from = index % STAGES * 2 * KEYS;
     float scores[KEYS / 8][4];
     paged::score<D, KEYS>(scores, queries, mine, from);
-    if constexpr (Mask::SPECIAL) {
+    if (Mask::SPECIAL || (stripe + 1) * paged::STRIPE > seen) {
       const int distance = int(seen) - 1 - int(stripe * paged::STRIPE + 2 * t);
 #pragma unroll
-      for (int n = 0; n < KEYS / 8; ++n) {
-#pragma unroll
-        for (int i = 0; i < 4; ++i) {
-          const int of_key = distance - 8 * n - i % 2;
-          scores[n][i] = mask.hides(of_key) ? -INFINITY : fmaf(-slopes[i / 2], float(of_key), scores[n][i]);
-        }
-      }
-    } else if ((stripe + 1) * paged::STRIPE > seen) {
-#pragma unroll
-      for (int n = 0; n < KEYS / 8; ++n) {
-#pragma unroll
-        for (int i = 0; i < 4; ++i)
-          if (stripe * paged::STRIPE + 8 * n + 2 * t + i % 2 >= seen) scores[n][i] = -INFINITY;
+      for (int half = 0; half < 2; ++half) {
+        float slope = 0;
+        if constexpr (Mask::SPECIAL) slope = slopes[half];
+        attention::mask_scores(scores, half, distance, slope, mask);
       }
     }
     running.template add<KEYS>(scores, scale, mine, from + KEYS);
   }
   copy_async_wait<0>();
-  running.finish();
+  const float totals[2] = {running.rows[0].total(), running.rows[1].total()};
 
   // The warps' results, [warps, rows, D], their maxima and sums, [warps, rows], in the memory of the stripes.
   __syncthreads();
@@ -113,8 +104,8 @@ __device__ __forceinline__ void decode(const bf16* qkv, const bf16* keys, const 
             make_float2(running.values[n][2 * half], running.values[n][2 * half + 1]);
       }
       if (t == 0) {
-        largest[warp * ROWS + head] = running.largest[half] * scale;
-        sum[warp * ROWS + head] = running.sum[half];
+        largest[warp * ROWS + head] = running.rows[half].top * scale;
+        sum[warp * ROWS + head] = totals[half];
       }
     }
   }

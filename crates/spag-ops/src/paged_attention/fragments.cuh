@@ -2,6 +2,7 @@
 // the online softmax.
 #pragma once
 
+#include "../attention/softmax.cuh"
 #include "../cuda/mma.cuh"
 #include "tables.cuh"
 
@@ -35,11 +36,11 @@ struct Stripes {
   }
 };
 
-// A warp's state of the attention of 16 rows: running maximum, running sum of exponentials (this lane's part) and
-// running sum of values; a lane has rows g and g + 8. `scale` is log₂e/√dim throughout.
+// A warp's state of the attention of 16 rows: a lane's rows g and g + 8, and their running sums of values. `scale` is log₂e/√dim
+// throughout.
 template <int D>
 struct Running {
-  float largest[2] = {-INFINITY, -INFINITY}, sum[2] = {0, 0};
+  attention::RunningRow rows[2];
   float values[D / 8][4] = {};
 
   // Adds KEYS keys: their scores, and their values in `tile` from row `row` on. Unattended keys have the score -∞. Each
@@ -49,25 +50,7 @@ struct Running {
     const int lane = threadIdx.x % WARP;
     float shrink[2];
 #pragma unroll
-    for (int half = 0; half < 2; ++half) {
-      float now = largest[half];
-#pragma unroll
-      for (int n = 0; n < KEYS / 8; ++n) now = fmaxf(now, fmaxf(scores[n][2 * half], scores[n][2 * half + 1]));
-      now = fmaxf(now, __shfl_xor_sync(ALL_LANES, now, 1));
-      now = fmaxf(now, __shfl_xor_sync(ALL_LANES, now, 2));
-      const float finite = MAYBE_NONE && now == -INFINITY ? 0.0f : now;
-      shrink[half] = exp2f((largest[half] - finite) * scale);
-      largest[half] = now;
-      sum[half] *= shrink[half];
-#pragma unroll
-      for (int n = 0; n < KEYS / 8; ++n) {
-#pragma unroll
-        for (int i = 2 * half; i < 2 * half + 2; ++i) {
-          scores[n][i] = exp2f(fmaf(scores[n][i], scale, -finite * scale));
-          sum[half] += scores[n][i];
-        }
-      }
-    }
+    for (int half = 0; half < 2; ++half) shrink[half] = rows[half].template add<MAYBE_NONE>(scores, half, scale);
 #pragma unroll
     for (int n = 0; n < D / 8; ++n) {
 #pragma unroll
@@ -85,15 +68,6 @@ struct Running {
         mma_16x8x16(values[2 * n], a, b[0], b[1]);
         mma_16x8x16(values[2 * n + 1], a, b[2], b[3]);
       }
-    }
-  }
-
-  // Reduces the sums over lanes; called once, at the end.
-  __device__ __forceinline__ void finish() {
-#pragma unroll
-    for (int half = 0; half < 2; ++half) {
-      sum[half] += __shfl_xor_sync(ALL_LANES, sum[half], 1);
-      sum[half] += __shfl_xor_sync(ALL_LANES, sum[half], 2);
     }
   }
 };

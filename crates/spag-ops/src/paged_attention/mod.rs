@@ -10,7 +10,9 @@
 //! token, head size]: the layouts that the tiles of the two products read without a copy.
 //!
 //! On a GPU keys and values are both stored as [KV head, token, head size]. A result depends only on the [`Plan`], but
-//! may differ in rounding between batches, because the split of a row's keys over blocks depends on the number of rows.
+//! may differ in rounding between batches, because the split of a row's keys over blocks depends on the number of rows, unless
+//! their order is [`SumOrder::Fixed`](crate::kernels::SumOrder::Fixed): then 64 keys are added after the others, in bf16 with heads of 64 or 128, and a row has the bits
+//! of [`attention::forward`](super::attention::forward).
 
 mod device;
 mod forward;

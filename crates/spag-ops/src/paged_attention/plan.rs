@@ -6,7 +6,7 @@ use super::groups::{Group, groups};
 use super::pages::{Piece, pieces};
 use super::tables::Tables;
 use super::{PageShape, Span};
-use crate::kernels::{self, Kernels};
+use crate::kernels::{self, Kernels, SumOrder};
 
 /// The validated spans of a batch, and what all layers share: rows by group and by page on a CPU, uploaded tables on a device.
 pub struct Plan<'a> {
@@ -30,16 +30,21 @@ impl<'a> Plan<'a> {
     /// # Errors
     /// Spans that skip rows or exceed the pages, pages of another shape, or no memory for the tables.
     pub fn new(spans: &[Span<'a>], pages: &Tensor, shape: PageShape) -> Result<Self> {
-        Self::padded(spans, 0, pages, shape)
+        Self::padded(spans, 0, pages, (shape, SumOrder::Any))
     }
 
-    /// As [`Plan::new`], for a batch of at least `padded` rows. Rows beyond those of the spans are padding: their keys and
+    /// As [`Plan::new`] with an order of keys, for a batch of at least `padded` rows. Rows beyond those of the spans are padding: their keys and
     /// values are not stored, and their outputs are undefined. Decoding passes whose row counts are rounded up share
     /// captured graphs.
     ///
     /// # Errors
     /// As [`Plan::new`]; padding on a CPU.
-    pub fn padded(spans: &[Span<'a>], padded: usize, pages: &Tensor, shape: PageShape) -> Result<Self> {
+    pub fn padded(
+        spans: &[Span<'a>],
+        padded: usize,
+        pages: &Tensor,
+        (shape, order): (PageShape, SumOrder),
+    ) -> Result<Self> {
         shape.check()?;
         let (count, elements) = pages.dims2()?;
         if elements != shape.elements() {
@@ -61,7 +66,7 @@ impl<'a> Plan<'a> {
         }
         let padding = padded.saturating_sub(rows);
         let planned_on = match kernels::of(pages.device())? {
-            Some(kernels) => PlannedOn::Device(Tables::new(&*kernels, spans, padding, pages, shape)?),
+            Some(kernels) => PlannedOn::Device(Tables::new(&*kernels, spans, padding, pages, (shape, order))?),
             None if padding > 0 => bail!("paged attention: a CPU pads no rows"),
             None => PlannedOn::Cpu { pieces: pieces(spans, shape.tokens), groups: groups(spans, shape.tokens) },
         };
@@ -72,7 +77,7 @@ impl<'a> Plan<'a> {
     /// a span has several rows.
     pub fn graph_key(&self) -> Option<(usize, usize, usize)> {
         match &self.planned_on {
-            PlannedOn::Device(tables) if tables.tiles == 0 && tables.decoding == self.rows => {
+            PlannedOn::Device(tables) if tables.repeats(self.rows) => {
                 Some((self.rows, tables.splits, tables.tensor.elem_count()))
             }
             _ => None,

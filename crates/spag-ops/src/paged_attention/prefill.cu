@@ -84,26 +84,23 @@ __device__ __forceinline__ void prefill(const bf16* qkv, const bf16* keys, const
     paged::score<D, KEYS>(scores, queries, tile, from);
     const unsigned key = begin + index * KEYS;
     if (Mask::SPECIAL || key + KEYS - 1 > earliest) {
-      const unsigned at[2] = {position + (16 * warp + g) / group, position + (16 * warp + g + 8) / group};
 #pragma unroll
-      for (int n = 0; n < KEYS / 8; ++n) {
-#pragma unroll
-        for (int i = 0; i < 4; ++i) {
-          const int distance = int(at[i / 2]) - int(key + 8 * n + 2 * t + i % 2);
-          if constexpr (Mask::SPECIAL) scores[n][i] = fmaf(-slopes[i / 2], float(distance), scores[n][i]);
-          if (mask.hides(distance)) scores[n][i] = -INFINITY;
-        }
+      for (int half = 0; half < 2; ++half) {
+        const unsigned at = position + (16 * warp + g + 8 * half) / group;
+        float slope = 0;
+        if constexpr (Mask::SPECIAL) slope = slopes[half];
+        attention::mask_scores(scores, half, int(at) - int(key + 2 * t), slope, mask);
       }
     }
     running.template add<KEYS, Mask::SPECIAL>(scores, scale, tile, from + KEYS);
   }
-  running.finish();
+  const float totals[2] = {running.rows[0].total(), running.rows[1].total()};
 #pragma unroll
   for (int half = 0; half < 2; ++half) {
     const unsigned query = 16 * warp + g + 8 * half;
     if (query >= count) continue;
     bf16* to = out + (size_t(row + query / group) * heads + kv * group + query % group) * D + 2 * t;
-    const float inverse = 1.0f / running.sum[half];
+    const float inverse = 1.0f / totals[half];
 #pragma unroll
     for (int n = 0; n < D / 8; ++n) {
       *reinterpret_cast<uint32_t*>(to + 8 * n) =

@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use candle_core::{DType, Result, Tensor, bail};
 
 use super::{PageShape, Span};
-use crate::kernels::Kernels;
+use crate::kernels::{Kernels, SumOrder};
 
 /// Words before the lists; see `tables.cuh`.
 const HEADER: usize = 8;
@@ -43,7 +43,7 @@ pub(super) struct Tables {
     pub(super) route: KernelVariant,
     /// Rows of single-token spans, with padding; all rows with [`KernelVariant::Rows`].
     pub(super) decoding: usize,
-    /// Prefill tiles, of spans with several rows.
+    /// Prefill tiles, of spans with several rows, and in the fixed order of keys of all spans, with padding.
     pub(super) tiles: usize,
     /// Splits of a decoding row's keys; depends only on the number of such rows.
     pub(super) splits: usize,
@@ -68,7 +68,7 @@ impl Tables {
         spans: &[Span<'_>],
         padding: usize,
         pages: &Tensor,
-        shape: PageShape,
+        (shape, order): (PageShape, SumOrder),
     ) -> Result<Self> {
         let heads = shape.heads;
         let addresses = pages.dim(0)? * heads.kv * shape.tokens * heads.dim.div_ceil(8);
@@ -76,15 +76,19 @@ impl Tables {
             bail!("paged attention: there are no kernels for pages {:?} of {shape:?}", pages.dims());
         }
         let route = route(pages.dtype(), shape);
-        let rows_of_tile = match route {
-            KernelVariant::TensorCores => Some(TILE_QUERIES * heads.kv / heads.query),
+        let tiling = match route {
+            KernelVariant::TensorCores => Some((TILE_QUERIES * heads.kv / heads.query, order)),
             KernelVariant::Rows => None,
         };
         let mut lists = Lists::default();
         for span in spans.iter().filter(|span| !span.rows.is_empty()) {
-            lists.add(span, shape.tokens, rows_of_tile);
+            lists.add(span, shape.tokens, tiling);
         }
-        let (decoding, tiles) = (lists.decoding.len() / 4 + padding, lists.tiles.len());
+        let (mut decoding, mut tiles) = (lists.decoding.len() / 4, lists.tiles.len());
+        match tiling {
+            Some((_, SumOrder::Fixed)) => tiles += padding,
+            _ => decoding += padding,
+        }
         let splits = BLOCKS.div_ceil((decoding * heads.kv).max(1)).clamp(1, MAX_SPLITS);
         let partial = if splits > 1 && decoding > 0 {
             Some((
@@ -102,6 +106,11 @@ impl Tables {
 }
 
 impl Tables {
+    /// Whether all `rows` of the pass are spans of their own, or padding, which one kernel computes: such passes repeat.
+    pub(super) fn repeats(&self, rows: usize) -> bool {
+        [(self.decoding, self.tiles), (self.tiles, self.decoding)].contains(&(rows, 0))
+    }
+
     /// Uninitialized tables of the same lengths, with their own scratch memory.
     pub(super) fn uninit_like(&self, kernels: &dyn Kernels) -> Result<Self> {
         let like = |tensor: &Tensor| kernels.empty(tensor.dims(), tensor.dtype());
@@ -123,8 +132,8 @@ fn route(dtype: DType, shape: PageShape) -> KernelVariant {
 }
 
 impl Lists {
-    /// Adds a span's rows and pages.
-    fn add(&mut self, span: &Span<'_>, size: usize, rows_of_tile: Option<usize>) {
+    /// Adds a span's rows and pages. `tiling`: the rows of a tile, if the kernels have tiles.
+    fn add(&mut self, span: &Span<'_>, size: usize, tiling: Option<(usize, SumOrder)>) {
         // Relative to the list of pages, whose offset is not known yet.
         let pages = self.pages.len() as u32;
         let rows = span.rows.len();
@@ -135,8 +144,8 @@ impl Lists {
             // writes.
             self.places.extend(if self.written.insert(place) { place } else { [u32::MAX, 0] });
         }
-        match rows_of_tile {
-            Some(most) if rows > 1 => {
+        match tiling {
+            Some((most, order)) if rows > 1 || order == SumOrder::Fixed => {
                 for first in (0..rows).step_by(most) {
                     let count = most.min(rows - first);
                     let (row, position) = (span.rows.start + first, span.position + first);

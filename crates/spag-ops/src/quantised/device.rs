@@ -9,7 +9,7 @@ use rayon::prelude::*;
 
 use super::format::{BLOCK, BlockFormat};
 use super::matrix::quantised_span;
-use crate::kernels::{Accumulate, Arg, Kernels, Launch, Module, THREADS, blocks, module, suffix, vector_len};
+use crate::kernels::{Accumulate, Arg, Kernels, Launch, Module, SumOrder, THREADS, blocks, module, suffix, vector_len};
 use crate::matmul;
 use crate::product::Values;
 
@@ -114,7 +114,7 @@ impl DeviceMatrix {
         let weight = self.dequantised(kernels, x.dtype())?;
         match residual {
             Some(residual) => {
-                matmul::launch_linear_into(kernels, (x, &weight), residual, Accumulate::Yes)?;
+                matmul::launch_linear_into(kernels, (x, &weight), residual, (Accumulate::Yes, SumOrder::Fixed))?;
                 Ok(residual.clone())
             }
             None => matmul::launch_linear(kernels, x, &weight, dtype),

@@ -92,10 +92,14 @@ pub(super) fn restrict(
     logits: &Tensor,
     distributions: &[Distribution],
     targets: &[u32],
-) -> Result<()> {
+) -> Result<Tensor> {
     let (rows, size) = logits.dims2()?;
+    let log_sums = kernels.empty(&[rows], DType::F32)?;
+    // The kernel leaves rows of a greedy choice as they are.
+    let unchanged = Distribution { sampling: Sampling::Greedy, banned: [].into() };
+    let of = |distribution| if Distribution::is_of_model(distribution) { &unchanged } else { distribution };
     let settings =
-        settings(distributions.iter().zip(targets).map(|(distribution, target)| (distribution, 0.0, *target)));
+        settings(distributions.iter().zip(targets).map(|(distribution, target)| (of(distribution), 0.0, *target)));
     let length = settings.len();
     let settings = Tensor::from_vec(settings, length, logits.device())?;
     kernels.launch(&Launch {
@@ -103,9 +107,10 @@ pub(super) fn restrict(
         grid: [rows as u32, 1, 1],
         block: THREADS,
         shared_bytes: SHARED_BYTES,
-        args: &[Arg::Out(logits), Arg::In(&settings), Arg::U32(size as u32)],
+        args: &[Arg::Out(logits), Arg::In(&settings), Arg::Out(&log_sums), Arg::U32(size as u32)],
         ..Launch::of(MODULE)
-    })
+    })?;
+    Ok(log_sums)
 }
 
 /// Copies some rows of logits as f32, changed by their adjustments. Takes one upload.

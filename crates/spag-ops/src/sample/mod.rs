@@ -16,8 +16,8 @@ use super::cpu;
 use crate::kernels;
 
 pub use adjust::{Adjustment, LogitEdit, TokenSet};
-pub(crate) use distribution::restrict;
 pub use distribution::{Distribution, Sampling};
+pub(crate) use distribution::{restrict, restrict_with};
 pub use score::{MAX_TOP, ScoreParams, TokenLogProb, score, scored_rows};
 
 /// Sampling parameters of one row.

@@ -50,9 +50,12 @@ spag_io::settings! {
         pub minibatches: usize [1..=4096] = 1;
         /// Passes over an update's games.
         pub ppo_epochs: usize [1..=1000] = 1;
-        /// What happens if the learner's log-probabilities differ from those at sampling: `stop` ends the run on a CPU, where they
-        /// should not, `report` writes it to `metrics.jsonl`.
+        /// What happens if the learner's log-probabilities differ from those at sampling: `stop` ends the run on a CPU, and on a
+        /// GPU with `exact`, where they should not, `report` writes it to `metrics.jsonl`.
         pub log_prob_gap: GapRule;
+        /// Games on a GPU have the log-probabilities of the learner bit by bit, as on a CPU: keys are summed in one order for every
+        /// batch, which takes longer with few games. bf16, heads of 64 or 128.
+        pub exact: bool = false;
     } + {
         /// What tokens are drawn from: the model's own distribution by default. The learner computes log-probabilities under it.
         pub sampling: SamplingSettings = SamplingSettings { temperature: 1.0, top_k: Some(0), top_p: None };

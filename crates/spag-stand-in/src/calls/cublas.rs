@@ -12,26 +12,26 @@ use crate::queue::check_sticky;
 use crate::result::Error;
 use crate::work::{Access, Work};
 
-const SUCCESS: i32 = 0;
+pub(super) const SUCCESS: i32 = 0;
 const NOT_INITIALIZED: i32 = 1;
-const INVALID_VALUE: i32 = 7;
+pub(super) const INVALID_VALUE: i32 = 7;
 const EXECUTION_FAILED: i32 = 13;
-const NOT_SUPPORTED: i32 = 15;
+pub(super) const NOT_SUPPORTED: i32 = 15;
 
 /// `CUBLAS_COMPUTE_32F` and `CUBLAS_COMPUTE_64F`.
 const COMPUTE_32F: i32 = 68;
 const COMPUTE_64F: i32 = 70;
 
 /// A product as calls describe it. Extents and strides count elements.
-struct Product {
-    transposed: [bool; 2],
-    extents: [usize; 3],
-    scales: (f64, f64),
-    addresses: [u64; 3],
-    formats: [Format; 3],
-    leading: [usize; 3],
-    strides: [usize; 3],
-    batches: usize,
+pub(super) struct Product {
+    pub(super) transposed: [bool; 2],
+    pub(super) extents: [usize; 3],
+    pub(super) scales: (f64, f64),
+    pub(super) addresses: [u64; 3],
+    pub(super) formats: [Format; 3],
+    pub(super) leading: [usize; 3],
+    pub(super) strides: [usize; 3],
+    pub(super) batches: usize,
 }
 
 /// Numbers that cannot be negative.
@@ -40,7 +40,7 @@ fn sizes<const N: usize>(numbers: [i64; N]) -> Option<[usize; N]> {
 }
 
 /// A scale of the host, in the format of the sums.
-fn scale(at: *const c_void, compute: i32) -> Option<f64> {
+pub(super) fn scale(at: *const c_void, compute: i32) -> Option<f64> {
     if at.is_null() {
         return None;
     }
@@ -93,13 +93,26 @@ fn submit(machine: &mut Machine, cublas: Handle, product: &Product) -> Result<()
 
 /// Finds the handle and gives the product to its stream.
 fn call(name: &str, cublas: *mut c_void, product: Option<Product>) -> i32 {
-    let mut machine = machine();
+    let machine = machine();
     if check_sticky().and_then(|()| machine.need_context()).is_err() {
         return EXECUTION_FAILED;
     }
     let Some(found) = machine.products.get(&number(cublas)).copied() else { return NOT_INITIALIZED };
+    drop(machine);
+    submit_on(name, found, product)
+}
+
+/// Gives a product with a workspace of its own to a stream.
+pub(super) fn call_on(name: &str, stream: u64, product: Option<Product>) -> i32 {
+    if check_sticky().and_then(|()| machine().need_context()).is_err() {
+        return EXECUTION_FAILED;
+    }
+    submit_on(name, Handle { stream, has_workspace: true }, product)
+}
+
+fn submit_on(name: &str, found: Handle, product: Option<Product>) -> i32 {
     let Some(product) = product else { return INVALID_VALUE };
-    match submit(&mut machine, found, &product) {
+    match submit(&mut machine(), found, &product) {
         Ok(()) => SUCCESS,
         Err(Error::InvalidValue) => INVALID_VALUE,
         Err(error) => {

@@ -3,6 +3,7 @@
 pub mod context;
 pub mod copy;
 pub mod cublas;
+pub mod cublas_lt;
 pub mod event;
 pub mod graph;
 pub mod memory;

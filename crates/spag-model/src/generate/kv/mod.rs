@@ -16,6 +16,7 @@ use super::config::{EngineConfig, PrefixSharing};
 use crate::config::ModelConfig;
 use crate::error::{Error, Result};
 use spag_ops::kernels;
+use spag_ops::kernels::SumOrder;
 use spag_ops::paged_attention::{self, PageShape, Plan, Span};
 
 /// Index of a page in every layer's tensors.
@@ -50,6 +51,7 @@ pub(crate) struct KvCache {
     pub(crate) keys: Vec<Tensor>,
     pub(crate) values: Vec<Tensor>,
     pub(crate) shape: PageShape,
+    order: SumOrder,
     pool: PagePool,
     sharing: PrefixSharing,
     /// Pages that the scheduled forward pass completes.
@@ -74,6 +76,7 @@ impl KvCache {
             keys: layers().collect::<candle_core::Result<_>>()?,
             values: layers().collect::<candle_core::Result<_>>()?,
             shape,
+            order: config.sum_order,
             pool: PagePool::new(config.pages),
             sharing: config.prefix_sharing,
             pending: Vec::new(),
@@ -89,7 +92,7 @@ impl KvCache {
     /// The attention plan of a forward pass of at least `padded` rows, shared by all layers.
     pub(crate) fn plan<'a>(&self, spans: &[Span<'a>], padded: usize) -> Result<Plan<'a>> {
         let Some(pages) = self.keys.first() else { return Err(Error::Config("a model needs a layer".into())) };
-        Ok(Plan::padded(spans, padded, pages, self.shape)?)
+        Ok(Plan::padded(spans, padded, pages, (self.shape, self.order))?)
     }
 
     /// Number of pages for `tokens` tokens.

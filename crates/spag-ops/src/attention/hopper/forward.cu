@@ -1,6 +1,6 @@
 // Causal attention over packed sequences, forward, by warpgroups (Shah et al. 2024, FlashAttention-3).
 //
-// A block owns 128 queries, 64 for each consumer, and reads 128 keys a step. While a consumer computes the exponentials of a
+// A block owns 128 queries, 64 for each consumer, and reads 64 keys a step, as all kernels of attention that give a row the same bits. While a consumer computes the exponentials of a
 // step, its product of the weights of the step before with the values runs, and the other consumer's products: they take
 // turns to start them. Blocks stay for the whole launch, so that keys of the next piece arrive while the last one ends.
 //
@@ -12,58 +12,19 @@ namespace {
 using namespace attention;
 using namespace attention::hopper;
 
-constexpr int QUERIES = 128, KEYS = 128, STAGES = 2, N = KEYS / 8;
+constexpr int QUERIES = 128, KEYS = 64, STAGES = 4, N = KEYS / 8;
 
-// Adds ALiBi to the scores of a warp's rows `row`.. with the keys `key`.., and hides those that the mask hides.
+// Replaces the scores of a warp's rows `row`.. with the keys `key`.. by exponentials. `keep` gets the factors of the sums so far.
 template <class Mask>
-__device__ __forceinline__ void hide(float (&scores)[N][4], int row, int key, Mask mask, float slope) {
-  const int lane = threadIdx.x % WARP, g = lane / 4, t = lane % 4;
-  const int distance = row + g - key - 2 * t;
-  if constexpr (Mask::SPECIAL) {
-    const float start = -slope * float(distance);
+__device__ __forceinline__ void exponentials(float (&scores)[N][4], RunningRow (&rows)[2], float (&keep)[2], int row, int key,
+                                             float scale, Mask mask, float slope) {
+  const int lane = threadIdx.x % WARP, distance = row + lane / 4 - key - 2 * (lane % 4);
+  if (Mask::SPECIAL || mask.hides_some(row - (key + KEYS - 1), row + 15 - key)) {
 #pragma unroll
-    for (int n = 0; n < N; ++n)
-#pragma unroll
-      for (int i = 0; i < 4; ++i) scores[n][i] += fmaf(slope, float(8 * n + i % 2 - 8 * (i / 2)), start);
+    for (int half = 0; half < 2; ++half) mask_scores(scores, half, distance + 8 * half, slope, mask);
   }
-  if (mask.hides_some(row - (key + KEYS - 1), row + 15 - key)) {
 #pragma unroll
-    for (int n = 0; n < N; ++n)
-#pragma unroll
-      for (int i = 0; i < 4; ++i)
-        if (mask.hides(distance - (8 * n + i % 2 - 8 * (i / 2)))) scores[n][i] = -INFINITY;
-  }
-}
-
-// As in forward.cu, of one tile of 16 rows.
-struct Softmax {
-  float top[2], sum[2];
-};
-
-// Replaces scores by exponentials. `keep` gets the factors of the sums so far.
-template <class Mask>
-__device__ __forceinline__ void exponentials(float (&scores)[N][4], Softmax& softmax, float (&keep)[2], float scale) {
-#pragma unroll
-  for (int half = 0; half < 2; ++half) {
-    float top = softmax.top[half];
-#pragma unroll
-    for (int n = 0; n < N; ++n) top = fmaxf(top, fmaxf(scores[n][2 * half], scores[n][2 * half + 1]));
-    top = fmaxf(top, __shfl_xor_sync(ALL_LANES, top, 1));
-    top = fmaxf(top, __shfl_xor_sync(ALL_LANES, top, 2));
-    const float finite = Mask::SPECIAL && top == -INFINITY ? 0.0f : top;
-    keep[half] = exp2_fast((softmax.top[half] - finite) * scale);
-    const float shift = finite * scale;
-    float sum = 0;
-#pragma unroll
-    for (int n = 0; n < N; ++n)
-#pragma unroll
-      for (int i = 2 * half; i < 2 * half + 2; ++i) {
-        scores[n][i] = exp2_fast(scores[n][i] * scale - shift);
-        sum += scores[n][i];
-      }
-    softmax.sum[half] = softmax.sum[half] * keep[half] + sum;
-    softmax.top[half] = top;
-  }
+  for (int half = 0; half < 2; ++half) keep[half] = rows[half].template add<Mask::SPECIAL>(scores, half, scale);
 }
 
 // q, out [N, heads·DIM], k, v [rows of keys, kv_heads·DIM], lse [N, heads]. A piece of work is an item and a head. scale is
@@ -121,7 +82,7 @@ __device__ __forceinline__ void forward(const bf16* q, const bf16* k, const bf16
     const float slope = mask.slope(head) * (LOG2_E / scale);
     float sums[DIM / 8][4], scores[N][4], keep[2];
     uint32_t weights[N / 2][4];
-    Softmax softmax = {{-INFINITY, -INFINITY}, {0, 0}};
+    RunningRow rows[2];
     clear_sums(sums);
     // Both consumers take all steps, since they take turns: also one without queries, which are zeros then.
     of_queries.receive();
@@ -132,8 +93,7 @@ __device__ __forceinline__ void forward(const bf16* q, const bf16* k, const bf16
     wgmma::wait<0>();
     wgmma::settle(scores);
     of_keys.leave();
-    hide(scores, row, int(begin), mask, slope);
-    exponentials<Mask>(scores, softmax, keep, scale);
+    exponentials(scores, rows, keep, row, int(begin), scale, mask, slope);
     round_left(weights, scores);
     for (unsigned key = begin + KEYS; key < seen; key += KEYS) {
       tile = keys + of_keys.receive() * (KEYS * DIM);
@@ -151,8 +111,7 @@ __device__ __forceinline__ void forward(const bf16* q, const bf16* k, const bf16
       wgmma::wait<1>();
       wgmma::settle(scores);
       of_keys.leave();
-      hide(scores, row, int(key), mask, slope);
-      exponentials<Mask>(scores, softmax, keep, scale);
+      exponentials(scores, rows, keep, row, int(key), scale, mask, slope);
       wgmma::wait<0>();
       wgmma::settle(sums);
       of_values.leave();
@@ -175,13 +134,11 @@ __device__ __forceinline__ void forward(const bf16* q, const bf16* k, const bf16
     float inverse[2];
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
-      float sum = softmax.sum[half];
-      sum += __shfl_xor_sync(ALL_LANES, sum, 1);
-      sum += __shfl_xor_sync(ALL_LANES, sum, 2);
+      const float sum = rows[half].total();
       inverse[half] = 1.0f / sum;
       const int r = 8 * half + lane / 4;
       if (lane % 4 == 0 && r < present)
-        lse[(to + r) * heads + head] = softmax.top[half] * scale * LN_2 + logf(sum);
+        lse[(to + r) * heads + head] = rows[half].top * scale * LN_2 + logf(sum);
     }
     store_panels<DIM, QUERIES>(queries, of_warp, sums, inverse, out + to * q_stride + head * DIM, q_stride, present);
     of_queries.leave();

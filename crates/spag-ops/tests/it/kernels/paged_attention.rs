@@ -1,6 +1,7 @@
 use candle_core::{DType, Device, Tensor};
 use spag_emulator::Place;
-use spag_ops::attention::{Heads, Mask, Slopes};
+use spag_ops::attention::{self, Heads, Mask, Sequences, Slopes};
+use spag_ops::kernels::SumOrder;
 use spag_ops::paged_attention::{PageShape, Plan, Span, append, append_rotated, copy, forward};
 use spag_ops::rope::{Direction, Positions, RopeTable, rotate_leading};
 
@@ -45,33 +46,40 @@ impl<'a> Cache<'a> {
         let plan = Plan::new(&spans, keys, self.shape).unwrap();
         append(&qkv, keys, values, &plan).unwrap();
         let want = forward(&qkv, keys, values, &plan, &self.mask).unwrap();
+        for order in [SumOrder::Any, SumOrder::Fixed] {
+            let what = format!("{:?} {:?} {:?} {chunks:?} {order:?}", self.dtype, self.shape, self.mask);
+            self.compare((&qkv, &here, &want), &spans, order, &what);
+        }
+    }
+
+    /// Append and attention here, against what is wanted.
+    fn compare(&self, (qkv, here, want): (&Tensor, &Tensor, &Tensor), spans: &[Span<'_>], order: SumOrder, what: &str) {
         let (keys, values) = &self.here;
         let got = self.place.run(|| {
-            let plan = Plan::new(&spans, keys, self.shape)?;
-            append(&here, keys, values, &plan)?;
-            let first = forward(&here, keys, values, &plan, &self.mask)?;
-            let second = forward(&here, keys, values, &plan, &self.mask)?;
+            let plan = Plan::padded(spans, 0, keys, (self.shape, order))?;
+            append(here, keys, values, &plan)?;
+            let first = forward(here, keys, values, &plan, &self.mask)?;
+            let second = forward(here, keys, values, &plan, &self.mask)?;
             // Results with the same plan are bitwise equal.
             close(&first, &second, 0.0, "again");
             candle_core::Result::Ok(first)
         });
         let got = got.unwrap();
         assert_eq!(got.dtype(), self.dtype);
-        let what = format!("{:?} {:?} {:?} {chunks:?}", self.dtype, self.shape, self.mask);
-        close(&got, &want, tolerance(self.dtype), &what);
-        if chunks.iter().all(|(count, ..)| *count == 1) {
-            close(&self.padded(&qkv, &spans), &want, tolerance(self.dtype), &format!("{what} padded"));
+        close(&got, want, tolerance(self.dtype), what);
+        if spans.iter().all(|span| span.rows.len() == 1) {
+            close(&self.padded(qkv, spans, order), want, tolerance(self.dtype), &format!("{what} padded"));
         }
     }
 
     /// A decoding pass with three rows of padding, whose queries, keys and values are NaN.
-    fn padded(&self, qkv: &Tensor, spans: &[Span<'_>]) -> Tensor {
+    fn padded(&self, qkv: &Tensor, spans: &[Span<'_>], order: SumOrder) -> Tensor {
         let (rows, width) = qkv.dims2().unwrap();
         let padding = Tensor::full(f32::NAN, (3, width), &Device::Cpu).unwrap();
         let here = self.place.put(&Tensor::cat(&[qkv, &padding], 0).unwrap(), self.dtype).unwrap();
         let (keys, values) = &self.here;
         let attended = self.place.run(|| {
-            let plan = Plan::padded(spans, rows + 3, keys, self.shape)?;
+            let plan = Plan::padded(spans, rows + 3, keys, (self.shape, order))?;
             append(&here, keys, values, &plan)?;
             forward(&here, keys, values, &plan, &self.mask)?.narrow(0, 0, rows)?.contiguous()
         });
@@ -160,6 +168,60 @@ fn many_rows(place: &Place, random: &mut Random) {
     }
 }
 
+/// In the fixed order, the rows of a sequence have the bits of the training pass, however they are divided over passes: prefill of
+/// parts beside another sequence, then one row at a time.
+#[test]
+fn a_fixed_order_of_keys_has_the_bits_of_the_training_pass() {
+    let place = &Place::of_this_build();
+    let mut random = Random::new(9);
+    let windows = [None, Some(70)];
+    for ((query, kv, dim), window) in [(4, 2, 64), (2, 1, 128)].into_iter().zip(windows.into_iter().rev()) {
+        let heads = Heads { query, kv, dim };
+        let mask = Mask::new(window, None).unwrap();
+        let (length, width) = (150, (query + 2 * kv) * dim);
+        let qkv = (random.tensor(&[length, width]).unwrap() * 3.0).unwrap();
+        let columns = |first: usize, count: usize| {
+            let part = qkv.narrow(1, first * dim, count * dim).unwrap().contiguous().unwrap();
+            place.put(&part, DType::BF16).unwrap()
+        };
+        let (q, k, v) = (columns(0, query), columns(query, kv), columns(query + kv, kv));
+        let bits = |tensor: &Tensor| {
+            let wide = tensor.to_device(&Device::Cpu).unwrap().to_dtype(DType::F32).unwrap();
+            let rows = wide.to_vec2::<f32>().unwrap();
+            rows.iter().map(|row| row.iter().map(|x| x.to_bits()).collect::<Vec<_>>()).collect::<Vec<_>>()
+        };
+        let learned = place.run(|| {
+            let sequences = Sequences::new(&[0, length as u32], place.device())?;
+            attention::forward(&q, &k, &v, &sequences, heads, &mask)
+        });
+        let learned = bits(&learned.unwrap().0);
+        let shape = PageShape { tokens: 16, heads };
+        let empty = Tensor::full(f32::NAN, (22, shape.elements()), &Device::Cpu).unwrap();
+        let [keys, values] = [(); 2].map(|()| place.put(&empty, DType::BF16).unwrap());
+        let (own, other): (Vec<u32>, Vec<u32>) = ((0..10).rev().collect(), (12..22).collect());
+        let mut pass = |first: usize, count: usize| {
+            // Beside rows of another sequence, which are those of this one in other places.
+            let rows = qkv.narrow(0, first, count).unwrap();
+            let both =
+                place.put(&Tensor::cat(&[&qkv.narrow(0, 0, 3).unwrap(), &rows], 0).unwrap(), DType::BF16).unwrap();
+            let spans = [
+                Span { rows: 0..3, position: 0, pages: &other },
+                Span { rows: 3..3 + count, position: first, pages: &own },
+            ];
+            let out = place.run(|| {
+                let plan = Plan::padded(&spans, 0, &keys, (shape, SumOrder::Fixed))?;
+                append(&both, &keys, &values, &plan)?;
+                forward(&both, &keys, &values, &plan, &mask)
+            });
+            assert_eq!(bits(&out.unwrap())[3..], learned[first..first + count], "{count} rows from {first}, {mask:?}");
+        };
+        for (first, count) in [(0, 1), (1, 70), (71, 50), (121, 7)] {
+            pass(first, count);
+        }
+        (128..length).for_each(|row| pass(row, 1));
+    }
+}
+
 /// In one launch, with the bits of two: whole vectors and single elements, rows of padding, and a slot that two rows write.
 #[test]
 fn rotated_keys_have_the_bits_of_a_rotation_and_a_copy() {
@@ -182,7 +244,7 @@ fn rotated_keys_have_the_bits_of_a_rotation_and_a_copy() {
                 let empty = Tensor::full(f32::NAN, (4, shape.elements()), &Device::Cpu).unwrap();
                 let [keys, values] = [(); 2].map(|()| place.put(&empty, dtype).unwrap());
                 place.run(|| {
-                    let plan = Plan::padded(&spans, rows, &keys, shape).unwrap();
+                    let plan = Plan::padded(&spans, rows, &keys, (shape, SumOrder::Any)).unwrap();
                     let at = Positions::new(&positions, &table, place.device()).unwrap();
                     if fused {
                         append_rotated(&here, &keys, &values, &plan, (&at, &table)).unwrap();

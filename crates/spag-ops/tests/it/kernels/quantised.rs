@@ -2,6 +2,7 @@
 
 use candle_core::{DType, Device, Tensor};
 use spag_emulator::Place;
+use spag_ops::kernels::SumOrder;
 use spag_ops::matmul;
 use spag_ops::packed_linear::{PackedWeight, dequantise, forward, forward_f32};
 use spag_ops::quantised::BlockFormat;
@@ -44,14 +45,14 @@ fn products_are_those_of_the_dequantised_weights() {
                     let (hx, hresidual) = (put(place, &x, dtype).unwrap(), put(place, &residual, dtype).unwrap());
                     let tolerance = if dtype == DType::F32 { SUMS } else { ROUNDED };
                     let what = format!("{format} {dtype:?} {rows} by [{outputs}, {inputs}]");
-                    let y = place.run(|| forward(&hx, &there, None)).unwrap();
+                    let y = place.run(|| forward(&hx, &there, None, SumOrder::Any)).unwrap();
                     assert_eq!(y.dtype(), dtype);
                     let want = matmul::linear(&x, w).unwrap();
                     close(&y, &want, tolerance, &what);
-                    let y = place.run(|| forward(&hx, &there, Some(&hresidual))).unwrap();
+                    let y = place.run(|| forward(&hx, &there, Some(&hresidual), SumOrder::Any)).unwrap();
                     let added = matmul::linear_add(&residual, &x, w).unwrap();
                     close(&y, &added, tolerance, &format!("{what} with a residual"));
-                    let y = place.run(|| forward_f32(&hx, &there)).unwrap();
+                    let y = place.run(|| forward_f32(&hx, &there, SumOrder::Any)).unwrap();
                     assert_eq!(y.dtype(), DType::F32);
                     close(&y, &want, SUMS, &format!("{what} in f32"));
                 }
@@ -76,7 +77,7 @@ fn weights_have_the_bits_of_the_cpu() {
                 for first in (0..inputs).step_by(rows) {
                     let x = identity.narrow(0, first, rows).unwrap().force_contiguous().unwrap();
                     let x = place.put(&x, dtype).unwrap();
-                    let y = place.run(|| forward_f32(&x, &there)).unwrap();
+                    let y = place.run(|| forward_f32(&x, &there, SumOrder::Any)).unwrap();
                     let want = w.narrow(1, first, rows).unwrap().t().unwrap();
                     close(&y, &want, 0.0, &format!("{format} {dtype:?}, columns {first} of {rows}"));
                 }
@@ -101,7 +102,7 @@ fn few_rows_do_not_depend_on_the_others() {
                     place.put(&tensor.narrow(0, first, rows).unwrap().force_contiguous().unwrap(), dtype)
                 };
                 let (x, residual) = (part(&x).unwrap(), part(&residual).unwrap());
-                let y = place.run(|| forward(&x, &there, Some(&residual))).unwrap();
+                let y = place.run(|| forward(&x, &there, Some(&residual), SumOrder::Any)).unwrap();
                 let y = y.to_device(&Device::Cpu).unwrap().to_dtype(DType::F32).unwrap().to_vec2::<f32>().unwrap();
                 y.concat().iter().map(|value| value.to_bits()).collect::<Vec<_>>()
             };
@@ -131,8 +132,8 @@ fn formats_and_shapes_that_do_not_fit_are_refused() {
     let put =
         |shape: &[usize]| place.put(&Tensor::zeros(shape, DType::F32, &Device::Cpu).unwrap(), DType::F32).unwrap();
     place.run(|| {
-        assert!(forward(&put(&[2, 32]), &there, None).is_err());
-        assert!(forward(&put(&[2, 64]), &there, Some(&put(&[2, 5]))).is_err());
+        assert!(forward(&put(&[2, 32]), &there, None, SumOrder::Any).is_err());
+        assert!(forward(&put(&[2, 64]), &there, Some(&put(&[2, 5])), SumOrder::Any).is_err());
         assert!(PackedWeight::stack(vec![there]).is_err());
     });
 }

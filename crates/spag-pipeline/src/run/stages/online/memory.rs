@@ -3,7 +3,7 @@
 
 use spag_model::{
     BlockFormat, EngineConfig, EngineSettings, GenerationMemory, MemoryBudget, ModelConfig, Processor, QuantisedLayers,
-    WeightDtype,
+    SumOrder, WeightDtype,
 };
 use spag_train::Beside;
 
@@ -25,6 +25,7 @@ pub struct OnlineMemory {
     /// Tokens of a prompt with its utterance, at most.
     max_length: usize,
     engines: usize,
+    sum_order: SumOrder,
     has_reference: bool,
 }
 
@@ -72,6 +73,7 @@ impl OnlineMemory {
                 Opponent::Fixed | Opponent::Pool => 2,
             },
             // Under an adapter it is the learner's own frozen weights.
+            sum_order: if online.exact { SumOrder::Fixed } else { SumOrder::Any },
             has_reference: online.policy_loss.kl_coeff > 0.0 && config.train.config.lora_r.is_none(),
         }
     }
@@ -143,7 +145,8 @@ impl OnlineMemory {
     fn sized(&self, room: u64) -> EngineConfig {
         let bytes = usize::try_from(room).unwrap_or(usize::MAX);
         let budget = MemoryBudget { bytes, bytes_per_value: self.dtype.bytes() };
-        self.settings.config_on(self.processor, &self.model, self.max_length, budget)
+        let config = self.settings.config_on(self.processor, &self.model, self.max_length, budget);
+        EngineConfig { sum_order: self.sum_order, ..config }
     }
 }
 
@@ -166,6 +169,7 @@ mod tests {
             max_length: 2304,
             engines,
             has_reference: engines > 1,
+            sum_order: SumOrder::Any,
         }
     }
 

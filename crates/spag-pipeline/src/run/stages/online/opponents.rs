@@ -266,14 +266,22 @@ fn pool_folder(config: &RunConfig, update: usize) -> PathBuf {
 
 #[cfg(test)]
 mod tests {
-    use spag_model::PrefixSharing;
+    use spag_model::{PrefixSharing, SumOrder};
 
     use super::*;
     use crate::config::OpponentSettings;
 
     fn engine() -> EngineConfig {
-        let prefix_sharing = PrefixSharing::On;
-        EngineConfig { max_length: 8, page_size: 8, pages: 1, max_running: 1, max_step_tokens: 8, prefix_sharing }
+        let (prefix_sharing, sum_order) = (PrefixSharing::On, SumOrder::Any);
+        EngineConfig {
+            max_length: 8,
+            page_size: 8,
+            pages: 1,
+            max_running: 1,
+            max_step_tokens: 8,
+            prefix_sharing,
+            sum_order,
+        }
     }
 
     #[test]
