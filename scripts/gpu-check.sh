@@ -76,7 +76,8 @@ $bin/spag bench train --model_name_or_path half $step
 $bin/spag bench train --model_name_or_path half $step --threads 16 --offload_optimizer cpu
 $bin/spag bench train --model_name_or_path half $step --threads 16 --offload_optimizer cpu --optim_grad_dtype bf16
 
-# 4. The same in PyTorch and transformers; a training's curve against PyTorch's in f32; decoding in vLLM, where it is installed
+# 4. Attention in PyTorch; the same steps and games in PyTorch and transformers; a training's curve against PyTorch's in f32; decoding in vLLM, where it is installed
+timeout 120 python3 benches/baselines/attention.py
 timeout 590 python3 benches/baselines/train_step.py half $torch --batch 2 --seq 2048 --steps 3 --warmup 1 --checkpointing
 timeout 590 python3 benches/baselines/self_play.py 7b $torch --games 64 --batch 64 --turns 5 --new-tokens 48
 $bin/spag-train --model_name_or_path $fixtures/tiny-llama --ref_model_name_or_path $fixtures/tiny-llama/ref --train_data_path $fixtures/training/train_items.json --train_method OfflinePO --lm_kl_coeff 0.2 --lm_sft_coeff 0.5 --learning_rate 1e-3 --num_train_epochs 1 --per_device_train_batch_size 4 --gradient_accumulation_steps 2 --data_order sequential --device cuda --output_dir curve

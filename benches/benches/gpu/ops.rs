@@ -101,20 +101,35 @@ fn products(bench: &Bench<'_>) -> Result<()> {
     })
 }
 
+/// Attention of packed sequences: their number, their length, and heads.
+const ATTENTION: [(usize, usize, Heads); 5] = [
+    (2, 2048, HEADS),
+    (8, 500, HEADS),
+    (1, 16_384, Heads { kv: 8, ..HEADS }),
+    (4, 4096, Heads { query: 32, kv: 32, dim: 64 }),
+    (16, 200, Heads { query: 9, kv: 3, dim: 64 }),
+];
+
 fn attention(bench: &Bench<'_>) -> Result<()> {
-    let n = TOKENS;
-    let [q, k, v, g] = [(); 4].map(|()| bench.random(&[n, HIDDEN]));
-    let (q, k, v, g) = (q?, k?, v?, g?);
-    let sequences = Sequences::new(&[0, 2048, 4096], bench.device)?;
-    // Two products of 2·T²·dim each, half of which is masked, per head of both sequences.
-    let forward = 2.0 * 4.0 * 2048f64.powi(2) * HIDDEN as f64 / 2.0;
-    bench.time("attention forward 2×2048, 32 heads of 128", Floor::Flops(forward), || {
-        attention::forward(&q, &k, &v, &sequences, HEADS, &Mask::causal()).map(drop)
-    })?;
-    let (out, lse) = attention::forward(&q, &k, &v, &sequences, HEADS, &Mask::causal())?;
-    bench.time("attention backward (5 products counted)", Floor::Flops(2.5 * forward), || {
-        attention::backward(&q, &k, &v, &out, &lse, &g, &sequences, HEADS, &Mask::causal()).map(drop)
-    })
+    for (count, length, heads) in ATTENTION {
+        let (n, wide, narrow) = (count * length, heads.query * heads.dim, heads.kv * heads.dim);
+        let [q, g] = [(); 2].map(|()| bench.random(&[n, wide]));
+        let [k, v] = [(); 2].map(|()| bench.random(&[n, narrow]));
+        let (q, k, v, g) = (q?, k?, v?, g?);
+        let bounds: Vec<u32> = (0..=count).map(|i| (i * length) as u32).collect();
+        let sequences = Sequences::new(&bounds, bench.device)?;
+        // Two products of 2·T²·dim each, half of which is masked, per head of each sequence.
+        let forward = 2.0 * (count * length * length * wide) as f64;
+        let what = format!("attention {count}×{length}, {}/{} of {}", heads.query, heads.kv, heads.dim);
+        bench.time(&format!("{what}, forward"), Floor::Flops(forward), || {
+            attention::forward(&q, &k, &v, &sequences, heads, &Mask::causal()).map(drop)
+        })?;
+        let (out, lse) = attention::forward(&q, &k, &v, &sequences, heads, &Mask::causal())?;
+        bench.time(&format!("{what}, backward (5 products)"), Floor::Flops(2.5 * forward), || {
+            attention::backward(&q, &k, &v, &out, &lse, &g, &sequences, heads, &Mask::causal()).map(drop)
+        })?;
+    }
+    Ok(())
 }
 
 fn head(bench: &Bench<'_>) -> Result<()> {

@@ -38,7 +38,7 @@ pub struct Gemm<'a> {
 }
 
 /// How kernels sum over k in products, and over keys in paged attention. A CPU has one order.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum SumOrder {
     /// By parts, if that is faster for few rows. The parts depend on the number of rows.
     #[default]
