@@ -43,9 +43,6 @@ fn main() {
 fn find(dir: &Path, found: &mut Vec<PathBuf>) -> std::io::Result<()> {
     for entry in std::fs::read_dir(dir)? {
         let path = entry?.path();
-        if path.ends_with("hopper") {
-            continue;
-        }
         if path.is_dir() {
             find(&path, found)?;
         } else if path.extension().is_some_and(|extension| extension == "cu") {
