@@ -19,7 +19,6 @@ fn main() {
     if std::env::var_os("CARGO_FEATURE_CUDA").is_none() {
         return;
     }
-    println!("cargo::rerun-if-changed=src");
     println!("cargo::rerun-if-env-changed=CUDA_COMPUTE_CAP");
     if let Err(why) = compile() {
         println!("cargo::error={why}");
@@ -80,13 +79,19 @@ fn compiler_version() -> Result<u32, String> {
     version().ok_or_else(|| format!("nvcc --version does not say its release: {text}"))
 }
 
+/// Collects the kernels of a folder. Cargo compiles them again if they change, or what they include, but not for a change
+/// of Rust code.
 fn find(dir: &Path, sources: &mut Vec<PathBuf>) -> std::io::Result<()> {
     for entry in std::fs::read_dir(dir)? {
         let path = entry?.path();
+        let extension = path.extension().and_then(|extension| extension.to_str());
         if path.is_dir() {
             find(&path, sources)?;
-        } else if path.extension().is_some_and(|extension| extension == "cu") {
-            sources.push(path);
+        } else if matches!(extension, Some("cu" | "cuh")) {
+            println!("cargo::rerun-if-changed={}", path.display());
+            if extension == Some("cu") {
+                sources.push(path);
+            }
         }
     }
     sources.sort();

@@ -40,11 +40,11 @@ mod by_rows {
 /// pass and their number, those in the backward passes, and bytes of barriers.
 mod by_warpgroups {
     pub(super) const THREADS: u32 = 384;
-    pub(super) const KEYS: usize = 128;
-    pub(super) const STAGES: usize = 2;
+    pub(super) const KEYS: usize = 64;
+    pub(super) const STAGES: usize = 4;
     pub(super) const STEP: usize = 64;
     pub(super) const STEPS: usize = 3;
-    pub(super) const BARRIERS: usize = 128;
+    pub(super) const BARRIERS: usize = 256;
 }
 
 impl Path {
