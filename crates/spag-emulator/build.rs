@@ -5,7 +5,6 @@ use std::path::{Path, PathBuf};
 fn main() {
     let ops = Path::new("../spag-ops/src");
     println!("cargo::rerun-if-changed=cuda");
-    println!("cargo::rerun-if-changed={}", ops.display());
     let mut kernels = Vec::new();
     find(ops, &mut kernels).expect("the kernels are beside the ops");
     let out = PathBuf::from(std::env::var_os("OUT_DIR").expect("cargo sets OUT_DIR"));
@@ -40,13 +39,18 @@ fn main() {
     plain().files(parts).compile("spag_emulator");
 }
 
+/// Collects the kernels of a folder, and watches them and what they include.
 fn find(dir: &Path, found: &mut Vec<PathBuf>) -> std::io::Result<()> {
     for entry in std::fs::read_dir(dir)? {
         let path = entry?.path();
+        let extension = path.extension().and_then(|extension| extension.to_str());
         if path.is_dir() {
             find(&path, found)?;
-        } else if path.extension().is_some_and(|extension| extension == "cu") {
-            found.push(path);
+        } else if matches!(extension, Some("cu" | "cuh")) {
+            println!("cargo::rerun-if-changed={}", path.display());
+            if extension == Some("cu") {
+                found.push(path);
+            }
         }
     }
     found.sort();
