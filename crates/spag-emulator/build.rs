@@ -22,11 +22,11 @@ fn main() {
     // Calls of the emulator before each access to memory; the library of ThreadSanitizer is not linked.
     build.flag_if_supported("-fsanitize=thread");
     // Faulty kernels, for the emulator's own tests.
-    kernels.push("cuda/faulty.cu".into());
+    kernels.extend(["cuda/faulty.cu", "cuda/faulty_warpgroups.cu"].map(PathBuf::from));
     for kernel in kernels {
         // One namespace per kernel file, because helpers of different files may have the same names.
         let path = kernel.canonicalize().expect("it was found a moment ago");
-        let headers = ops.canonicalize().expect("it was found a moment ago").join("cuda/mma.cuh");
+        let headers = ops.canonicalize().expect("it was found a moment ago").join("cuda/wgmma.cuh");
         let name = kernel.strip_prefix(ops).unwrap_or(&kernel).to_string_lossy().replace(['/', '.'], "_");
         let text =
             format!("#include \"{}\"\nnamespace {name} {{\n#include \"{}\"\n}}\n", headers.display(), path.display());
@@ -36,7 +36,8 @@ fn main() {
     }
     // Kernels register themselves; no other object refers to theirs.
     build.link_lib_modifier("+whole-archive").compile("spag_emulated_kernels");
-    plain().files(["cuda/emulator.cpp", "cuda/races.cpp"]).compile("spag_emulator");
+    let parts = ["emulator", "races", "barriers", "products"].map(|part| format!("cuda/{part}.cpp"));
+    plain().files(parts).compile("spag_emulator");
 }
 
 fn find(dir: &Path, found: &mut Vec<PathBuf>) -> std::io::Result<()> {

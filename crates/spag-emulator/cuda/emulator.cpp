@@ -1,7 +1,5 @@
 // Fibers, scheduler and guarded memory of the emulator. See emulator.h.
-#include "emulator.h"
-
-#include "races.h"
+#include "products.h"
 
 #include <signal.h>
 #include <sys/mman.h>
@@ -14,10 +12,6 @@
 #include <memory>
 #include <stdexcept>
 #include <string>
-
-#if !defined(__x86_64__)
-#include <ucontext.h>
-#endif
 
 #if defined(__x86_64__)
 // Saves the callee-saved registers on the stack and the stack pointer in *from, and continues at `to`.
@@ -50,7 +44,6 @@ namespace emulator {
 namespace {
 
 constexpr size_t STACK = 256 << 10;
-constexpr int LANES = 32;
 // Elements of an argument in which races are found: each takes 24 bytes.
 constexpr size_t MOST_WATCHED = 4 << 20;
 // Launches of a kernel in a process in which races are found, which take some three times as long as others: tests of whole models
@@ -60,30 +53,7 @@ constexpr unsigned MOST_WATCHED_LAUNCHES = 256;
 // distance from each other, their tops would be in the same few sets of the caches.
 constexpr size_t COLOUR = 9 * 64, MOST_COLOUR = 64 << 10;
 
-struct Copy {
-  void* to;
-  alignas(16) unsigned char data[16];
-};
-
 }  // namespace
-
-struct Thread {
-  Index3 index;
-  Wait wait = Wait::Nothing;
-  void* data = nullptr;
-  bool done = false;
-  unsigned warp_barriers = 0;
-  std::vector<Copy> open;
-  std::vector<std::vector<Copy>> groups;
-#if defined(__x86_64__)
-  void* stack_pointer = nullptr;
-#else
-  ucontext_t context;
-#endif
-  unsigned char* stack = nullptr;
-};
-
-namespace {
 
 struct Entry {
   std::string parameters;
@@ -92,10 +62,15 @@ struct Entry {
   // Launches in which races were looked for.
   mutable std::atomic<unsigned> watched{0};
 };
+
+namespace {
+
 std::map<std::string, Entry>& kernels() {
   static std::map<std::string, Entry> all;
   return all;
 }
+
+}  // namespace
 
 [[noreturn]] void fail(const std::string& why) { throw std::runtime_error(why); }
 
@@ -133,6 +108,11 @@ class Guarded {
   unsigned char *base_, *data_;
 };
 
+Block::Block() = default;
+Block::~Block() = default;
+
+namespace {
+
 // Stacks of a block's threads.
 class Stacks {
  public:
@@ -152,36 +132,23 @@ class Stacks {
   size_t bytes_ = 0;
 };
 
-struct Block {
-  Index3 index, size, grid;
-  std::vector<Thread> threads;
-  std::unique_ptr<Guarded> shared;
-  size_t shared_bytes = 0;
-  // Counted from 0 over the grid, and how many barriers it has passed.
-  size_t number = 0;
-  unsigned barriers = 0;
-  // The stacks of its threads.
-  const unsigned char *stacks = nullptr, *stacks_end = nullptr;
-  Thread* running = nullptr;
-  const Entry* entry = nullptr;
-  void** arguments = nullptr;
-  std::string error;
-#if defined(__x86_64__)
-  void* scheduler = nullptr;
-#else
-  ucontext_t scheduler;
-#endif
-};
 thread_local Block* block = nullptr;
 thread_local const char* kernel_name = "";
 // Set if races of the launch are found.
 thread_local Races* races = nullptr;
 
-// An access of a thread; a message if it is a race.
+}  // namespace
+
+Block& running_block() { return *block; }
+bool finds_races() { return races != nullptr; }
+
 std::string access(const Thread& thread, const void* at, size_t bytes, bool writes) {
   if (races == nullptr) return "";
-  return races->access(at, bytes, writes, {block->number + 1, thread.index.x, block->barriers, thread.warp_barriers});
+  const Stamp now{block->number + 1, thread.index.x, block->barriers, thread.epoch};
+  return races->access(at, bytes, writes, now, thread.clock);
 }
+
+namespace {
 
 void to_fiber(Thread& thread) {
   block->running = &thread;
@@ -204,13 +171,16 @@ void fiber() {
   block->entry->call(block->entry->function, block->arguments);
   thread.done = true;
   if (!thread.open.empty() || !thread.groups.empty()) block->error = "a thread ended with asynchronous copies under way";
+  if (has_products(thread)) block->error = "a thread ended with products that it has not waited for";
   to_scheduler(thread);
   abort();
 }
 
 void prepare(Thread& thread) {
   thread.done = false;
-  thread.warp_barriers = 0;
+  thread.epoch = 1;
+  thread.clock.clear();
+  thread.shown = false;
   thread.wait = Wait::Nothing;
   thread.open.clear();
   thread.groups.clear();
@@ -237,9 +207,9 @@ float high(uint32_t pair) { return __bfloat162float({uint16_t(pair >> 16)}); }
 // c[16×8] += a[16×16]·b[16×8], on the lanes' registers.
 void multiply(Thread* lanes) {
   float a[16][16], b[16][8];
-  for (int lane = 0; lane < LANES; ++lane) {
+  for (unsigned lane = 0; lane < LANES; ++lane) {
     const auto& m = *static_cast<Mma*>(lanes[lane].data);
-    const int g = lane / 4, t = lane % 4;
+    const int g = int(lane) / 4, t = int(lane) % 4;
     for (int i = 0; i < 4; ++i) {
       const int row = g + 8 * (i % 2), column = 2 * t + 8 * (i / 2);
       a[row][column] = low(m.a[i]);
@@ -250,9 +220,9 @@ void multiply(Thread* lanes) {
       b[2 * t + 8 * i + 1][g] = high(m.b[i]);
     }
   }
-  for (int lane = 0; lane < LANES; ++lane) {
+  for (unsigned lane = 0; lane < LANES; ++lane) {
     const auto& m = *static_cast<Mma*>(lanes[lane].data);
-    const int g = lane / 4, t = lane % 4;
+    const int g = int(lane) / 4, t = int(lane) % 4;
     for (int i = 0; i < 4; ++i) {
       const int row = g + 8 * (i / 2), column = 2 * t + i % 2;
       float sum = 0;
@@ -268,15 +238,15 @@ void load_matrices(Thread* lanes, bool transposed) {
     for (int row = 0; row < 8; ++row) {
       const void* from = static_cast<Matrix*>(lanes[8 * matrix + row].data)->row;
       const auto* at = static_cast<const unsigned char*>(from);
-      unsigned char* shared = block->shared ? block->shared->data() : nullptr;
+      const unsigned char* shared = block->shared_data;
       if (at < shared || at + 16 > shared + block->shared_bytes) fail("ldmatrix reads outside shared memory");
       if (reinterpret_cast<uintptr_t>(from) % 16) fail("ldmatrix reads a row that is not on 16 bytes");
       const std::string race = access(lanes[8 * matrix + row], from, 16, false);
       if (!race.empty()) fail(race);
       memcpy(elements[row], from, 16);
     }
-    for (int lane = 0; lane < LANES; ++lane) {
-      const int g = lane / 4, t = lane % 4;
+    for (unsigned lane = 0; lane < LANES; ++lane) {
+      const int g = int(lane) / 4, t = int(lane) % 4;
       const uint16_t first = transposed ? elements[2 * t][g] : elements[g][2 * t];
       const uint16_t second = transposed ? elements[2 * t + 1][g] : elements[g][2 * t + 1];
       static_cast<Matrix*>(lanes[lane].data)->r[matrix] = uint32_t(first) | uint32_t(second) << 16;
@@ -288,7 +258,7 @@ void load_matrices(Thread* lanes, bool transposed) {
 void complete(Thread* lanes) {
   switch (lanes[0].wait) {
     case Wait::Shuffle: {
-      for (int lane = 0; lane < LANES; ++lane) {
+      for (unsigned lane = 0; lane < LANES; ++lane) {
         auto& shuffle = *static_cast<Shuffle*>(lanes[lane].data);
         shuffle.result = static_cast<Shuffle*>(lanes[shuffle.source & 31].data)->value;
       }
@@ -296,62 +266,105 @@ void complete(Thread* lanes) {
     }
     case Wait::Ballot: {
       uint32_t all = 0;
-      for (int lane = 0; lane < LANES; ++lane)
+      for (unsigned lane = 0; lane < LANES; ++lane)
         if (static_cast<Ballot*>(lanes[lane].data)->predicate) all |= 1u << lane;
-      for (int lane = 0; lane < LANES; ++lane) static_cast<Ballot*>(lanes[lane].data)->result = all;
+      for (unsigned lane = 0; lane < LANES; ++lane) static_cast<Ballot*>(lanes[lane].data)->result = all;
       break;
     }
     case Wait::Mma: multiply(lanes); break;
     case Wait::Matrix: load_matrices(lanes, false); break;
     case Wait::MatrixTransposed: load_matrices(lanes, true); break;
-    case Wait::SyncWarp: {
-      for (int lane = 0; lane < LANES; ++lane) ++lanes[lane].warp_barriers;
-      break;
-    }
+    case Wait::SyncWarp: pass_warp_barrier(lanes); break;
+    case Wait::Fence: pass_fence(lanes); break;
+    case Wait::Commit: commit_products(lanes); break;
+    case Wait::Products: wait_for_products(lanes); break;
+    // Others may have to arrive before these warps run.
+    case Wait::Product: return reach_product(lanes);
+    case Wait::TurnWait:
+    case Wait::TurnGive: return reach_turn(lanes);
     case Wait::Barrier:
+    case Wait::Phase:
+    case Wait::Turn:
+    case Wait::Group:
     case Wait::Nothing: break;
   }
-  for (int lane = 0; lane < LANES; ++lane) lanes[lane].wait = Wait::Nothing;
+  for (unsigned lane = 0; lane < LANES; ++lane) lanes[lane].wait = Wait::Nothing;
 }
 
-// Runs a warp's lanes until all wait for a barrier or have ended.
-void run_warp(Thread* lanes, unsigned schedule) {
-  for (;;) {
-    for (int i = 0; i < LANES; ++i) {
+// Whether a lane waits for more than the others of its warp.
+bool is_held(Wait wait) {
+  return wait == Wait::Barrier || wait == Wait::Phase || wait == Wait::Turn || wait == Wait::Group;
+}
+
+// Runs a warp's lanes until all wait for other warps or have ended. Returns whether any ran.
+bool run_warp(Thread* lanes, unsigned schedule) {
+  for (bool ran = false;;) {
+    bool now = false;
+    for (unsigned i = 0; i < LANES; ++i) {
       Thread& lane = lanes[schedule % 2 ? LANES - 1 - i : i];
-      if (!lane.done && lane.wait == Wait::Nothing) to_fiber(lane);
+      if (lane.wait == Wait::Phase && phase_ended(lane)) lane.wait = Wait::Nothing;
+      if (!lane.done && lane.wait == Wait::Nothing) {
+        to_fiber(lane);
+        now = true;
+      }
       if (!block->error.empty()) fail(block->error);
     }
-    int done = 0, barrier = 0;
-    for (int i = 0; i < LANES; ++i) {
+    ran |= now;
+    unsigned done = 0, held = 0, at_phases = 0;
+    Wait operation = Wait::Nothing;
+    for (unsigned i = 0; i < LANES; ++i) {
       done += lanes[i].done;
-      barrier += !lanes[i].done && lanes[i].wait == Wait::Barrier;
+      if (lanes[i].done) continue;
+      held += is_held(lanes[i].wait);
+      at_phases += lanes[i].wait == Wait::Phase;
+      if (!is_held(lanes[i].wait)) operation = lanes[i].wait;
     }
-    if (done + barrier == LANES) return;
-    for (int i = 0; i < LANES; ++i) {
+    // An arrival of one lane may end the phase that another waits for.
+    if (at_phases > 0 && now) continue;
+    if (done + held == LANES) return ran;
+    for (unsigned i = 0; i < LANES; ++i) {
       if (lanes[i].done) fail("a lane has ended while others of its warp are at a warp operation");
-      if (lanes[i].wait != lanes[0].wait) fail("lanes of a warp are at different warp operations");
+      if (lanes[i].wait != operation && lanes[i].wait != Wait::Phase)
+        fail("lanes of a warp are at different warp operations");
     }
+    if (at_phases > 0) return ran;
     complete(lanes);
+    ran = true;
   }
 }
 
 void run_block(unsigned schedule) {
-  const size_t threads = block->threads.size();
+  const size_t threads = block->threads.size(), warps = threads / LANES;
   for (Thread& thread : block->threads) prepare(thread);
   block->barriers = 0;
+  block->phases.clear();
+  block->deliveries.clear();
+  block->deliver_early = schedule & 1;
+  for (Turn& turn : block->turns) turn = Turn{};
+  block->products.clear();
+  block->products.resize(warps);
   for (;;) {
-    const size_t warps = threads / LANES;
+    bool ran = false;
     for (size_t i = 0; i < warps; ++i) {
       const size_t warp = schedule / 2 % 2 ? warps - 1 - i : i;
-      run_warp(&block->threads[warp * LANES], schedule);
+      ran |= run_warp(&block->threads[warp * LANES], schedule);
     }
-    size_t done = 0;
-    for (Thread& thread : block->threads) done += thread.done;
-    if (done == threads) return;
-    if (done > 0) fail("a barrier is missed by threads that have ended");
-    ++block->barriers;
-    for (Thread& thread : block->threads) thread.wait = Wait::Nothing;
+    size_t done = 0, at_barrier = 0;
+    for (Thread& thread : block->threads) {
+      done += thread.done;
+      at_barrier += !thread.done && thread.wait == Wait::Barrier;
+    }
+    if (done == threads) {
+      if (!block->deliveries.empty()) fail("a block ended with asynchronous copies under way");
+      return;
+    }
+    if (done + at_barrier == threads) {
+      if (done > 0) fail("a barrier is missed by threads that have ended");
+      ++block->barriers;
+      for (Thread& thread : block->threads) thread.wait = Wait::Nothing;
+      continue;
+    }
+    if (!ran && !deliver_until_a_phase_ends()) fail("no thread can run: " + describe_waits());
   }
 }
 
@@ -392,7 +405,7 @@ const Index3& thread_index() { return block->running->index; }
 const Index3& block_index() { return block->index; }
 const Index3& block_size() { return block->size; }
 const Index3& grid_size() { return block->grid; }
-unsigned char* dynamic_shared() { return block->shared->data(); }
+unsigned char* dynamic_shared() { return block->shared_data; }
 
 void wait(Wait what, void* data) {
   Thread& thread = current();
@@ -407,14 +420,13 @@ uint32_t shuffle(uint32_t value, int source) {
   return shuffle.result;
 }
 
-// Ends the launch with an error of the running thread, which is never resumed.
-static void stop(std::string why) {
+void stop(std::string why) {
   block->error = std::move(why);
   to_scheduler(current());
+  abort();
 }
 
-// As `access`, of the running thread, which a race stops.
-static void access_or_stop(const void* at, size_t bytes, bool writes) {
+void access_or_stop(const void* at, size_t bytes, bool writes) {
   std::string race = access(current(), at, bytes, writes);
   if (!race.empty()) stop(std::move(race));
 }
@@ -424,18 +436,16 @@ void need_alignment(const void* at, size_t bytes) {
   stop("a vector of " + std::to_string(bytes) + " bytes is not aligned");
 }
 
-void copy_later(void* to, const void* from, bool present) {
-  Copy copy;
-  copy.to = to;
-  memset(copy.data, 0, 16);
-  if (reinterpret_cast<uintptr_t>(to) % 16 || (present && reinterpret_cast<uintptr_t>(from) % 16))
-    block->error = "an asynchronous copy is not on 16 bytes";
-  if (present && block->error.empty()) {
-    access_or_stop(from, 16, false);
-    memcpy(copy.data, from, 16);
+void copy_later(void* to, const void* from, bool present, size_t bytes) {
+  Copy copy{to, bytes, {}};
+  if (reinterpret_cast<uintptr_t>(to) % bytes || (present && reinterpret_cast<uintptr_t>(from) % bytes))
+    stop("an asynchronous copy is not on " + std::to_string(bytes) + " bytes");
+  if (present) {
+    access_or_stop(from, bytes, false);
+    memcpy(copy.data, from, bytes);
   }
   // It may be written from now on until the wait.
-  access_or_stop(to, 16, true);
+  access_or_stop(to, bytes, true);
   current().open.push_back(copy);
 }
 void commit_copies() {
@@ -447,8 +457,8 @@ void wait_for_copies(int but) {
   auto& groups = current().groups;
   while (groups.size() > size_t(but)) {
     for (const Copy& copy : groups.front()) {
-      access_or_stop(copy.to, 16, true);
-      memcpy(copy.to, copy.data, 16);
+      access_or_stop(copy.to, copy.bytes, true);
+      memcpy(copy.to, copy.data, copy.bytes);
     }
     groups.erase(groups.begin());
   }
@@ -543,7 +553,8 @@ void run_grid(const char* name, const emulator::Entry& kernel, const uint32_t* g
   running.stacks = stacks.base;
   running.stacks_end = stacks.base + threads * STACK;
   running.shared = std::make_unique<Guarded>(shared_bytes, true);
-  if (races != nullptr) races->watch(running.shared->data(), shared_bytes, 2, "shared memory", true);
+  running.shared_data = running.shared->data();
+  if (races != nullptr) races->watch(running.shared_data, shared_bytes, 2, "shared memory", true);
   for (size_t i = 0; i < threads; ++i) {
     running.threads[i].index = {unsigned(i), 0, 0};
     running.threads[i].stack = stacks.base + i * STACK;
@@ -559,7 +570,7 @@ void run_grid(const char* name, const emulator::Entry& kernel, const uint32_t* g
     running.number = at;
     running.index = {unsigned(at % grid[0]), unsigned(at / grid[0] % grid[1]), unsigned(at / grid[0] / grid[1])};
     // Refilled with NaNs for every block.
-    memset(running.shared->data(), 0xff, shared_bytes);
+    memset(running.shared_data, 0xff, shared_bytes);
     run_block(schedule);
   }
 }

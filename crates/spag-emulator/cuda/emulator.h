@@ -5,7 +5,8 @@
 // detects errors that a GPU does not report: lanes at different operations, missed barriers, lanes that end while
 // others wait, reads of unwritten shared memory (it holds NaNs), vectors that are not aligned, accesses outside an
 // argument (a guard page), and races (races.h).
-// Asynchronous copies take effect as late as possible: when the thread waits for their group.
+// Asynchronous copies take effect as late as possible: when the thread waits for their group. Operations of warpgroups are in
+// warpgroups.h.
 #pragma once
 
 #include <cfloat>
@@ -114,7 +115,15 @@ const Index3& grid_size();
 unsigned char* dynamic_shared();
 
 // The operation that a fiber waits for.
-enum class Wait { Nothing, Barrier, SyncWarp, Shuffle, Ballot, Mma, Matrix, MatrixTransposed };
+enum class Wait {
+  Nothing,
+  // Of all threads of a block.
+  Barrier,
+  // Of the lanes of a warp.
+  SyncWarp, Shuffle, Ballot, Mma, Matrix, MatrixTransposed, Fence, Commit, Products, Product, TurnWait, TurnGive,
+  // After them, of several warps: a phase of a barrier in shared memory, a turn, and a product of a warpgroup.
+  Phase, Turn, Group
+};
 // Yields to the other fibers until the operation is complete. `data` is the lane's operand.
 void wait(Wait what, void* data);
 
@@ -126,7 +135,7 @@ struct Matrix { uint32_t* r; const void* row; };
 uint32_t shuffle(uint32_t value, int source);
 // Stops the launch if an address is not a multiple of `bytes`, which a GPU reports as an error of the context.
 void need_alignment(const void* at, size_t bytes);
-void copy_later(void* to, const void* from, bool present);
+void copy_later(void* to, const void* from, bool present, size_t bytes);
 void commit_copies();
 void wait_for_copies(int but);
 
@@ -234,9 +243,12 @@ inline void ldmatrix_x4_transposed(uint32_t (&r)[4], const void* row) {
   emulator::Matrix matrix{r, row};
   emulator::wait(emulator::Wait::MatrixTransposed, &matrix);
 }
-inline void copy_async_16(void* to, const void* from, bool present) { emulator::copy_later(to, from, present); }
+inline void copy_async_16(void* to, const void* from, bool present) { emulator::copy_later(to, from, present, 16); }
+inline void copy_async_4(void* to, const void* from, bool present) { emulator::copy_later(to, from, present, 4); }
 inline void copy_async_commit() { emulator::commit_copies(); }
 template <int N>
 inline void copy_async_wait() {
   emulator::wait_for_copies(N);
 }
+
+#include "warpgroups.h"

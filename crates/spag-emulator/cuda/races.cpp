@@ -30,7 +30,7 @@ std::string thread_of(const Stamp& stamp) {
 
 }  // namespace
 
-std::string Races::access(const void* at, size_t bytes, bool writes, const Stamp& now) {
+std::string Races::access(const void* at, size_t bytes, bool writes, const Stamp& now, const Clock& clock) {
   const auto* address = static_cast<const unsigned char*>(at);
   for (const Region& region : regions_) {
     if (address < region.begin || address >= region.begin + region.bytes) continue;
@@ -46,10 +46,10 @@ std::string Races::access(const void* at, size_t bytes, bool writes, const Stamp
         return "a race: " + thread_of(now) + (writes ? " writes" : " reads") + " byte " + std::to_string(byte) + " of " +
                region.name + ", which " + thread_of(past) + " has " + did + " with no barrier between";
       };
-      if (!cell.write.comes_before(now)) return race(cell.write, "written");
+      if (!cell.write.comes_before(now, clock)) return race(cell.write, "written");
       if (writes) {
         for (const Stamp& read : cell.reads)
-          if (!read.comes_before(now)) return race(read, "read");
+          if (!read.comes_before(now, clock)) return race(read, "read");
         cell.write = now;
         cell.reads[0] = cell.reads[1] = Stamp{};
         continue;
@@ -57,9 +57,9 @@ std::string Races::access(const void* at, size_t bytes, bool writes, const Stamp
       // Two reads that are far apart: a later write is not ordered after at least one of them.
       Stamp& one = cell.reads[0];
       Stamp& other = cell.reads[1];
-      if (one.comes_before(now)) {
+      if (one.comes_before(now, clock)) {
         one = now;
-      } else if (other.comes_before(now) || one.distance(now) > one.distance(other)) {
+      } else if (other.comes_before(now, clock) || one.distance(now) > one.distance(other)) {
         other = now;
       }
     }

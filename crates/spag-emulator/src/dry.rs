@@ -18,6 +18,7 @@ use crate::letter;
 #[derive(Debug)]
 pub struct Dry {
     max_shared_bytes: usize,
+    warpgroup_processors: Option<u32>,
     turns: Turns,
     large: Arc<Mutex<BTreeSet<String>>>,
 }
@@ -36,7 +37,13 @@ unsafe extern "C" {
 impl Dry {
     /// A device that has this much shared memory per block.
     pub fn with_shared_bytes(max_shared_bytes: usize) -> Self {
-        Self { max_shared_bytes, turns: Turns::default(), large: Arc::default() }
+        Self { max_shared_bytes, warpgroup_processors: None, turns: Turns::default(), large: Arc::default() }
+    }
+
+    /// The same device with this many multiprocessors of compute capability 9.0.
+    #[must_use]
+    pub fn with_warpgroups(self, processors: u32) -> Self {
+        Self { warpgroup_processors: Some(processors), ..self }
     }
 
     /// The kernels that were passed a tensor of 2³¹ elements or more. Their indices must have 64 bits, or count vectors.
@@ -124,6 +131,10 @@ impl Kernels for Dry {
 
     fn max_shared_bytes(&self) -> usize {
         self.max_shared_bytes
+    }
+
+    fn warpgroup_processors(&self) -> Option<u32> {
+        self.warpgroup_processors
     }
 
     fn synchronize(&self) -> Result<()> {

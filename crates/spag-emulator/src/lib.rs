@@ -2,7 +2,7 @@
 //!
 //! It checks what a kernel computes, that its arguments have the types of its parameters, its memory accesses, that all
 //! threads meet its barriers and warp operations, and that barriers order accesses of different threads to the same memory.
-//! It does not show speed. See `cuda/emulator.h` and `cuda/races.h`.
+//! It does not show speed. See `cuda/emulator.h`, `cuda/warpgroups.h` and `cuda/races.h`.
 //!
 //! ```
 //! use std::sync::Arc;
@@ -36,6 +36,9 @@ pub use dry::Dry;
 use graph::{EmulatedGraph, GraphOp};
 pub use place::Place;
 
+/// Shared memory of a block on an H100.
+const SHARED_BYTES: usize = 227 << 10;
+
 /// Runs kernels on CPU tensors.
 ///
 /// Every launch uses another order of lanes, warps and blocks, and puts a guard page before or after the arguments.
@@ -48,12 +51,13 @@ pub struct Emulator {
     captured: Mutex<Vec<String>>,
     turns: Turns,
     max_shared_bytes: usize,
+    warpgroup_processors: Option<u32>,
 }
 
 impl Default for Emulator {
-    /// With as much shared memory as an H100.
+    /// With as much shared memory as an H100, without its warpgroups.
     fn default() -> Self {
-        Self::with_shared_bytes(227 << 10)
+        Self::with_shared_bytes(SHARED_BYTES)
     }
 }
 
@@ -66,7 +70,13 @@ impl Emulator {
             captured: Mutex::default(),
             turns: Turns::default(),
             max_shared_bytes,
+            warpgroup_processors: None,
         }
+    }
+
+    /// An emulator of a device of compute capability 9.0 that has this many multiprocessors.
+    pub fn with_warpgroups(processors: u32) -> Self {
+        Self { warpgroup_processors: Some(processors), ..Self::default() }
     }
 
     /// What the graph that was captured last launches, in order: names of kernels, `gemm` and `copy`.
@@ -262,5 +272,9 @@ impl Kernels for Emulator {
 
     fn max_shared_bytes(&self) -> usize {
         self.max_shared_bytes
+    }
+
+    fn warpgroup_processors(&self) -> Option<u32> {
+        self.warpgroup_processors
     }
 }

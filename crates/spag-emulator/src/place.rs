@@ -35,6 +35,11 @@ impl Place {
         Self { device: Device::Cpu, kernels: Some(Arc::new(Emulator::with_shared_bytes(bytes))) }
     }
 
+    /// The emulator of a device of compute capability 9.0 that has this many multiprocessors: some ops have kernels by warpgroups.
+    pub fn with_warpgroups(processors: u32) -> Self {
+        Self { device: Device::Cpu, kernels: Some(Arc::new(Emulator::with_warpgroups(processors))) }
+    }
+
     /// The CPU, with its own versions of the ops.
     pub fn cpu() -> Self {
         Self { device: Device::Cpu, kernels: None }

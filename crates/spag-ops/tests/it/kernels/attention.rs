@@ -75,6 +75,30 @@ fn kernels_match_the_cpu() {
     refusals(place);
 }
 
+/// The kernels by warpgroups, with blocks that take several pieces of work. In the emulator, also in a build for GPUs.
+#[test]
+fn kernels_by_warpgroups_match_the_cpu() {
+    let place = &Place::with_warpgroups(3);
+    let mut random = Random::new(6);
+    let of = |query, kv, dim| Heads { query, kv, dim };
+    for (heads, lengths, special) in [
+        (of(4, 2, 64), &LENGTHS[..], NONE),
+        (of(2, 1, 128), &[1, 7, 0, 47, 130, 65], NONE),
+        (of(1, 1, 128), &[300], NONE),
+        (of(2, 1, 64), &[1, 0, 130, 65], Special { window: Some(1), alibi: false }),
+        (of(2, 1, 64), &[1, 0, 65, 300], Special { window: Some(70), alibi: false }),
+        (of(2, 1, 64), &[130, 40], Special { window: None, alibi: true }),
+        (of(3, 3, 128), &[3, 200], Special { window: Some(33), alibi: true }),
+    ] {
+        check_heads(place, &mut random, heads, lengths, &[DType::BF16], special);
+    }
+    // With a window of 16, there are tiles of keys of a path that none of its last segment's queries see.
+    check_tree(place, &mut random, of(2, 1, 64), NONE);
+    check_tree(place, &mut random, of(2, 1, 64), Special { window: Some(16), alibi: true });
+    check_tree(place, &mut random, of(1, 1, 128), Special { window: Some(70), alibi: false });
+    check_repeats(place, &mut random);
+}
+
 /// What a mask has besides causality.
 #[derive(Clone, Copy, Debug)]
 struct Special {
