@@ -7,9 +7,12 @@ use std::process::{Command, Output};
 
 /// What ptxas of this version makes; others allocate registers differently.
 const VERSION: &str = "release 13.0";
-/// A row for each kernel, with tabs between: its name; registers of a thread and bytes spilled to memory on 8.0 and on 9.0; stores to
-/// global memory of 16 bytes and of fewer.
+/// A row for each kernel, with tabs between: its name; registers of a thread and bytes spilled to memory on 8.0 and on 9.0, or `-` for
+/// kernels that are not for 8.0; stores to global memory of 16 bytes and of fewer.
 const TABLE: &str = "tests/it/machine_code.tsv";
+
+/// The folder of kernels for compute capability 9.0 alone.
+const HOPPER: &str = "hopper";
 
 /// Runs nvcc; `None` without it.
 fn nvcc(arguments: &[&str]) -> Option<Output> {
@@ -44,18 +47,24 @@ fn sources() -> Vec<PathBuf> {
     found
 }
 
+fn is_only_for_hopper(source: &Path) -> bool {
+    source.parent().is_some_and(|folder| folder.ends_with(HOPPER))
+}
+
 /// The PTX of each kernel of a file.
 fn ptx(source: &Path) -> Option<BTreeMap<String, String>> {
+    let architecture = if is_only_for_hopper(source) { "compute_90a" } else { "compute_80" };
     let source = source.to_str().unwrap();
-    let ptx = text(nvcc(&["--ptx", "-std=c++17", "-O3", "-arch", "compute_80", "-o", "-", source])?.stdout);
+    let ptx = text(nvcc(&["--ptx", "-std=c++17", "-O3", "-arch", architecture, "-o", "-", source])?.stdout);
     let kernels = ptx.split(".entry ").skip(1);
     Some(kernels.map(|kernel| (kernel.split('(').next().unwrap().to_owned(), kernel.to_owned())).collect())
 }
 
-/// Registers and spilled bytes of each kernel of a file on an architecture.
+/// Registers and spilled bytes of each kernel of a file on an architecture, such as 80.
 fn resources(source: &Path, architecture: &str) -> Option<BTreeMap<String, (u32, u32)>> {
     let (source, null) = (source.to_str().unwrap(), "/dev/null");
-    let output = nvcc(&["--cubin", "-std=c++17", "-O3", "-Xptxas", "-v", "-arch", architecture, "-o", null, source])?;
+    let code = format!("arch=compute_{architecture},code=sm_{architecture}");
+    let output = nvcc(&["--cubin", "-std=c++17", "-O3", "-Xptxas", "-v", "-gencode", &code, "-o", null, source])?;
     let said = text([output.stdout, output.stderr].concat());
     let number = |text: &str, before: &str| -> u32 {
         let words = text.split(before).next().unwrap_or_default().trim_end();
@@ -89,10 +98,13 @@ fn kernels_have_the_registers_spills_and_stores_of_the_table() {
     }
     let mut table = String::new();
     for source in sources() {
-        let [old, new] = ["sm_80", "sm_90"].map(|architecture| resources(&source, architecture).unwrap());
+        let hopper = is_only_for_hopper(&source);
+        let old = (!hopper).then(|| resources(&source, "80").unwrap());
+        let new = resources(&source, if hopper { "90a" } else { "90" }).unwrap();
         for (name, ptx) in ptx(&source).unwrap() {
-            let ((a, b), (c, d), (e, f)) = (old[&name], new[&name], stores(&ptx));
-            writeln!(table, "{name}\t{a}\t{b}\t{c}\t{d}\t{e}\t{f}").unwrap();
+            let old = old.as_ref().map_or("-\t-".into(), |old| format!("{}\t{}", old[&name].0, old[&name].1));
+            let ((c, d), (e, f)) = (new[&name], stores(&ptx));
+            writeln!(table, "{name}\t{old}\t{c}\t{d}\t{e}\t{f}").unwrap();
         }
     }
     let want = std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join(TABLE)).unwrap();
@@ -111,8 +123,10 @@ fn kernels_have_the_registers_spills_and_stores_of_the_table() {
 /// Tiles of attention write 16 bytes at once. nvcc copies a struct of bf16 from shared memory in parts of 2 and 4 bytes.
 #[test]
 fn tiles_are_stored_in_whole_vectors() {
-    for source in ["attention/forward.cu", "attention/backward.cu"] {
-        let Some(kernels) = ptx(&Path::new(env!("CARGO_MANIFEST_DIR")).join("src").join(source)) else { return };
+    for source in ["forward.cu", "backward.cu", "hopper/forward.cu", "hopper/backward.cu"] {
+        let Some(kernels) = ptx(&Path::new(env!("CARGO_MANIFEST_DIR")).join("src/attention").join(source)) else {
+            return;
+        };
         let tiles: Vec<_> =
             kernels.iter().filter(|(name, _)| name.ends_with("_64_bf16") || name.ends_with("_128_bf16")).collect();
         assert!(tiles.len() >= 4, "{source}");
