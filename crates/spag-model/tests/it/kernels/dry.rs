@@ -12,8 +12,12 @@ use spag_ops::attention::{Heads, Mask};
 use spag_ops::paged_attention::{PageShape, Plan, Span, append, forward};
 use spag_ops::{kernels, sample};
 
-/// Bytes of shared memory that a block may have on compute capabilities 8.0, 8.6 and 8.9, and 9.0.
-const SHARED_BYTES: [usize; 3] = [163 << 10, 99 << 10, 227 << 10];
+/// GPUs of compute capabilities 8.0, 8.6 and 8.9, and 9.0, which have this much shared memory per block.
+fn gpus() -> [Arc<Dry>; 3] {
+    let [old, small, hopper] = [163, 99, 227].map(|kib| Dry::with_shared_bytes(kib << 10));
+    [old, small, hopper.with_warpgroups(132)].map(Arc::new)
+}
+
 /// Tokens of a micro-batch and of a prefill pass.
 const TOKENS: usize = 32_768;
 const SEQUENCE: usize = 4096;
@@ -65,8 +69,7 @@ fn training_steps_of_large_models_fit_every_gpu() {
         let parameters = FlatBuffers::zeros_of(&layout, WeightDtype::Bf16, &Device::Cpu).unwrap();
         let gradients = Gradients(FlatBuffers::zeros(&layout, &Device::Cpu).unwrap());
         let model = Model::from_parameters(&config, parameters).unwrap();
-        for shared_bytes in SHARED_BYTES {
-            let dry = Arc::new(Dry::with_shared_bytes(shared_bytes));
+        for dry in gpus() {
             kernels::using(dry.clone(), || {
                 let sequences = vec![(0..SEQUENCE as u32).collect::<Vec<_>>(); TOKENS / SEQUENCE];
                 let batch = PackedBatch::new(sequences.iter().map(Vec::as_slice));
@@ -91,8 +94,7 @@ fn generation_of_large_models_fits_every_gpu() {
         let shape = PageShape { tokens: 64, heads: Heads { query, kv, dim } };
         let pages_of_request = SEQUENCE / shape.tokens;
         let pages = REQUESTS * pages_of_request;
-        for shared_bytes in SHARED_BYTES {
-            let dry = Arc::new(Dry::with_shared_bytes(shared_bytes));
+        for dry in gpus() {
             kernels::using(dry.clone(), || {
                 let bf16s =
                     |dims: &[usize]| kernels::of(&Device::Cpu).unwrap().unwrap().empty(dims, DType::BF16).unwrap();
