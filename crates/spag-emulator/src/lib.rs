@@ -2,7 +2,7 @@
 //!
 //! It checks what a kernel computes, that its arguments have the types of its parameters, its memory accesses, that all
 //! threads meet its barriers and warp operations, and that barriers order accesses of different threads to the same memory.
-//! It does not show speed. See `cuda/emulator.h` and `cuda/races.h`.
+//! It does not show speed. See `cuda/emulator.h`, `cuda/warpgroups.h` and `cuda/races.h`.
 //!
 //! ```
 //! use std::sync::Arc;

@@ -35,8 +35,7 @@ impl Place {
         Self { device: Device::Cpu, kernels: Some(Arc::new(Emulator::with_shared_bytes(bytes))) }
     }
 
-    /// The emulator of a device of compute capability 9.0 that has this many multiprocessors. Kernels by warpgroups take seconds for
-    /// what others take tenths of a second for.
+    /// The emulator of a device of compute capability 9.0 that has this many multiprocessors: some ops have kernels by warpgroups.
     pub fn with_warpgroups(processors: u32) -> Self {
         Self { device: Device::Cpu, kernels: Some(Arc::new(Emulator::with_warpgroups(processors))) }
     }
