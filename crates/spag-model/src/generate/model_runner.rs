@@ -213,7 +213,11 @@ impl ModelRunner {
         rows: &LogitRows<'_>,
         cache: &KvCache,
     ) -> Result<ForwardOutput> {
-        self.pool.during(|| self.pass(ids, spans, adapters, rows, cache))
+        match kernels::of(&self.device)? {
+            // Graphs keep the memory of their tensors, and what is added to a residual takes its place.
+            Some(_) => self.pass(ids, spans, adapters, rows, cache),
+            None => self.pool.during(|| self.pass(ids, spans, adapters, rows, cache)),
+        }
     }
 
     fn pass(
