@@ -66,7 +66,7 @@ struct GeneratePass<'a, 'b> {
 }
 
 impl BlockPass for GeneratePass<'_, '_> {
-    fn norm(&self, weight: Part, x: &Tensor) -> candle_core::Result<Tensor> {
+    fn norm(&mut self, weight: Part, x: &Tensor) -> candle_core::Result<Tensor> {
         rms_norm::forward(x, self.block.norm(weight)?, self.shape.norm)
     }
 
@@ -94,7 +94,7 @@ impl BlockPass for GeneratePass<'_, '_> {
         Ok(attended)
     }
 
-    fn project(&self, attended: &Tensor, residual: Option<&Tensor>) -> candle_core::Result<Tensor> {
+    fn project(&mut self, attended: &Tensor, residual: Option<&Tensor>) -> candle_core::Result<Tensor> {
         self.block.o.forward(attended, residual, &self.adapters.at(self.layer, Place::Output))
     }
 
@@ -106,7 +106,7 @@ impl BlockPass for GeneratePass<'_, '_> {
         Ok(activated)
     }
 
-    fn down(&self, activated: &Tensor, residual: Option<&Tensor>) -> candle_core::Result<Tensor> {
+    fn down(&mut self, activated: &Tensor, residual: Option<&Tensor>) -> candle_core::Result<Tensor> {
         self.block.down.forward(activated, residual, &self.adapters.at(self.layer, Place::Down))
     }
 
