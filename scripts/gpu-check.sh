@@ -63,7 +63,7 @@ END
   done
   cat <<END
 
-# 3. Decode, play and train: random models of 7B and of half as many layers, which trains without offload in 80 GB
+# 3. Decode, play and train: random models of 7B, of half as many layers, which trains without offload in 80 GB, and of 135M
 scripts/gpu-check.sh unpack $file bin >bin.env
 sed 's/"num_hidden_layers": 32/"num_hidden_layers": 16/' configs/llama2-7b/config.json >half.json
 $bin/spag init-model $model --output_dir 7b
@@ -72,7 +72,9 @@ $bin/spag bench generate --model 7b --device cuda --prompt 700 --batch 1,16,64,1
 $bin/spag bench generate --model 7b --device cuda --prompt 700 --batch 1,16 --quantize q8_0
 $bin/spag bench generate --model 7b --device cuda --prompt 700 --batch 1,16 --quantize q4_0
 $bin/spag bench play --model 7b --device cuda --games 128 --per_device_eval_batch_size 64
-$bin/spag bench train --model_name_or_path half $step
+$bin/spag bench train --model_name_or_path half $step --variants recompute,keep,recompute+8x500
+$bin/spag init-model --config configs/smollm2-135m/config.json --dtype bf16 --output_dir small
+$bin/spag bench train --model_name_or_path small --device cuda --dtype bf16 --batch 16 --seq 100 --steps 50 --warmup 5 --variants keep,recompute,keep+2x800
 $bin/spag bench train --model_name_or_path half $step --threads 16 --offload_optimizer cpu
 $bin/spag bench train --model_name_or_path half $step --threads 16 --offload_optimizer cpu --optim_grad_dtype bf16
 

@@ -193,6 +193,6 @@ fn optimizer(bench: &Bench<'_>) -> Result<()> {
     })?;
     let sum = Tensor::zeros(1, DType::F64, bench.device)?;
     bench.time("squared norm of 202M", Floor::Bytes(4.0 * count as f64), || {
-        squared_norm::squared_norm_into(&gradient, &sum)
+        squared_norm::squared_norm_into(std::slice::from_ref(&gradient), &sum)
     })
 }

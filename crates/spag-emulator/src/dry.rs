@@ -8,6 +8,7 @@ use candle_core::{DType, Device, Result, Tensor, bail};
 use half::bf16;
 use half::vec::HalfBitsVecExt;
 use spag_ops::kernels::{Arg, Gemm, Kernels, Launch, Mark, PageLock, Transfer, Turns, check_copy};
+use spag_ops::pool;
 
 use crate::letter;
 
@@ -97,6 +98,9 @@ impl Kernels for Dry {
     }
 
     fn empty(&self, shape: &[usize], dtype: DType) -> Result<Tensor> {
+        if let Some(spare) = pool::spare(shape, dtype, &Device::Cpu) {
+            return Ok(spare);
+        }
         match dtype {
             // candle writes zeros of bf16; those of integers are mapped.
             DType::BF16 => {

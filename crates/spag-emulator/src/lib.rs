@@ -30,7 +30,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use candle_core::{DType, Device, Result, Tensor, bail};
-use spag_ops::kernels::{Arg, CapturedGraph, Gemm, Kernels, Launch, Mark, PageLock, Transfer, Turns};
+use spag_ops::kernels::{Arg, CapturedGraph, Gemm, Kernels, Launch, Launched, Mark, PageLock, Transfer, Turns};
+use spag_ops::pool;
 
 pub use dry::Dry;
 use graph::{EmulatedGraph, GraphOp};
@@ -49,6 +50,8 @@ pub struct Emulator {
     capturing: Mutex<Option<Vec<GraphOp>>>,
     /// The names of the operations of the last graph.
     captured: Mutex<Vec<String>>,
+    /// Kernels and products, captured ones too.
+    launched: Mutex<Launched>,
     turns: Turns,
     max_shared_bytes: usize,
     warpgroup_processors: Option<u32>,
@@ -68,6 +71,7 @@ impl Emulator {
             launches: Arc::default(),
             capturing: Mutex::default(),
             captured: Mutex::default(),
+            launched: Mutex::default(),
             turns: Turns::default(),
             max_shared_bytes,
             warpgroup_processors: None,
@@ -211,13 +215,18 @@ impl Kernels for Emulator {
         if launch.shared_bytes > self.max_shared_bytes {
             bail!("emulated {launch}: a block has at most {} bytes of shared memory", self.max_shared_bytes);
         }
-        if launch.is_empty() || self.capture_op(|| GraphOp::launch(launch)) {
+        if launch.is_empty() {
+            return Ok(());
+        }
+        self.launched.lock().unwrap_or_else(PoisonError::into_inner).kernels += 1;
+        if self.capture_op(|| GraphOp::launch(launch)) {
             return Ok(());
         }
         run(launch, self.launches.fetch_add(1, Ordering::Relaxed))
     }
 
     fn gemm(&self, gemm: &Gemm<'_>) -> Result<()> {
+        self.launched.lock().unwrap_or_else(PoisonError::into_inner).products += 1;
         if self.capture_op(|| GraphOp::gemm(gemm)) {
             return Ok(());
         }
@@ -243,9 +252,16 @@ impl Kernels for Emulator {
 
     /// Filled with NaNs (all bits set), so that elements which are never written are detected.
     fn empty(&self, shape: &[usize], dtype: DType) -> Result<Tensor> {
-        let tensor = Tensor::zeros(shape, dtype, &Device::Cpu)?;
-        bytes::write(&tensor, &vec![0xff; tensor.elem_count() * dtype.size_in_bytes()])?;
+        let tensor = match pool::spare(shape, dtype, &Device::Cpu) {
+            Some(spare) => spare,
+            None => Tensor::zeros(shape, dtype, &Device::Cpu)?,
+        };
+        self.poison(&tensor)?;
         Ok(tensor)
+    }
+
+    fn poison(&self, tensor: &Tensor) -> Result<()> {
+        bytes::write(tensor, &vec![0xff; tensor.elem_count() * tensor.dtype().size_in_bytes()])
     }
 
     fn start_download(&self, from: &Tensor, to: &Tensor, _: &Mark) -> Result<Transfer> {
@@ -264,6 +280,10 @@ impl Kernels for Emulator {
 
     fn synchronize(&self) -> Result<()> {
         Ok(())
+    }
+
+    fn launched(&self) -> Launched {
+        *self.launched.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn turns(&self) -> &Turns {

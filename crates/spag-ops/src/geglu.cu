@@ -21,6 +21,7 @@ __device__ __forceinline__ float gate_value_and_slope(float g, float& slope) {
                 forward<T>(gate, up, y, count))                                                                        \
   EXPORT_BOUNDS(geglu_forward_joined_##suffix, 256, 4, (const T* x, T* y, unsigned f), forward_joined<T>(x, y, f))     \
   EXPORT_BOUNDS(geglu_backward_##suffix, 256, 4, (T* gate, T* up, T* dy, unsigned long long count),                    \
-                backward<T>(gate, up, dy, count))
+                backward<T>(gate, up, dy, count))                                                                \
+  EXPORT_BOUNDS(geglu_backward_joined_##suffix, 256, 4, (T* x, T* dy, unsigned f), backward_joined<T>(x, dy, f))
 EXPORT_FOR(float, f32)
 EXPORT_FOR(bf16, bf16)

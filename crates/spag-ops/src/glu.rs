@@ -16,7 +16,7 @@ const CHUNK: usize = 8192;
 
 /// A kind of gate.
 pub(super) trait Gate {
-    /// Its kernels: `NAME_forward`, `NAME_forward_joined` and `NAME_backward`.
+    /// Its kernels: `NAME_forward` and `NAME_backward`, each also with `_joined`.
     const MODULE: Module;
 
     /// act(g).
@@ -68,6 +68,17 @@ impl Activation {
         match self {
             Self::SwiGlu => backward::<Silu>(gate, up, dy),
             Self::GeGlu => backward::<TanhGelu>(gate, up, dy),
+        }
+    }
+
+    /// As [`Activation::backward`] for `x` [N, 2F] with gate and up in adjacent columns, and `dy` [N, F].
+    ///
+    /// # Errors
+    /// Other shapes, or tensors that are not contiguous f32 (kernels also accept bf16).
+    pub fn backward_joined(self, x: &Tensor, dy: &Tensor) -> Result<()> {
+        match self {
+            Self::SwiGlu => backward_joined::<Silu>(x, dy),
+            Self::GeGlu => backward_joined::<TanhGelu>(x, dy),
         }
     }
 }
@@ -150,6 +161,21 @@ fn backward<G: Gate>(gate: &Tensor, up: &Tensor, dy: &Tensor) -> Result<()> {
     }
 }
 
+fn backward_joined<G: Gate>(x: &Tensor, dy: &Tensor) -> Result<()> {
+    let (n, f) = dy.dims2()?;
+    if x.dims() != [n, 2 * f] {
+        bail!("gate backward: gate and up together are {:?}, dy is [{n}, {f}]", x.dims());
+    }
+    if let Some(kernels) = kernels::of(x.device())? {
+        return launch_backward_joined::<G>(&*kernels, x, dy);
+    }
+    let half = |first| x.narrow(1, first, f)?.force_contiguous();
+    let (gate, up) = (half(0)?, half(f)?);
+    backward::<G>(&gate, &up, dy)?;
+    x.slice_set(&gate, 1, 0)?;
+    x.slice_set(&up, 1, f)
+}
+
 /// [`backward`] on a CPU, with `gate` and `up` in a number format.
 fn backward_in<G: Gate, T: Element>(gate: &Tensor, up: &Tensor, dy: &Tensor) -> Result<()> {
     T::update(gate, |gate| {
@@ -220,6 +246,17 @@ fn launch_backward<G: Gate>(kernels: &dyn Kernels, gate: &Tensor, up: &Tensor, d
         kernel: format!("{}_backward_{}", G::MODULE.name, suffix(gate.dtype())?),
         grid: [blocks(count, vector_len(gate.dtype()))?, 1, 1],
         args: &[Arg::Out(gate), Arg::Out(up), Arg::Out(dy), Arg::U64(count as u64)],
+        ..Launch::of(G::MODULE)
+    })
+}
+
+fn launch_backward_joined<G: Gate>(kernels: &dyn Kernels, x: &Tensor, dy: &Tensor) -> Result<()> {
+    check(&[x, dy])?;
+    let (n, f) = dy.dims2()?;
+    kernels.launch(&Launch {
+        kernel: format!("{}_backward_joined_{}", G::MODULE.name, suffix(x.dtype())?),
+        grid: [n as u32, blocks(f, vector_len(x.dtype()))?, 1],
+        args: &[Arg::Out(x), Arg::Out(dy), Arg::U32(f as u32)],
         ..Launch::of(G::MODULE)
     })
 }

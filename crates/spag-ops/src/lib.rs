@@ -24,6 +24,7 @@ pub mod low_rank;
 pub mod matmul;
 pub mod packed_linear;
 pub mod paged_attention;
+pub mod qkv;
 pub mod rms_norm;
 pub mod rope;
 pub mod row_norm;

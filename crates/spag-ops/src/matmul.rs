@@ -115,21 +115,40 @@ pub fn linear_add(residual: &Tensor, x: &Tensor, w: &Tensor) -> Result<Tensor> {
     cpu::read(residual, |residual| linear_from(Start::Of(residual), x, w))
 }
 
+/// y += x·Wᵀ in place. `y` [N, O].
+///
+/// # Errors
+/// Mismatched shapes, or tensors that are not contiguous f32. Weights can be bf16 (kernels also accept bf16 for all).
+pub fn linear_onto(y: &Tensor, x: &Tensor, w: &Tensor) -> Result<()> {
+    if y.dims() != [x.dim(0)?, w.dim(0)?] {
+        bail!("linear: the sum is {:?}, x {:?}, w {:?}", y.dims(), x.dims(), w.dims());
+    }
+    if let Some(kernels) = kernels::of(x.device())? {
+        return launch_linear_into(&*kernels, (x, w), y, (Accumulate::Yes, SumOrder::Fixed));
+    }
+    cpu::update(y, |y| linear_into(Start::Output, x, w, y))
+}
+
 fn linear_from(start: Start<'_>, x: &Tensor, w: &Tensor) -> Result<Tensor> {
+    let (n, o) = (x.dim(0)?, w.dim(0)?);
+    let mut y = pool::values(n * o);
+    linear_into(start, x, w, &mut y)?;
+    cpu::tensor(y, (n, o))
+}
+
+fn linear_into(start: Start<'_>, x: &Tensor, w: &Tensor, y: &mut [f32]) -> Result<()> {
     let ((n, i), (o, wi)) = (x.dims2()?, w.dims2()?);
     if i != wi {
         bail!("linear: x is [{n}, {i}], w is [{o}, {wi}]");
     }
-    let mut y = pool::values(n * o);
     match Arithmetic::of(w) {
         Arithmetic::F32 => {
-            cpu::read(x, |x| cpu::read(w, |w| product((n, i, o), &mut y, start, (x, Side::Rows), (w, Side::Columns))))?
+            cpu::read(x, |x| cpu::read(w, |w| product((n, i, o), y, start, (x, Side::Rows), (w, Side::Columns))))
         }
         Arithmetic::Bf16 => Values::read(x, |x| {
-            bf16::read(w, |w| product_bf16((n, i, o), &mut y, start, (x, Side::Rows), RightOperand::Columns(w)))
-        })?,
+            bf16::read(w, |w| product_bf16((n, i, o), y, start, (x, Side::Rows), RightOperand::Columns(w)))
+        }),
     }
-    cpu::tensor(y, (n, o))
 }
 
 /// dx = Σ dyᵢ·Wᵢ over layers with the same input. Each `dy` [N, O], `w` [O, I] → [N, I].

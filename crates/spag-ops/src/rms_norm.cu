@@ -24,14 +24,16 @@ __device__ __forceinline__ float inverse_rms(const T* x, unsigned d, float eps, 
   return rsqrtf(block_sum(sum, scratch) / float(d) + eps);
 }
 
-// y = residual + x / √(mean(x²) + ε) · (w + offset). x, residual (or null), y [n, d], w [d]; one block per row.
+// y = residual + x / √(mean(x²) + ε) · (w + offset), and copy = x. x, residual (or null), y, copy (or null) [n, d], w [d]; one block
+// per row.
 template <class T>
-__device__ void forward(const T* x, const T* w, const T* residual, T* y, unsigned d, float eps, float offset) {
+__device__ void forward(const T* x, const T* w, const T* residual, T* y, T* copy, unsigned d, float eps, float offset) {
   constexpr int N = Vector<T>::SIZE;
   DYNAMIC_SHARED(float, scratch);
   x += size_t(blockIdx.x) * d;
   y += size_t(blockIdx.x) * d;
   if (residual != nullptr) residual += size_t(blockIdx.x) * d;
+  if (copy != nullptr) copy += size_t(blockIdx.x) * d;
   const float r = inverse_rms(x, d, eps, scratch);
   for_columns<T>(d, [&](unsigned at, unsigned count) {
     const auto v = load_several<N>(x + at, count), weight = load_several<N>(w + at, count);
@@ -42,17 +44,18 @@ __device__ void forward(const T* x, const T* w, const T* residual, T* y, unsigne
       out.at[i] = from_float<T>(residual != nullptr ? to_float(out.at[i]) + normed : normed);
     }
     store_several(y + at, out, count);
+    if (copy != nullptr) store_several(copy + at, v, count);
   });
 }
 
 // With r = 1/√(mean x² + ε) and w the weight + offset: dx = residual + r·(g·w − x·r²·mean(g·w·x)), and each block's partial
-// sum of dw = Σ g·x·r.
+// sum of dw = Σ g·x·r. Also the output once more, y = x·r·w.
 //
-// x, dy, residual (or null), dx [n, d]; partial [blocks, d], f32. Block b handles rows b, b + blocks, …, and
+// x, dy, residual (or null), dx, y (or null) [n, d]; partial [blocks, d], f32. Block b handles rows b, b + blocks, …, and
 // accumulates its part of dw in shared memory [d]; each element belongs to one thread. Element i of the vectors of adjacent
 // threads is adjacent there, so that they are in different banks.
 template <class T>
-__device__ void backward(const T* x, const T* w, const T* dy, const T* residual, T* dx, float* partial, unsigned n,
+__device__ void backward(const T* x, const T* w, const T* dy, const T* residual, T* dx, T* y, float* partial, unsigned n,
                          unsigned d, float eps, float offset) {
   constexpr int N = Vector<T>::SIZE;
   DYNAMIC_SHARED(float, shared);
@@ -75,15 +78,18 @@ __device__ void backward(const T* x, const T* w, const T* dy, const T* residual,
     for_columns<T>(d, [&](unsigned at, unsigned count) {
       const auto v = load_several<N>(x + first + at, count), g = load_several<N>(dy + first + at, count);
       const auto weight = load_several<N>(w + at, count);
-      Several<T, N> out;
+      Several<T, N> out, again;
       if (residual != nullptr) out = load_several<N>(residual + first + at, count);
       for (unsigned i = 0; i < count; ++i) {
         const float value = to_float(v.at[i]), gradient = to_float(g.at[i]);
         const float around = residual != nullptr ? to_float(out.at[i]) : 0.0f;
         dw[place(at, i)] += gradient * value * r;
-        out.at[i] = from_float<T>(around + r * (gradient * (to_float(weight.at[i]) + offset) - value * c));
+        const float factor = to_float(weight.at[i]) + offset;
+        out.at[i] = from_float<T>(around + r * (gradient * factor - value * c));
+        again.at[i] = from_float<T>(value * r * factor);
       }
       store_several(dx + first + at, out, count);
+      if (y != nullptr) store_several(y + first + at, again, count);
     });
   }
   for_columns<T>(d, [&](unsigned at, unsigned count) {
@@ -102,12 +108,12 @@ __device__ void sum_parts(const float* partial, float* dw, unsigned parts, unsig
 
 #define EXPORT_FOR(T, suffix)                                                                                          \
   EXPORT_BOUNDS(rms_norm_forward_##suffix, 256, 4,                                                                     \
-                (const T* x, const T* w, const T* residual, T* y, unsigned d, float eps, float offset),                \
-                forward<T>(x, w, residual, y, d, eps, offset))                                                         \
+                (const T* x, const T* w, const T* residual, T* y, T* copy, unsigned d, float eps, float offset),       \
+                forward<T>(x, w, residual, y, copy, d, eps, offset))                                                   \
   EXPORT_BOUNDS(rms_norm_backward_##suffix, 256, 2,                                                                    \
-                (const T* x, const T* w, const T* dy, const T* residual, T* dx, float* partial, unsigned n,            \
+                (const T* x, const T* w, const T* dy, const T* residual, T* dx, T* y, float* partial, unsigned n,      \
                  unsigned d, float eps, float offset),                                                                 \
-                backward<T>(x, w, dy, residual, dx, partial, n, d, eps, offset))
+                backward<T>(x, w, dy, residual, dx, y, partial, n, d, eps, offset))
 EXPORT_FOR(float, f32)
 EXPORT_FOR(bf16, bf16)
 EXPORT_BOUNDS(rms_norm_sum_parts, 256, 4, (const float* partial, float* dw, unsigned parts, unsigned d),

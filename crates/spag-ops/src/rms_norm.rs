@@ -67,7 +67,7 @@ pub fn forward(x: &Tensor, w: &Tensor, norm: impl Into<RmsNorm>) -> Result<Tenso
     check(x, w)?;
     let norm = norm.into();
     match kernels::of(x.device())? {
-        Some(kernels) => launch_forward(&*kernels, (x, w, norm), None),
+        Some(kernels) => launch_forward(&*kernels, (x, w, norm), None, None),
         None => forward_in::<f32>(x, w, norm),
     }
 }
@@ -83,11 +83,22 @@ pub fn forward_add(residual: &Tensor, x: &Tensor, w: &Tensor, norm: impl Into<Rm
     }
     let norm = norm.into();
     if let Some(kernels) = kernels::of(x.device())? {
-        return launch_forward(&*kernels, (x, w, norm), Some(residual));
+        return launch_forward(&*kernels, (x, w, norm), Some(residual), None);
     }
     let sum = forward_in::<f32>(x, w, norm)?;
     add_into(residual, &sum)?;
     Ok(sum)
+}
+
+/// The result of [`forward`], and a copy of `x`, which what is made of the result can be added to.
+///
+/// # Errors
+/// As [`forward`].
+pub fn forward_and_copy(x: &Tensor, w: &Tensor, norm: impl Into<RmsNorm>) -> Result<(Tensor, Tensor)> {
+    check(x, w)?;
+    let Some(kernels) = kernels::of(x.device())? else { return Ok((forward(x, w, norm)?, x.force_contiguous()?)) };
+    let copy = kernels.empty(x.dims(), x.dtype())?;
+    Ok((launch_forward(&*kernels, (x, w, norm.into()), None, Some(&copy))?, copy))
 }
 
 /// As [`forward`], for products with `weight`: on a CPU in the number format of `weight`, to which they would round it.
@@ -147,7 +158,7 @@ pub fn backward(
         bail!("rms_norm backward: x is {:?}, dy is {:?}, dw is {:?}", x.dims(), dy.dims(), dw.dims());
     }
     if let Some(kernels) = kernels::of(x.device())? {
-        return launch_backward(&*kernels, (x, w, norm), dy, residual, dw);
+        return launch_backward(&*kernels, (x, w, norm), dy, residual, dw, None);
     }
     let mut dx = pool::values(x.elem_count());
     let tasks = x.dim(0)?.div_ceil(ROWS);
@@ -192,6 +203,28 @@ pub fn backward(
     cpu::tensor(dx, x.dims2()?)
 }
 
+/// As [`backward`] with a residual, and the result of [`forward`] once more.
+///
+/// # Errors
+/// As [`backward`].
+pub fn backward_and_forward(
+    x: &Tensor,
+    w: &Tensor,
+    norm: RmsNorm,
+    (dy, residual): (&Tensor, &Tensor),
+    dw: &Tensor,
+) -> Result<(Tensor, Tensor)> {
+    let fits = dy.dims() == x.dims() && residual.dims() == x.dims() && dw.dims() == w.dims();
+    match kernels::of(x.device())? {
+        Some(kernels) if fits => {
+            check(x, w)?;
+            let y = kernels.empty(x.dims(), x.dtype())?;
+            Ok((launch_backward(&*kernels, (x, w, norm), dy, Some(residual), dw, Some(&y))?, y))
+        }
+        _ => Ok((backward(x, w, norm, dy, Some(residual), dw)?, forward(x, w, norm)?)),
+    }
+}
+
 /// With r = 1/√(mean x² + ε): dx = r·(g·w − x·r²·mean(g·w·x)), dw = Σ g·x·r.
 #[inline(always)]
 fn rows_backward(x: &[f32], w: &[f32], eps: f32, dy: &[f32], dx: &mut [f32], dw: &mut [f32]) {
@@ -223,6 +256,7 @@ fn launch_forward(
     kernels: &dyn Kernels,
     (x, w, norm): (&Tensor, &Tensor, RmsNorm),
     residual: Option<&Tensor>,
+    copy: Option<&Tensor>,
 ) -> Result<Tensor> {
     let (n, d) = x.dims2()?;
     let y = kernels.empty(&[n, d], x.dtype())?;
@@ -236,6 +270,7 @@ fn launch_forward(
             Arg::In(w),
             residual.map_or(Arg::Null, Arg::In),
             Arg::Out(&y),
+            copy.map_or(Arg::Null, Arg::Out),
             Arg::U32(d as u32),
             Arg::F32(norm.eps),
             Arg::F32(norm.offset),
@@ -251,6 +286,7 @@ fn launch_backward(
     dy: &Tensor,
     residual: Option<&Tensor>,
     dw: &Tensor,
+    y: Option<&Tensor>,
 ) -> Result<Tensor> {
     let (n, d) = x.dims2()?;
     let dx = kernels.empty(&[n, d], x.dtype())?;
@@ -267,6 +303,7 @@ fn launch_backward(
             Arg::In(dy),
             residual.map_or(Arg::Null, Arg::In),
             Arg::Out(&dx),
+            y.map_or(Arg::Null, Arg::Out),
             Arg::Out(&partial),
             Arg::U32(n as u32),
             Arg::U32(d as u32),
@@ -276,6 +313,7 @@ fn launch_backward(
         ..Launch::of(MODULE)
     })?;
     sum_parts(kernels, &partial, dw)?;
+    pool::recycle(partial)?;
     Ok(dx)
 }
 

@@ -18,7 +18,7 @@ const CHUNK: usize = 4096;
 pub fn squared_norm(x: &Tensor) -> Result<f64> {
     if kernels::of(x.device())?.is_some() {
         let sum = Tensor::zeros(1, DType::F64, x.device())?;
-        squared_norm_into(x, &sum)?;
+        squared_norm_into(std::slice::from_ref(x), &sum)?;
         return sum.get(0)?.to_scalar();
     }
     cpu::read(x, |x| {
@@ -35,40 +35,44 @@ pub fn squared_norm(x: &Tensor) -> Result<f64> {
     })
 }
 
-/// Adds the sum of squares to `into`, `[1]`, f64. Does not wait for the device.
+/// Adds the sum of squares of all tensors to `into`, `[1]`, f64. Does not wait for the device.
 ///
 /// # Errors
 /// A tensor that is not contiguous f32, or a sum of the wrong shape or number format.
-pub fn squared_norm_into(x: &Tensor, into: &Tensor) -> Result<()> {
+pub fn squared_norm_into(all: &[Tensor], into: &Tensor) -> Result<()> {
     if into.dims() != [1] || into.dtype() != DType::F64 {
         bail!("squared_norm: the sum is {:?} {:?}, not f64 [1]", into.dtype(), into.dims());
     }
-    if let Some(kernels) = kernels::of(x.device())? {
-        return launch_add(&*kernels, x, into);
+    if let Some(kernels) = kernels::of(into.device())? {
+        return launch_add(&*kernels, all, into);
     }
-    let sum = squared_norm(x)?;
-    f64::update(into, |into| {
-        into[0] += sum;
-        Ok(())
-    })
+    for x in all {
+        let sum = squared_norm(x)?;
+        f64::update(into, |into| {
+            into[0] += sum;
+            Ok(())
+        })?;
+    }
+    Ok(())
 }
 
 // ── Kernel launches ──
 
 const MODULE: Module = module!("squared_norm");
-/// Maximum number of blocks, each with a partial sum. Fixed, so that the result does not depend on the device.
+/// Maximum number of blocks of a tensor, each with a partial sum. Fixed, so that the result does not depend on the device.
 const PARTS: u32 = 1024;
 
-fn launch_add(kernels: &dyn Kernels, x: &Tensor, into: &Tensor) -> Result<()> {
-    if x.dtype() != DType::F32 {
+fn launch_add(kernels: &dyn Kernels, all: &[Tensor], into: &Tensor) -> Result<()> {
+    if let Some(x) = all.iter().find(|x| x.dtype() != DType::F32) {
         bail!("squared_norm: expected f32 values, got {:?}", x.dtype());
     }
-    let count = x.elem_count();
-    let parts = blocks(count, vector_len(DType::F32))?.min(PARTS);
-    if parts == 0 {
+    let parts = |x: &Tensor| Ok(blocks(x.elem_count(), vector_len(DType::F32))?.min(PARTS));
+    let parts = all.iter().map(parts).collect::<Result<Vec<_>>>()?;
+    let count: u32 = parts.iter().sum();
+    if count == 0 {
         return Ok(());
     }
-    let partial = kernels.empty(&[parts as usize], DType::F64)?;
+    let partial = kernels.empty(&[count as usize], DType::F64)?;
     let launch = |kernel: &str, blocks: u32, args: &[Arg<'_>]| {
         kernels.launch(&Launch {
             kernel: kernel.into(),
@@ -78,6 +82,11 @@ fn launch_add(kernels: &dyn Kernels, x: &Tensor, into: &Tensor) -> Result<()> {
             ..Launch::of(MODULE)
         })
     };
-    launch("squared_norm_parts", parts, &[Arg::In(x), Arg::Out(&partial), Arg::U64(count as u64)])?;
-    launch("squared_norm_add", 1, &[Arg::In(&partial), Arg::Out(into), Arg::U32(parts)])
+    let mut first = 0;
+    for (x, parts) in all.iter().zip(parts).filter(|(_, parts)| *parts > 0) {
+        let own = partial.narrow(0, first, parts as usize)?;
+        first += parts as usize;
+        launch("squared_norm_parts", parts, &[Arg::In(x), Arg::Out(&own), Arg::U64(x.elem_count() as u64)])?;
+    }
+    launch("squared_norm_add", 1, &[Arg::In(&partial), Arg::Out(into), Arg::U32(count)])
 }

@@ -6,6 +6,7 @@ use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use spag_dist::Traffic;
 use spag_model::{Model, WeightDtype};
+use spag_ops::kernels::{self, Launched};
 
 use crate::config::{IntervalStrategy, SchedulerType, TrainConfig, TrainMethod};
 use crate::dataset::Dataset;
@@ -52,6 +53,8 @@ pub struct StepTiming {
     pub loss: f64,
     /// Bytes that this rank has sent and received per timed step, including the exchange of losses.
     pub traffic: Traffic,
+    /// What ops launched on the device per timed step; nothing on a CPU.
+    pub launched: Launched,
 }
 
 /// Times training steps of the model that `load` gives on random tokens: forward, backward, clipping, AdamW.
@@ -107,9 +110,11 @@ fn timed<E: From<Error>>(
     let run = OfflineRun::new(&dataset, &config, ranks)?;
     let mut learner = load(&config, run.sampler.steps)?;
     run.timed_steps(&mut learner, timing.warmup)?;
-    let before = learner.group().traffic();
+    let kernels = kernels::of(learner.trained().device()).map_err(Error::from)?;
+    let launched = || kernels.as_ref().map(|kernels| kernels.launched()).unwrap_or_default();
+    let before = (learner.group().traffic(), launched());
     let seconds = run.timed_steps(&mut learner, timing.steps)?;
-    let after = learner.group().traffic();
+    let after = (learner.group().traffic(), launched());
     let steps = timing.steps as u64;
     Ok(StepTiming {
         parameters: learner.network().layout().len(),
@@ -117,8 +122,12 @@ fn timed<E: From<Error>>(
         reference_seconds,
         loss: learner.position().last_loss.unwrap_or(f64::NAN),
         traffic: Traffic {
-            sent: (after.sent - before.sent) / steps,
-            received: (after.received - before.received) / steps,
+            sent: (after.0.sent - before.0.sent) / steps,
+            received: (after.0.received - before.0.received) / steps,
+        },
+        launched: Launched {
+            kernels: (after.1.kernels - before.1.kernels) / steps,
+            products: (after.1.products - before.1.products) / steps,
         },
     })
 }

@@ -64,7 +64,7 @@ fn numbers_out_of_range_are_refused() {
         ("spag", vec!["arena"], vec!["games", "taboo_max_turns", "max_failed_in_a_row", "max_new_tokens"]),
         ("spag", vec!["generate"], vec!["max_new_tokens", "max_length", "top_k"]),
         ("spag", vec!["eval"], vec!["limit", "max_length"]),
-        ("spag", vec!["bench", "train"], vec!["batch", "seq", "steps", "warmup", "accumulation", "threads"]),
+        ("spag", vec!["bench", "train"], vec!["batch", "seq", "steps", "warmup", "accumulation", "rounds", "threads"]),
         ("spag", vec!["bench", "play"], vec!["games", "turns", "new_tokens", "threads"]),
         ("spag", vec!["bench", "generate"], vec!["prompt", "new_tokens", "batch", "rounds", "threads"]),
         (

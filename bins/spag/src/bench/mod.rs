@@ -1,8 +1,10 @@
 //! `spag bench`: measures the speed of training, generation and self-play.
 
+mod card;
 mod generate;
 mod play;
 mod train;
+mod variants;
 
 use std::ops::RangeInclusive;
 

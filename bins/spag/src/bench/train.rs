@@ -1,5 +1,6 @@
 //! `spag bench train`: measures the speed of training, on one rank or several.
 
+use std::ops::RangeInclusive;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -12,19 +13,23 @@ use spag_ops::OpenDevice;
 use spag_selfplay::limits;
 use spag_train::{
     Beside, ModelShard, Placement, RankMemory, ShardingPlan, ShardingRequest, StepTiming, TimingConfig, TrainConfig,
-    ZeroStage, fit, peak_memory_of, time_steps_of_rank,
+    ZeroStage, fit, median, peak_memory_of, time_steps_of_rank,
 };
 
+use super::card::card;
+use super::variants::Variant;
 use super::{BATCH, STEPS, TOKENS, cpu_path, round};
 use spag_cli::{DeviceArgs, Error, Result, exit, flags, threads};
 
+/// Rounds of variants.
+const ROUNDS: RangeInclusive<usize> = 1..=1000;
 /// Bytes of all data.
 const MAX_DATA: usize = 1 << 30;
 /// Bytes of a sequence without its tokens.
 const SEQUENCE_BYTES: usize = 128;
 
 /// The flags of `spag bench train`.
-#[derive(Debug, Args)]
+#[derive(Clone, Debug, Args)]
 #[command(rename_all = "snake_case")]
 pub(crate) struct TrainArgs {
     /// The model: a Hugging Face folder or a GGUF file; its tokenizer is not needed.
@@ -32,10 +37,10 @@ pub(crate) struct TrainArgs {
     model_name_or_path: PathBuf,
     /// Number of sequences in a micro-batch.
     #[arg(long, value_name = "N", default_value_t = 8, value_parser = flags::within(BATCH))]
-    batch: usize,
+    pub(super) batch: usize,
     /// Number of tokens in a sequence.
     #[arg(long, value_name = "N", default_value_t = 256, value_parser = flags::within(limits::LENGTH))]
-    seq: usize,
+    pub(super) seq: usize,
     /// Number of timed steps. Their median is printed.
     #[arg(long, value_name = "N", default_value_t = 5, value_parser = flags::within(STEPS))]
     steps: usize,
@@ -53,7 +58,7 @@ pub(crate) struct TrainArgs {
     reference: bool,
     /// Use activation checkpointing: recompute activations in the backward pass.
     #[arg(long)]
-    checkpointing: bool,
+    pub(super) checkpointing: bool,
     /// Number format of the parameters: float32 or bfloat16.
     #[arg(long, value_name = "TYPE", default_value = "float32")]
     dtype: WeightDtype,
@@ -69,11 +74,19 @@ pub(crate) struct TrainArgs {
     /// it fits.
     // The full path keeps clap from treating the type as an optional flag: `None` is the parsed `auto`.
     #[arg(long, value_name = "PLACE", default_value = "auto", value_parser = Placement::or_auto, help_heading = "Ranks")]
-    offload_optimizer: ::std::option::Option<Placement>,
+    pub(super) offload_optimizer: ::std::option::Option<Placement>,
     /// Number format in which AdamW gets gradients: float32 or bfloat16, in which half as many bytes are copied to a state in host
     /// memory.
     #[arg(long, value_name = "TYPE", default_value = "float32", help_heading = "Ranks")]
-    optim_grad_dtype: WeightDtype,
+    pub(super) optim_grad_dtype: WeightDtype,
+    /// Variants to compare, separated by commas: each has a line of output. A variant is made of settings that replace the flags of
+    /// the same purpose: keep or recompute (activations), f32-gradients or bf16-gradients, state-on-device or state-on-host, and
+    /// sequences and tokens such as 8x500; several are joined by +, as in recompute+2x2048.
+    #[arg(long, value_name = "NAMES", value_delimiter = ',', help_heading = "Variants")]
+    variants: Vec<Variant>,
+    /// Number of rounds. Each times all variants in turn, and medians are those of all rounds' medians.
+    #[arg(long, value_name = "N", default_value_t = 3, value_parser = flags::within(ROUNDS), requires = "variants", help_heading = "Variants")]
+    rounds: usize,
     /// Seed of the tokens.
     #[arg(long, value_name = "N", default_value_t = 0)]
     seed: u64,
@@ -100,16 +113,39 @@ impl TrainArgs {
     }
 }
 
+/// What is measured.
+struct Measured {
+    args: TrainArgs,
+    plan: ShardingPlan,
+    /// One of each round.
+    rounds: Vec<StepTiming>,
+}
+
 pub(super) fn run(args: &TrainArgs) -> Result<()> {
     let env = LaunchEnv::detect()?;
     let device = args.device.open()?;
-    check_size(args, env.world_size)?;
-    let plan = args.plan(&env, &device)?;
-    check_memory(args, plan, &device)?;
+    let variants = match &args.variants[..] {
+        [] => vec![args.clone()],
+        variants => variants.iter().map(|variant| variant.of(args)).collect(),
+    };
+    let planned = |args: TrainArgs| {
+        check_size(&args, env.world_size)?;
+        let plan = args.plan(&env, &device)?;
+        check_memory(&args, plan, &device)?;
+        Ok(Measured { args, plan, rounds: Vec::new() })
+    };
+    let mut all = variants.into_iter().map(planned).collect::<Result<Vec<_>>>()?;
     let group = spag_dist::join_on(&env, &JoinOptions::detect()?, device.device())?;
-    let (ranks, first) = (group.size(), group.rank() == 0);
-    let measured = measure(args, plan, &device, group)?;
-    if first { exit::say(line(args, plan, &device, &measured, ranks)) } else { Ok(()) }
+    for _ in 0..if args.variants.is_empty() { 1 } else { args.rounds } {
+        for one in &mut all {
+            one.rounds.push(measure(&one.args, one.plan, &device, group.clone())?);
+        }
+    }
+    if group.rank() > 0 {
+        return Ok(());
+    }
+    let names = args.variants.iter().map(|variant| Some(&*variant.name)).chain([None]);
+    all.iter().zip(names).try_for_each(|(one, name)| exit::say(line(one, name, &device, group.size())))
 }
 
 /// Rejects micro-batches and data that no device can hold, before anything is allocated. Every step of every rank has
@@ -182,18 +218,28 @@ fn measure(
 }
 
 /// The line of output for a step of `ranks` ranks.
-fn line(args: &TrainArgs, plan: ShardingPlan, device: &OpenDevice, measured: &StepTiming, ranks: usize) -> Value {
+fn line(measured: &Measured, variant: Option<&str>, device: &OpenDevice, ranks: usize) -> Value {
+    let Measured { args, plan, rounds } = measured;
+    let seconds = median(rounds.iter().map(|round| round.seconds).collect()).unwrap_or(f64::NAN);
+    // Each round has measured the same steps.
+    let Some(step) = rounds.last() else { return Value::Null };
     let tokens = (args.batch * args.accumulation * args.seq * ranks) as f64;
     let passes = if args.reference { 8.0 } else { 6.0 };
-    let flops = passes * measured.parameters as f64 * tokens / measured.seconds;
+    let flops = passes * step.parameters as f64 * tokens / seconds;
+    // The process has one peak, that of all variants.
+    let peak = if variant.is_none() { peak_memory_of(device.device()) } else { None };
     json!({
         "what": "spag train step",
-        "params": measured.parameters,
-        "seconds": round(measured.seconds, 5),
-        "tokens_per_s": round(tokens / measured.seconds, 1),
+        "variant": variant,
+        "params": step.parameters,
+        "seconds": round(seconds, 5),
+        "tokens_per_s": round(tokens / seconds, 1),
         "model_tflops": round(flops / 1e12, 3),
-        "peak_gib": peak_memory_of(device.device()).map(|bytes| round(gib(bytes), 2)),
-        "loss": round(measured.loss, 4),
+        "peak_gib": peak.map(|bytes| round(gib(bytes), 2)),
+        "kernels_per_step": step.launched.kernels,
+        "products_per_step": step.launched.products,
+        "card": card(device),
+        "loss": round(step.loss, 4),
         "checkpoint": args.model_name_or_path,
         "device": device.to_string(),
         "dtype": args.dtype.to_string(),
@@ -210,7 +256,7 @@ fn line(args: &TrainArgs, plan: ShardingPlan, device: &OpenDevice, measured: &St
         "offload_optimizer": plan.optimizer.to_string(),
         "offload_param": plan.parameters.to_string(),
         "optim_grad_dtype": args.optim_grad_dtype.to_string(),
-        "bytes_sent_per_step": measured.traffic.sent,
+        "bytes_sent_per_step": step.traffic.sent,
         "cpu_path": cpu_path(device),
     })
 }

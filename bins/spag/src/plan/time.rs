@@ -43,7 +43,10 @@ impl StepBound {
         let t = (config.per_device_train_batch_size * config.max_length) as f64;
         let micro_batches = config.gradient_accumulation_steps as f64;
         let element = config.dtype().bytes() as f64;
-        let recomputed = if config.gradient_checkpointing { 2.0 * (multiplied - head + attended) } else { 0.0 };
+        // A block is recomputed to its last product, which only a norm behind it needs.
+        let down = if model.norms.after() { 0 } else { model.hidden_size * model.intermediate_size };
+        let not_again = head + (model.num_hidden_layers * down) as f64;
+        let recomputed = if config.gradient_checkpointing { 2.0 * (multiplied - not_again + attended) } else { 0.0 };
         // Two FLOPs per weight and token forward, four backward, of which a frozen weight has two; causal attention reads half of all
         // pairs.
         let of_weights = match config.lora_r {

@@ -68,7 +68,7 @@ struct GeneratePass<'a, 'b> {
 }
 
 impl BlockPass for GeneratePass<'_, '_> {
-    fn norm(&self, weight: Part, x: &Tensor) -> candle_core::Result<Tensor> {
+    fn norm(&mut self, weight: Part, x: &Tensor) -> candle_core::Result<Tensor> {
         rms_norm::forward(x, self.block.norm(weight)?, self.shape.norm)
     }
 
@@ -96,7 +96,7 @@ impl BlockPass for GeneratePass<'_, '_> {
         Ok(attended)
     }
 
-    fn project(&self, attended: &Tensor, residual: Option<&Tensor>) -> candle_core::Result<Tensor> {
+    fn project(&mut self, attended: &Tensor, residual: Option<&Tensor>) -> candle_core::Result<Tensor> {
         self.block.o.forward(attended, residual, &self.adapters.at(self.layer, Place::Output), self.order)
     }
 
@@ -109,7 +109,7 @@ impl BlockPass for GeneratePass<'_, '_> {
         Ok(activated)
     }
 
-    fn down(&self, activated: &Tensor, residual: Option<&Tensor>) -> candle_core::Result<Tensor> {
+    fn down(&mut self, activated: &Tensor, residual: Option<&Tensor>) -> candle_core::Result<Tensor> {
         self.block.down.forward(activated, residual, &self.adapters.at(self.layer, Place::Down), self.order)
     }
 
@@ -217,7 +217,11 @@ impl ModelRunner {
         rows: &LogitRows<'_>,
         cache: &KvCache,
     ) -> Result<ForwardOutput> {
-        self.pool.during(|| self.pass(ids, spans, adapters, rows, cache))
+        match kernels::of(&self.device)? {
+            // Graphs keep the memory of their tensors, and what is added to a residual takes its place.
+            Some(_) => self.pass(ids, spans, adapters, rows, cache),
+            None => self.pool.during(|| self.pass(ids, spans, adapters, rows, cache)),
+        }
     }
 
     fn pass(

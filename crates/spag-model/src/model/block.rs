@@ -11,7 +11,7 @@ use spag_ops::pool::recycle;
 type BlockTensor = (&'static str, Vec<(Part, Vec<usize>)>);
 
 /// The tensors of a block, in the order of the parameters. Parts with the same input are adjacent, weights and biases apart,
-/// so that generation can multiply them as one matrix.
+/// so that they can be multiplied as one matrix.
 pub(crate) fn tensors(model: &Architecture) -> Vec<BlockTensor> {
     let (d, f) = (model.hidden_size, model.intermediate_size);
     let (q, kv) = (model.query_size(), model.kv_size());
@@ -90,16 +90,16 @@ pub(crate) enum Used {
 /// generation keeps nothing, and its attention reads and writes the KV cache.
 pub(crate) trait BlockPass {
     /// RMSNorm of `x` [N, D] before attention or MLP, with the weight [`Part::AttentionNorm`] or [`Part::MlpNorm`].
-    fn norm(&self, weight: Part, x: &Tensor) -> Result<Tensor>;
+    fn norm(&mut self, weight: Part, x: &Tensor) -> Result<Tensor>;
     /// Attention of its input [N, D] → [N, query size].
     fn attend(&mut self, input: &Tensor) -> Result<Tensor>;
     /// The projection of the attended values, added to `residual` if there is one: [N, D]. A pass that recycles what is
     /// [used](Self::used) may overwrite `residual` with the sum.
-    fn project(&self, attended: &Tensor, residual: Option<&Tensor>) -> Result<Tensor>;
+    fn project(&mut self, attended: &Tensor, residual: Option<&Tensor>) -> Result<Tensor>;
     /// The activated values of the MLP's input: [N, D] → [N, F].
     fn activate(&mut self, input: &Tensor) -> Result<Tensor>;
     /// The down projection of the activated values, added to `residual` as in [`project`](Self::project): [N, D].
-    fn down(&self, activated: &Tensor, residual: Option<&Tensor>) -> Result<Tensor>;
+    fn down(&mut self, activated: &Tensor, residual: Option<&Tensor>) -> Result<Tensor>;
     /// `residual` plus the RMSNorm of the output of attention or MLP, with the weight [`Part::AttentionPostNorm`] or
     /// [`Part::MlpPostNorm`], all [N, D].
     fn add_normed(&mut self, weight: Part, output: Tensor, residual: &Tensor) -> Result<Tensor>;
@@ -109,6 +109,12 @@ pub(crate) trait BlockPass {
 
 /// The block's output for its input `x`, both [N, D]. Without a norm after a product, the product adds the residual itself.
 pub(crate) fn forward(x: Tensor, norms: Norms, pass: &mut impl BlockPass) -> Result<Tensor> {
+    let middle = attention(x, norms, pass)?;
+    mlp(middle, norms, pass)
+}
+
+/// The sum between attention and MLP.
+pub(crate) fn attention(x: Tensor, norms: Norms, pass: &mut impl BlockPass) -> Result<Tensor> {
     let attended = match norms.before() {
         true => consumed(pass.norm(Part::AttentionNorm, &x)?, |normed| pass.attend(normed))?,
         false => pass.attend(&x)?,
@@ -122,6 +128,11 @@ pub(crate) fn forward(x: Tensor, norms: Norms, pass: &mut impl BlockPass) -> Res
     };
     pass.used(Used::Attended, attended)?;
     pass.used(Used::Input, x)?;
+    Ok(middle)
+}
+
+/// The block's output for the sum between attention and MLP.
+pub(crate) fn mlp(middle: Tensor, norms: Norms, pass: &mut impl BlockPass) -> Result<Tensor> {
     let activated = match norms.before() {
         true => consumed(pass.norm(Part::MlpNorm, &middle)?, |normed| pass.activate(normed))?,
         false => pass.activate(&middle)?,
@@ -139,7 +150,7 @@ pub(crate) fn forward(x: Tensor, norms: Norms, pass: &mut impl BlockPass) -> Res
 }
 
 /// What `f` makes of a tensor, which is recycled then.
-fn consumed(tensor: Tensor, f: impl FnOnce(&Tensor) -> Result<Tensor>) -> Result<Tensor> {
+pub(crate) fn consumed<R>(tensor: Tensor, f: impl FnOnce(&Tensor) -> Result<R>) -> Result<R> {
     let result = f(&tensor)?;
     recycle(tensor)?;
     Ok(result)

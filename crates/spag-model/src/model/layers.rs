@@ -25,7 +25,7 @@ impl<'a> Unsharded<'a> {
 
     /// A part of the layer, in a format that the device's ops accept.
     fn part(&self, layout: &Layout, part: Part) -> Result<Tensor> {
-        Ok(in_compute_dtype(&required(layout, &self.buffer, self.index, part)?)?)
+        Ok(in_compute_dtype(&required(layout, &self.buffer, self.index, &[part])?)?)
     }
 }
 
@@ -35,11 +35,11 @@ impl Drop for Unsharded<'_> {
     }
 }
 
-/// A part that the layer must have.
-pub(super) fn required(layout: &Layout, buffer: &Tensor, layer: usize, part: Part) -> Result<Tensor> {
+/// Consecutive parts that the layer must have.
+pub(super) fn required(layout: &Layout, buffer: &Tensor, layer: usize, parts: &[Part]) -> Result<Tensor> {
     layout
-        .part(buffer, layer, part)?
-        .ok_or_else(|| Error::Config(format!("the layout of layer {layer} has no {part:?}")))
+        .joined(buffer, layer, parts)?
+        .ok_or_else(|| Error::Config(format!("the layout of layer {layer} has no {parts:?}")))
 }
 
 /// The final norm and the output head, with the layers that hold them.
@@ -66,10 +66,10 @@ impl<'a> Head<'a> {
         let norm = last.part(layout, Part::FinalNorm)?;
         if tied {
             let first = Unsharded::new(weights, 0, next)?;
-            let matrix = required(layout, &first.buffer, 0, Part::Embedding)?;
+            let matrix = required(layout, &first.buffer, 0, &[Part::Embedding])?;
             return Ok(Self { norm, matrix, stored: None, _layers: vec![last, first] });
         }
-        let matrix = required(layout, &last.buffer, last.index, Part::Head)?;
+        let matrix = required(layout, &last.buffer, last.index, &[Part::Head])?;
         let (matrix, stored) = match head {
             OutputHead::Normalised => (row_norm::forward(&matrix)?, Some(in_compute_dtype(&matrix)?)),
             OutputHead::Plain | OutputHead::Tied => (matrix, None),

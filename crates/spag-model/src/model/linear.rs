@@ -44,6 +44,15 @@ impl LinearWeight {
         }
     }
 
+    /// y += x·Wᵀ in place. `x` [N, I], `y` [N, O].
+    pub(crate) fn forward_onto(&self, y: &Tensor, x: &Tensor) -> Result<()> {
+        matmul::linear_onto(y, x, self.dense())?;
+        match self {
+            Self::Dense(_) => Ok(()),
+            Self::Adapted(_, pair) => matmul::linear_onto(y, &pair.reduced(x)?, &pair.b),
+        }
+    }
+
     /// The gradient of the input [N, I] of layers that share it, from those of their outputs: Σ dy·W, one after the other.
     pub(crate) fn backward_input(layers: &[(&Tensor, &Self)]) -> Result<Tensor> {
         // An adapter is two more products: dy·W + (s·dy·B)·A.
@@ -139,6 +148,26 @@ pub(crate) fn copied_to(view: &Tensor, device: &Device) -> Result<Tensor> {
     view.force_contiguous()?.to_device(device)
 }
 
+/// What the output of a linear layer is added to.
+pub(super) enum Residual<'a> {
+    None,
+    /// A tensor that is used again.
+    Kept(&'a Tensor),
+    /// A copy, which becomes the sum.
+    Copied(Tensor),
+}
+
+impl<'a> Residual<'a> {
+    /// A residual of which there may be a copy.
+    pub(super) fn of(residual: Option<&'a Tensor>, copy: Option<Tensor>) -> Self {
+        match (residual, copy) {
+            (None, _) => Self::None,
+            (Some(_), Some(copy)) => Self::Copied(copy),
+            (Some(residual), None) => Self::Kept(residual),
+        }
+    }
+}
+
 /// A linear layer of the training pass: a weight, and a bias if it has one.
 pub(super) struct Linear {
     pub(super) weight: LinearWeight,
@@ -163,9 +192,16 @@ pub(crate) enum WeightGradient {
 }
 
 impl Linear {
-    /// [residual +] the layer's output. `x` [N, I] → [N, O]; `residual` [N, O].
-    pub(super) fn forward(&self, x: &Tensor, residual: Option<&Tensor>) -> Result<Tensor> {
-        let y = self.weight.forward(x, residual)?;
+    /// [residual +] the layer's output. `x` [N, I] → [N, O]; `residual` [N, O], as it is or to be overwritten.
+    pub(super) fn forward(&self, x: &Tensor, residual: Residual<'_>) -> Result<Tensor> {
+        let y = match residual {
+            Residual::None => self.weight.forward(x, None)?,
+            Residual::Kept(residual) => self.weight.forward(x, Some(residual))?,
+            Residual::Copied(copy) => {
+                self.weight.forward_onto(&copy, x)?;
+                copy
+            }
+        };
         if let Some(bias) = &self.bias {
             bias::add(&y, bias)?;
         }

@@ -124,10 +124,10 @@ impl Network {
         Ok(())
     }
 
-    /// Runs a pass. On a CPU it runs on a rayon thread, where spawning tasks is cheapest, with buffers from `pool`.
+    /// Runs a pass with memory from `pool`. On a CPU it runs on a rayon thread, where spawning tasks is cheapest.
     fn run<R: Send>(&self, device: &Device, pool: &Arc<Pool>, pass: impl FnOnce() -> Result<R> + Send) -> Result<R> {
         match kernels::of(device)? {
-            Some(_) => pass(),
+            Some(_) => pool.during(pass),
             None => rayon::scope(|_| pool.during(pass)),
         }
     }
@@ -135,7 +135,7 @@ impl Network {
     /// Embeds `ids`: [N, D].
     fn embed(&self, weights: &dyn WeightSource, ids: &[u32]) -> Result<Tensor> {
         let layer = Unsharded::new(weights, 0, Some(1))?;
-        let table = required(&self.layout, &layer.buffer, 0, Part::Embedding)?;
+        let table = required(&self.layout, &layer.buffer, 0, &[Part::Embedding])?;
         let scale = EmbeddingScale::of(&self.config.architecture);
         Ok(scale.apply(embedding::forward(ids, &table)?, table.dtype())?)
     }
@@ -236,6 +236,8 @@ impl Network {
                 });
                 x = y;
             }
+            // The head and blocks do not need their memory at the same time.
+            self.pool.free_tensors();
             // Only rows with a target go through the final norm and the head.
             let rows_md = embedding::forward(&targets.rows, &x)?;
             recycle(x)?;
@@ -303,17 +305,14 @@ impl Network {
         let mut dx = zeros((batch.len(), self.config.architecture.hidden_size), &drows)?;
         embedding::backward(&targets.rows, &drows, &dx)?;
         recycle(drows)?;
+        self.pool.free_tensors();
         while let Some(saved) = blocks.pop() {
             let index = blocks.len();
             {
                 let (_layers, block) = self.block(weights, index, Some(index).filter(|below| *below > 0))?;
                 let saved = match saved {
                     Saved::All(saved) => *saved,
-                    Saved::Input(x) => {
-                        let (y, saved) = train_block::forward(x, &block, &shape, index)?;
-                        recycle(y)?;
-                        saved
-                    }
+                    Saved::Input(x) => train_block::recompute(x, &block, &shape, index)?,
                 };
                 let buffer = gradients.buffer(index + 1)?;
                 let grads = match weights.adapter() {
@@ -336,7 +335,7 @@ impl Network {
     /// gradients has none of these parts.
     fn gradient(&self, gradients: &dyn GradientSink, layer: usize, part: Part) -> Result<Option<Tensor>> {
         match gradients.layout().update(layer, part) {
-            Some(Update::Trained) => required(&self.layout, &gradients.buffer(layer)?, layer, part).map(Some),
+            Some(Update::Trained) => required(&self.layout, &gradients.buffer(layer)?, layer, &[part]).map(Some),
             Some(Update::Frozen) | None => Ok(None),
         }
     }

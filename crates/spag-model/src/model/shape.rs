@@ -2,13 +2,15 @@
 
 use std::sync::Arc;
 
-use candle_core::{Device, Result, Tensor};
+use candle_core::{Device, Result, Tensor, bail};
 
 use crate::config::{Architecture, Norms, Position, Rope};
 use crate::packed::PackedBatch;
 use spag_ops::attention::{Heads, Mask, Sequences, Slopes};
 use spag_ops::glu::Activation;
 use spag_ops::matmul::Arithmetic;
+use spag_ops::pool::recycle;
+use spag_ops::qkv::{self, Rotation};
 use spag_ops::rms_norm::RmsNorm;
 use spag_ops::rope::{Direction, Positions, RopeTable, rotate};
 
@@ -98,11 +100,57 @@ impl BatchShape {
         })
     }
 
-    /// Rotates every head of `x` in place as block `layer` does, if positions are rotations.
-    pub(super) fn rotate(&self, x: &Tensor, layer: usize, direction: Direction) -> Result<()> {
-        match (&self.ropes[layer], &self.positions) {
-            (Some(table), Some(positions)) => rotate(x, positions, table, direction),
-            _ => Ok(()),
+    /// The rotation of queries and keys of block `layer`, if positions are rotations.
+    pub(super) fn rotation(&self, layer: usize) -> Option<Rotation<'_>> {
+        self.positions.as_ref().zip(self.ropes[layer].as_deref())
+    }
+
+    /// Rotates queries and keys in place as block `layer` does.
+    pub(super) fn rotate(&self, heads: [&Tensor; 2], layer: usize, direction: Direction) -> Result<()> {
+        rotate_all(heads, self.rotation(layer), direction)
+    }
+
+    /// Queries, keys and values of their products, of three or of one, rotated.
+    pub(super) fn split(&self, products: Vec<Tensor>, rotation: Option<Rotation<'_>>) -> Result<[Tensor; 3]> {
+        match <[Tensor; 3]>::try_from(products) {
+            Ok(heads) => {
+                rotate_all([&heads[0], &heads[1]], rotation, Direction::Forward)?;
+                Ok(heads)
+            }
+            Err(joined) => {
+                let heads = qkv::split(only(&joined)?, self.heads, rotation)?;
+                joined.into_iter().try_for_each(recycle)?;
+                Ok(heads)
+            }
         }
     }
+
+    /// The gradients of so many products from those of queries, keys and values, rotated back.
+    pub(super) fn join(
+        &self,
+        heads: [Tensor; 3],
+        products: usize,
+        rotation: Option<Rotation<'_>>,
+    ) -> Result<Vec<Tensor>> {
+        if products == heads.len() {
+            rotate_all([&heads[0], &heads[1]], rotation, Direction::Backward)?;
+            return Ok(heads.into());
+        }
+        let joined = qkv::join([&heads[0], &heads[1], &heads[2]], self.heads, rotation)?;
+        heads.into_iter().try_for_each(recycle)?;
+        Ok(vec![joined])
+    }
+}
+
+/// The product of layers that have one.
+pub(super) fn only(joined: &[Tensor]) -> Result<&Tensor> {
+    match joined {
+        [one] => Ok(one),
+        several => bail!("{} products instead of one", several.len()),
+    }
+}
+
+fn rotate_all(heads: [&Tensor; 2], rotation: Option<Rotation<'_>>, direction: Direction) -> Result<()> {
+    let Some((positions, table)) = rotation else { return Ok(()) };
+    heads.into_iter().try_for_each(|x| rotate(x, positions, table, direction))
 }

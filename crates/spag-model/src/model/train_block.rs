@@ -7,8 +7,8 @@ use std::borrow::Cow;
 use candle_core::{Result, Tensor};
 
 use super::block::{self, BlockPass, Used};
-use super::linear::LinearWeight;
-use super::shape::BatchShape;
+use super::linear::{Linear, LinearGradient, LinearWeight, Residual};
+use super::shape::{BatchShape, only};
 use super::weights::{BlockGradients, BlockWeights};
 use crate::config::{Architecture, HeadNorm};
 use crate::params::Part;
@@ -16,7 +16,7 @@ use spag_ops::accumulate::add_into;
 use spag_ops::attention::{self, LogSumExp};
 use spag_ops::pool::recycle;
 use spag_ops::rope::Direction;
-use spag_ops::{head_norm, rms_norm};
+use spag_ops::{head_norm, kernels, rms_norm};
 
 /// Activations saved for the backward pass. Norms and the activated values are recomputed: they take little time and a third
 /// of the memory.
@@ -25,7 +25,8 @@ pub(super) struct BlockActivations {
     heads: SavedHeads,
     attended: Tensor,
     middle: Tensor,
-    mlp: (Tensor, Tensor),
+    /// Gate and up, as their products gave them.
+    gate_up: Vec<Tensor>,
     /// The outputs of attention and MLP before their norms, if they have any.
     outputs: Option<(Tensor, Tensor)>,
 }
@@ -73,31 +74,42 @@ struct TrainPass<'a> {
     weights: &'a BlockWeights,
     shape: &'a BatchShape,
     layer: usize,
+    /// A copy of what the next output is added to.
+    copy: Option<Tensor>,
     input: Option<Tensor>,
     heads: Option<SavedHeads>,
     attended: Option<Tensor>,
     middle: Option<Tensor>,
-    mlp: Option<(Tensor, Tensor)>,
+    gate_up: Vec<Tensor>,
     outputs: Vec<Tensor>,
 }
 
 impl BlockPass for TrainPass<'_> {
-    fn norm(&self, weight: Part, x: &Tensor) -> Result<Tensor> {
-        self.weights.normed(weight, x, self.shape.norm)
+    fn norm(&mut self, weight: Part, x: &Tensor) -> Result<Tensor> {
+        if self.shape.norms.after() || kernels::of(x.device())?.is_none() {
+            return self.weights.normed(weight, x, self.shape.norm);
+        }
+        // Products of a device add to the memory of their output, which takes a kernel less if the norm writes it.
+        let (normed, copy) = rms_norm::forward_and_copy(x, self.weights.norms.get(weight)?, self.shape.norm)?;
+        self.copy = Some(copy);
+        Ok(normed)
     }
 
     fn attend(&mut self, input: &Tensor) -> Result<Tensor> {
         let (w, shape) = (self.weights, self.shape);
-        let (q, k, v) = (w.q.forward(input, None)?, w.k.forward(input, None)?, w.v.forward(input, None)?);
-        let (raw, q, k) = match &w.head_norms {
-            None => (None, q, k),
+        let products = w.qkv.iter().map(|layer| layer.forward(input, Residual::None)).collect::<Result<_>>()?;
+        let (raw, q, k, v) = match &w.head_norms {
+            None => {
+                let [q, k, v] = shape.split(products, shape.rotation(self.layer))?;
+                (None, q, k, v)
+            }
             Some((q_norm, k_norm)) => {
+                let [q, k, v] = shape.split(products, None)?;
                 let normed = (head_norm::forward(&q, q_norm, shape.norm)?, head_norm::forward(&k, k_norm, shape.norm)?);
-                (Some((q, k)), normed.0, normed.1)
+                shape.rotate([&normed.0, &normed.1], self.layer, Direction::Forward)?;
+                (Some((q, k)), normed.0, normed.1, v)
             }
         };
-        shape.rotate(&q, self.layer, Direction::Forward)?;
-        shape.rotate(&k, self.layer, Direction::Forward)?;
         let (q, k, v) = (w.stored(q)?, w.stored(k)?, w.stored(v)?);
         let mask = &shape.masks[self.layer];
         let (attended, lse) =
@@ -106,20 +118,20 @@ impl BlockPass for TrainPass<'_> {
         Ok(attended)
     }
 
-    fn project(&self, attended: &Tensor, residual: Option<&Tensor>) -> Result<Tensor> {
-        self.weights.o.forward(attended, residual)
+    fn project(&mut self, attended: &Tensor, residual: Option<&Tensor>) -> Result<Tensor> {
+        self.weights.o.forward(attended, Residual::of(residual, self.copy.take()))
     }
 
     fn activate(&mut self, input: &Tensor) -> Result<Tensor> {
-        let w = self.weights;
-        let (gate, up) = (w.stored(w.gate.forward(input, None)?)?, w.stored(w.up.forward(input, None)?)?);
-        let activated = self.shape.activation.forward(&gate, &up)?;
-        self.mlp = Some((gate, up));
-        Ok(activated)
+        self.multiply(input)?;
+        match &self.gate_up[..] {
+            [gate, up] => self.shape.activation.forward(gate, up),
+            joined => self.shape.activation.forward_joined(only(joined)?),
+        }
     }
 
-    fn down(&self, activated: &Tensor, residual: Option<&Tensor>) -> Result<Tensor> {
-        self.weights.down.forward(activated, residual)
+    fn down(&mut self, activated: &Tensor, residual: Option<&Tensor>) -> Result<Tensor> {
+        self.weights.down.forward(activated, Residual::of(residual, self.copy.take()))
     }
 
     fn add_normed(&mut self, weight: Part, output: Tensor, residual: &Tensor) -> Result<Tensor> {
@@ -139,6 +151,33 @@ impl BlockPass for TrainPass<'_> {
     }
 }
 
+impl<'a> TrainPass<'a> {
+    fn new(weights: &'a BlockWeights, shape: &'a BatchShape, layer: usize) -> Self {
+        let (gate_up, outputs) = (Vec::new(), Vec::new());
+        let (copy, input, heads, attended, middle) = (None, None, None, None, None);
+        Self { weights, shape, layer, copy, input, heads, attended, middle, gate_up, outputs }
+    }
+
+    /// Saves gate and up of the MLP's input.
+    fn multiply(&mut self, input: &Tensor) -> Result<()> {
+        let w = self.weights;
+        let products = w.gate_up.iter().map(|layer| w.stored(layer.forward(input, Residual::None)?));
+        self.gate_up = products.collect::<Result<_>>()?;
+        Ok(())
+    }
+
+    fn saved(self) -> Result<BlockActivations> {
+        let mut outputs = self.outputs.into_iter();
+        let (gate_up, outputs) = (self.gate_up, outputs.next().zip(outputs.next()));
+        match (self.input, self.heads, self.attended, self.middle) {
+            (Some(input), Some(heads), Some(attended), Some(middle)) => {
+                Ok(BlockActivations { input, heads, attended, middle, gate_up, outputs })
+            }
+            _ => candle_core::bail!("a block did not save all of its activations"),
+        }
+    }
+}
+
 /// `x` [N, D] → the output of block `layer` [N, D] and what its backward pass needs, `x` among it.
 pub(super) fn forward(
     x: Tensor,
@@ -146,24 +185,34 @@ pub(super) fn forward(
     shape: &BatchShape,
     layer: usize,
 ) -> Result<(Tensor, BlockActivations)> {
-    let (input, heads, attended, middle, mlp, outputs) = (None, None, None, None, None, Vec::new());
-    let mut pass = TrainPass { weights, shape, layer, input, heads, attended, middle, mlp, outputs };
+    let mut pass = TrainPass::new(weights, shape, layer);
     let y = block::forward(x, shape.norms, &mut pass)?;
-    let mut outputs = pass.outputs.into_iter();
-    let outputs = outputs.next().zip(outputs.next());
-    match (pass.input, pass.heads, pass.attended, pass.middle, pass.mlp) {
-        (Some(input), Some(heads), Some(attended), Some(middle), Some(mlp)) => {
-            Ok((y, BlockActivations { input, heads, attended, middle, mlp, outputs }))
-        }
-        _ => candle_core::bail!("a block did not save all of its activations"),
+    Ok((y, pass.saved()?))
+}
+
+/// What the backward pass of block `layer` needs, once more. The block's output is computed only if its norm needs it.
+pub(super) fn recompute(
+    x: Tensor,
+    weights: &BlockWeights,
+    shape: &BatchShape,
+    layer: usize,
+) -> Result<BlockActivations> {
+    let mut pass = TrainPass::new(weights, shape, layer);
+    let middle = block::attention(x, shape.norms, &mut pass)?;
+    if shape.norms.after() {
+        recycle(block::mlp(middle, shape.norms, &mut pass)?)?;
+    } else {
+        block::consumed(weights.normed(Part::MlpNorm, &middle, shape.norm)?, |normed| pass.multiply(normed))?;
+        pass.middle = Some(middle);
     }
+    pass.saved()
 }
 
 impl BlockActivations {
     /// Keeps the block's input and recycles the rest.
     pub(super) fn into_input(self) -> Result<Tensor> {
-        let Self { input, heads: SavedHeads { raw, q, k, v, .. }, attended, middle, mlp: (gate, up), outputs } = self;
-        for tensor in [q, k, v, attended, middle, gate, up] {
+        let Self { input, heads: SavedHeads { raw, q, k, v, .. }, attended, middle, gate_up, outputs } = self;
+        for tensor in [q, k, v, attended, middle].into_iter().chain(gate_up) {
             recycle(tensor)?;
         }
         for (one, other) in raw.into_iter().chain(outputs) {
@@ -185,40 +234,27 @@ pub(super) fn backward(
     shape: &BatchShape,
     layer: usize,
 ) -> Result<Tensor> {
-    let BlockActivations { input, heads, attended, middle, mlp: (gate, up), outputs } = saved;
+    let BlockActivations { input, heads, attended, middle, gate_up, outputs } = saved;
     let (of_attention, of_mlp) = outputs.unzip();
     let gradients = Gradients { w, grads, shape };
     let doutput = gradients.of_output(Part::MlpPostNorm, of_mlp, &dy)?;
     // In place: gate and up become their gradients, the gradient of the activated values these values.
     let activated = LinearWeight::backward_input(&[(&doutput, &w.down.weight)])?;
-    shape.activation.backward(&gate, &up, &activated)?;
+    match &gate_up[..] {
+        [gate, up] => shape.activation.backward(gate, up, &activated)?,
+        joined => shape.activation.backward_joined(only(joined)?, &activated)?,
+    }
     w.down.accumulate(&grads.down, &doutput, &activated)?;
     recycle(activated)?;
     recycle_owned(doutput)?;
-    gradients.with_input(Part::MlpNorm, &middle, |normed| {
-        w.gate.accumulate(&grads.gate, &gate, normed)?;
-        w.up.accumulate(&grads.up, &up, normed)
-    })?;
-    let dinput = LinearWeight::backward_input(&[(&gate, &w.gate.weight), (&up, &w.up.weight)])?;
-    recycle(gate)?;
-    recycle(up)?;
-    let dmiddle = gradients.of_input(Part::MlpNorm, middle, dinput, dy)?;
+    let dmiddle = gradients.of_input(Part::MlpNorm, middle, (&w.gate_up, &grads.gate_up), gate_up, dy)?;
 
     let doutput = gradients.of_output(Part::AttentionPostNorm, of_attention, &dmiddle)?;
     w.o.accumulate(&grads.o, &doutput, &attended)?;
     let dattended = LinearWeight::backward_input(&[(&doutput, &w.o.weight)])?;
     recycle_owned(doutput)?;
-    let [dq, dk, dv] = heads_backward(heads, attended, dattended, w, grads, shape, layer)?;
-    gradients.with_input(Part::AttentionNorm, &input, |normed| {
-        w.q.accumulate(&grads.q, &dq, normed)?;
-        w.k.accumulate(&grads.k, &dk, normed)?;
-        w.v.accumulate(&grads.v, &dv, normed)
-    })?;
-    let dinput = LinearWeight::backward_input(&[(&dq, &w.q.weight), (&dk, &w.k.weight), (&dv, &w.v.weight)])?;
-    for tensor in [dq, dk, dv] {
-        recycle(tensor)?;
-    }
-    gradients.of_input(Part::AttentionNorm, input, dinput, dmiddle)
+    let dqkv = heads_backward(heads, attended, dattended, w, grads, shape, layer)?;
+    gradients.of_input(Part::AttentionNorm, input, (&w.qkv, &grads.qkv), dqkv, dmiddle)
 }
 
 /// The gradients of what norms stand between: the inputs and outputs of attention and MLP.
@@ -238,29 +274,45 @@ impl Gradients<'_> {
         Ok(Cow::Owned(doutput))
     }
 
-    /// Calls `f` with the input of attention or MLP, which is recomputed from `x` if it is normalised.
-    fn with_input(&self, norm: Part, x: &Tensor, f: impl FnOnce(&Tensor) -> Result<()>) -> Result<()> {
+    /// The gradient of `x`, given those of the products of the input of attention or MLP that is made of it, and of the residual
+    /// connection; adds those of the products' weights. The input is recomputed if it is normalised.
+    fn of_input(
+        &self,
+        norm: Part,
+        x: Tensor,
+        (layers, grads): (&[Linear], &[LinearGradient]),
+        products: Vec<Tensor>,
+        residual: Tensor,
+    ) -> Result<Tensor> {
+        let accumulate = |input: &Tensor| {
+            let mut each = layers.iter().zip(grads).zip(&products);
+            each.try_for_each(|((layer, gradient), dy)| layer.accumulate(gradient, dy, input))
+        };
+        let dinput = || {
+            let pairs: Vec<_> = products.iter().zip(layers.iter().map(|layer| &layer.weight)).collect();
+            LinearWeight::backward_input(&pairs)
+        };
         if !self.shape.norms.before() {
-            return f(x);
-        }
-        let normed = self.w.normed(norm, x, self.shape.norm)?;
-        f(&normed)?;
-        recycle(normed)
-    }
-
-    /// The gradient of `x`, given those of the input of attention or MLP that is made of it, and of the residual connection.
-    fn of_input(&self, norm: Part, x: Tensor, dinput: Tensor, residual: Tensor) -> Result<Tensor> {
-        if !self.shape.norms.before() {
+            accumulate(&x)?;
+            let dinput = dinput()?;
             add_into(&residual, &dinput)?;
-            recycle(x)?;
-            recycle(residual)?;
+            products.into_iter().chain([x, residual]).try_for_each(recycle)?;
             return Ok(dinput);
         }
-        let (weight, gradient) = (self.w.norms.get(norm)?, self.grads.norms.get(norm)?);
-        let dx = rms_norm::backward(&x, weight, self.shape.norm, &dinput, Some(&residual), gradient)?;
-        for tensor in [dinput, x, residual] {
-            recycle(tensor)?;
+        let (weight, gradient, constants) = (self.w.norms.get(norm)?, self.grads.norms.get(norm)?, self.shape.norm);
+        if kernels::of(x.device())?.is_some() {
+            let dinput = dinput()?;
+            let gradients = (&dinput, &residual);
+            let (dx, normed) = rms_norm::backward_and_forward(&x, weight, constants, gradients, gradient)?;
+            block::consumed(normed, accumulate)?;
+            products.into_iter().chain([dinput, x, residual]).try_for_each(recycle)?;
+            return Ok(dx);
         }
+        block::consumed(self.w.normed(norm, &x, constants)?, accumulate)?;
+        let dinput = dinput()?;
+        products.into_iter().try_for_each(recycle)?;
+        let dx = rms_norm::backward(&x, weight, constants, &dinput, Some(&residual), gradient)?;
+        [dinput, x, residual].into_iter().try_for_each(recycle)?;
         Ok(dx)
     }
 }
@@ -273,7 +325,7 @@ fn recycle_owned(gradient: Cow<'_, Tensor>) -> Result<()> {
     }
 }
 
-/// The gradients of queries, keys and values as the projections gave them.
+/// The gradients of the products that gave queries, keys and values.
 fn heads_backward(
     saved: SavedHeads,
     attended: Tensor,
@@ -282,7 +334,7 @@ fn heads_backward(
     grads: &BlockGradients,
     shape: &BatchShape,
     layer: usize,
-) -> Result<[Tensor; 3]> {
+) -> Result<Vec<Tensor>> {
     let SavedHeads { raw, q, k, v, lse } = saved;
     let mask = &shape.masks[layer];
     let (dq, dk, dv) =
@@ -290,16 +342,16 @@ fn heads_backward(
     for tensor in [q, k, v, attended, dattended] {
         recycle(tensor)?;
     }
-    shape.rotate(&dq, layer, Direction::Backward)?;
-    shape.rotate(&dk, layer, Direction::Backward)?;
+    let products = w.qkv.len();
     let (Some((q, k)), Some((q_norm, k_norm)), Some((dq_norm, dk_norm))) = (raw, &w.head_norms, &grads.head_norms)
     else {
-        return Ok([dq, dk, dv]);
+        return shape.join([dq, dk, dv], products, shape.rotation(layer));
     };
+    shape.rotate([&dq, &dk], layer, Direction::Backward)?;
     let dq_raw = head_norm::backward(&q, q_norm, shape.norm, &dq, dq_norm)?;
     let dk_raw = head_norm::backward(&k, k_norm, shape.norm, &dk, dk_norm)?;
     for tensor in [q, k, dq, dk] {
         recycle(tensor)?;
     }
-    Ok([dq_raw, dk_raw, dv])
+    shape.join([dq_raw, dk_raw, dv], products, None)
 }

@@ -1,6 +1,6 @@
 //! The tensors of a block: its weights, and where their gradients are added.
 
-use candle_core::{DType, Result, Tensor};
+use candle_core::{DType, Device, Result, Tensor};
 
 use super::layers::required;
 use super::linear::{Linear, LinearGradient, LinearWeight, WeightGradient};
@@ -8,20 +8,36 @@ use crate::adapter::AdapterPlaces;
 use crate::error::Error;
 use crate::params::{Layout, Part, Update};
 use spag_ops::cast::{in_compute_dtype, narrowed};
+use spag_ops::kernels;
 use spag_ops::rms_norm::RmsNorm;
 
 /// What a block has for each of its tensors, and for its linear layers an `L`.
 pub(super) struct BlockParts<L> {
     pub(super) norms: BlockNorms,
-    pub(super) q: L,
-    pub(super) k: L,
-    pub(super) v: L,
+    /// Queries, keys and values: three layers, or one [for all](Products).
+    pub(super) qkv: Vec<L>,
     /// Of queries, and of keys.
     pub(super) head_norms: Option<(Tensor, Tensor)>,
     pub(super) o: L,
-    pub(super) gate: L,
-    pub(super) up: L,
+    /// Gate and up, likewise.
+    pub(super) gate_up: Vec<L>,
     pub(super) down: L,
+}
+
+/// The products of layers with the same input.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Products {
+    /// One of the rows of all weights, which follow each other: on a device a small model is bound by the number of launches.
+    Joined,
+    /// One for each layer: on a CPU, and with adapters.
+    Apart,
+}
+
+impl Products {
+    /// Those of a model without an adapter.
+    fn on(device: &Device) -> Result<Self> {
+        Ok(if kernels::of(device)?.is_some() { Self::Joined } else { Self::Apart })
+    }
 }
 
 /// The weights of a block.
@@ -31,21 +47,23 @@ pub(super) type BlockWeights = BlockParts<Linear>;
 pub(super) type BlockGradients = BlockParts<LinearGradient>;
 
 impl<L> BlockParts<L> {
-    /// `norm` finds a norm if the block has it, `linear` a linear layer by its weight and bias.
+    /// `norm` finds a norm if the block has it, `linear` a linear layer by the consecutive parts of its weight and of its bias.
     fn collect(
+        products: Products,
         norm: impl Fn(Part) -> crate::Result<Option<Tensor>>,
-        linear: impl Fn(Part, Part) -> crate::Result<L>,
+        linear: impl Fn(&[Part], &[Part]) -> crate::Result<L>,
     ) -> crate::Result<Self> {
+        let layers = |weights: &[Part], biases: &[Part]| match products {
+            Products::Joined => Ok(vec![linear(weights, biases)?]),
+            Products::Apart => weights.chunks(1).zip(biases.chunks(1)).map(|(w, b)| linear(w, b)).collect(),
+        };
         Ok(Self {
             norms: BlockNorms::of(&norm)?,
-            q: linear(Part::Query, Part::QueryBias)?,
-            k: linear(Part::Key, Part::KeyBias)?,
-            v: linear(Part::Value, Part::ValueBias)?,
+            qkv: layers(&[Part::Query, Part::Key, Part::Value], &[Part::QueryBias, Part::KeyBias, Part::ValueBias])?,
             head_norms: norm(Part::QueryNorm)?.zip(norm(Part::KeyNorm)?),
-            o: linear(Part::Output, Part::OutputBias)?,
-            gate: linear(Part::Gate, Part::GateBias)?,
-            up: linear(Part::Up, Part::UpBias)?,
-            down: linear(Part::Down, Part::DownBias)?,
+            o: linear(&[Part::Output], &[Part::OutputBias])?,
+            gate_up: layers(&[Part::Gate, Part::Up], &[Part::GateBias, Part::UpBias])?,
+            down: linear(&[Part::Down], &[Part::DownBias])?,
         })
     }
 }
@@ -73,12 +91,12 @@ impl BlockNorms {
 impl BlockWeights {
     /// `x` [N, D] normalised by a norm before attention or MLP, as the products that read it want it.
     pub(super) fn normed(&self, part: Part, x: &Tensor, norm: RmsNorm) -> Result<Tensor> {
-        self.q.weight.normed(x, self.norms.get(part)?, norm)
+        self.o.weight.normed(x, self.norms.get(part)?, norm)
     }
 
     /// Activations in the number format of the weights, as they are saved. On a CPU they are computed in f32.
     pub(super) fn stored(&self, activations: Tensor) -> Result<Tensor> {
-        match (activations.dtype(), self.q.weight.saved_dtype()) {
+        match (activations.dtype(), self.o.weight.saved_dtype()) {
             (DType::F32, DType::BF16) => narrowed(activations),
             _ => Ok(activations),
         }
@@ -91,20 +109,21 @@ impl BlockWeights {
         adapter: Option<(&Tensor, &AdapterPlaces)>,
         layer: usize,
     ) -> crate::Result<Self> {
-        let part = |part: Part| match layout.part(buffer, layer, part)? {
+        let parts = |parts: &[Part]| match layout.joined(buffer, layer, parts)? {
             Some(tensor) => Ok::<_, Error>(Some(in_compute_dtype(&tensor)?)),
             None => Ok(None),
         };
-        let linear = |weight: Part, bias: Part| {
-            let pair = adapter.map(|(buffer, places)| places.pair(buffer, layer, weight)).transpose()?.flatten();
+        let products = if adapter.is_some() { Products::Apart } else { Products::on(buffer.device())? };
+        let linear = |weight: &[Part], bias: &[Part]| {
             let dense = required(layout, buffer, layer, weight)?;
+            let pair = adapter.map(|(buffer, places)| places.pair(buffer, layer, weight[0])).transpose()?.flatten();
             let weight = match pair {
                 Some(pair) => LinearWeight::Adapted(dense, pair),
                 None => LinearWeight::Dense(dense),
             };
-            Ok::<_, Error>(Linear { weight, bias: part(bias)? })
+            Ok::<_, Error>(Linear { weight, bias: parts(bias)? })
         };
-        Self::collect(part, linear)
+        Self::collect(products, |norm| parts(&[norm]), linear)
     }
 }
 
@@ -112,19 +131,22 @@ impl BlockGradients {
     /// Views of a layer's gradients. Frozen weights and biases have none; those of frozen norms, which are by-products of the
     /// gradients of their inputs, are added to memory that is dropped.
     pub(super) fn of(buffer: &Tensor, layout: &Layout, layer: usize) -> crate::Result<Self> {
-        let trained = |part: Part| match layout.update(layer, part) {
-            Some(Update::Trained) => layout.part(buffer, layer, part),
-            Some(Update::Frozen) | None => Ok(None),
+        let trained = |parts: &[Part]| {
+            let update = layout.update(layer, parts[0]);
+            if parts.iter().any(|part| layout.update(layer, *part) != update) {
+                return Err(Error::Config(format!("on this device {parts:?} are trained or frozen together")));
+            }
+            if update == Some(Update::Trained) { layout.joined(buffer, layer, parts) } else { Ok(None) }
         };
-        let norm = |part: Part| match (trained(part)?, layout.part(buffer, layer, part)?) {
+        let norm = |part: Part| match (trained(&[part])?, layout.part(buffer, layer, part)?) {
             (None, Some(frozen)) => Ok::<_, Error>(Some(frozen.zeros_like()?)),
             (trained, _) => Ok(trained),
         };
-        let linear = |weight: Part, bias: Part| {
+        let linear = |weight: &[Part], bias: &[Part]| {
             let weight = trained(weight)?.map_or(WeightGradient::Frozen, WeightGradient::Dense);
             Ok::<_, Error>(LinearGradient { weight, bias: trained(bias)? })
         };
-        Self::collect(norm, linear)
+        Self::collect(Products::on(buffer.device())?, norm, linear)
     }
 
     /// The gradients of an adapter's layer, whose base has `weights`. Those of norms, by-products as well, are dropped.
@@ -136,13 +158,13 @@ impl BlockGradients {
     ) -> crate::Result<Self> {
         let dropped = |norm: &Tensor| Tensor::zeros(norm.shape(), DType::F32, norm.device());
         let norms = weights.norms.0.iter().map(|(part, norm)| Ok((*part, dropped(norm)?)));
-        let linear = |weight: Part, _: Part| {
-            let pair = places.pair(buffer, layer, weight)?;
+        let linear = |weight: &[Part], _: &[Part]| {
+            let pair = places.pair(buffer, layer, weight[0])?;
             let weight = pair.map_or(WeightGradient::Frozen, WeightGradient::Adapter);
             Ok::<_, Error>(LinearGradient { weight, bias: None })
         };
         let heads = weights.head_norms.as_ref().map(|(q, k)| Ok::<_, Error>((dropped(q)?, dropped(k)?))).transpose()?;
-        let parts = Self::collect(|_| Ok(None), linear)?;
+        let parts = Self::collect(Products::Apart, |_| Ok(None), linear)?;
         Ok(Self { norms: BlockNorms(norms.collect::<crate::Result<_>>()?), head_norms: heads, ..parts })
     }
 }

@@ -273,7 +273,7 @@ impl Layout {
     }
 
     /// The layout with the tensors frozen that `frozen` names by their first part. Gradients of this layout are those of a model
-    /// that trains the others.
+    /// that trains the others. On a device with kernels, linear layers with the same input are frozen together.
     pub fn freeze(mut self, frozen: impl Fn(Part) -> bool) -> Self {
         for view in self.layers.iter_mut().flat_map(|layer| &mut layer.views) {
             if frozen(view.part) {

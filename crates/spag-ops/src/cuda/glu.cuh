@@ -37,15 +37,10 @@ __device__ void forward_joined(const T* x, T* y, unsigned f) {
   store_several(y + row * f + at, activated(load_several<N>(gate, here), load_several<N>(gate + f, here)), here);
 }
 
-// gate and up become their gradients; dy, the gradient of the output, becomes the recomputed output. All are [count].
-template <class T>
-__device__ void backward(T* gate, T* up, T* dy, unsigned long long count) {
-  constexpr int N = Vector<T>::SIZE;
-  const size_t at = first_of_thread<N>();
-  const unsigned here = present<N>(at, count);
-  if (here == 0) return;
-  auto gates = load_several<N>(gate + at, here), ups = load_several<N>(up + at, here);
-  auto gradients = load_several<N>(dy + at, here);
+// `here` elements of gate and up become their gradients; those of dy, the gradient of the output, become the recomputed output.
+template <class T, int N>
+__device__ __forceinline__ void backward_at(T* gate, T* up, T* dy, unsigned here) {
+  auto gates = load_several<N>(gate, here), ups = load_several<N>(up, here), gradients = load_several<N>(dy, here);
 #pragma unroll
   for (int i = 0; i < N; ++i) {
     const float g = to_float(gates.at[i]), u = to_float(ups.at[i]), d = to_float(gradients.at[i]);
@@ -55,7 +50,26 @@ __device__ void backward(T* gate, T* up, T* dy, unsigned long long count) {
     ups.at[i] = from_float<T>(d * value);
     gradients.at[i] = from_float<T>(value * u);
   }
-  store_several(gate + at, gates, here);
-  store_several(up + at, ups, here);
-  store_several(dy + at, gradients, here);
+  store_several(gate, gates, here);
+  store_several(up, ups, here);
+  store_several(dy, gradients, here);
+}
+
+// In place; all are [count].
+template <class T>
+__device__ void backward(T* gate, T* up, T* dy, unsigned long long count) {
+  constexpr int N = Vector<T>::SIZE;
+  const size_t at = first_of_thread<N>();
+  const unsigned here = present<N>(at, count);
+  if (here > 0) backward_at<T, N>(gate + at, up + at, dy + at, here);
+}
+
+// As backward, for x [rows, 2f] with gate and up in adjacent columns; dy [rows, f]. Blocks as in forward_joined.
+template <class T>
+__device__ void backward_joined(T* x, T* dy, unsigned f) {
+  constexpr int N = Vector<T>::SIZE;
+  const size_t row = blockIdx.x, at = (size_t(blockIdx.y) * blockDim.x + threadIdx.x) * N;
+  const unsigned here = present<N>(at, f);
+  T* gate = x + row * 2 * f + at;
+  if (here > 0) backward_at<T, N>(gate, gate + f, dy + row * f + at, here);
 }

@@ -2,11 +2,11 @@
 
 use std::collections::HashMap;
 use std::ffi::c_void;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use candle_core::cuda_backend::cudarc::driver::{
-    CudaFunction, CudaGraph, CudaModule, CudaStream, DevicePtr, LaunchConfig, PushKernelArg, result, sys,
+    CudaFunction, CudaGraph, CudaModule, CudaStream, DevicePtr, result, sys,
 };
 use candle_core::cuda_backend::cudarc::nvrtc::Ptx;
 use candle_core::cuda_backend::{CudaStorageSlice, DeviceId};
@@ -15,8 +15,9 @@ use half::bf16;
 
 use super::capture::{CaptureStream, capture};
 use super::cublas::{Addresses, Cublas};
-use super::{Arg, CapturedGraph, Gemm, Kernels, Launch, Mark, PageLock, Transfer, Turns, check_copy};
+use super::{Arg, CapturedGraph, Gemm, Kernels, Launch, Launched, Mark, PageLock, Transfer, Turns, check_copy};
 use crate::cpu::{self, Stored};
+use crate::pool;
 
 /// Shared memory per block available without opting in.
 const PLAIN_SHARED_BYTES: usize = 48 << 10;
@@ -24,12 +25,16 @@ const PLAIN_SHARED_BYTES: usize = 48 << 10;
 /// Kernels of a CUDA device.
 pub struct CudaKernels {
     device: CudaDevice,
+    /// The device's stream, on which all its work but copies is ordered.
+    stream: Arc<CudaStream>,
     cublas: Cublas,
     /// Maximum shared memory of a block, in bytes, if the kernel opts in.
     max_shared_bytes: usize,
     warpgroup_processors: Option<u32>,
     turns: Turns,
     loaded: Mutex<Loaded>,
+    /// Launched kernels and products.
+    launched: [AtomicU64; 2],
     poisoned: AtomicBool,
     /// Streams for downloads and uploads: each direction of the bus has its own.
     down: Arc<CudaStream>,
@@ -101,10 +106,12 @@ impl CudaKernels {
         let kernels = Arc::new(Self {
             device: device.clone(),
             cublas: Cublas::of(&main)?,
+            stream: main.clone(),
             max_shared_bytes: usize::try_from(max_shared_bytes).unwrap_or(PLAIN_SHARED_BYTES),
             warpgroup_processors: (capability == (9, 0)).then_some(processors.cast_unsigned()),
             turns: Turns::default(),
             loaded: Mutex::default(),
+            launched: Default::default(),
             poisoned: AtomicBool::new(false),
             down: stream()?,
             up: stream()?,
@@ -118,32 +125,33 @@ impl CudaKernels {
         self.up.context().bind_to_thread().map_err(Error::wrap)
     }
 
-    /// Loads a kernel once and raises its shared memory limit if needed.
-    fn function(&self, launch: &Launch<'_>) -> Result<CudaFunction> {
+    /// Loads a kernel once and raises its shared memory limit if needed. The context is bound to this thread.
+    fn function(&self, launch: &Launch<'_>) -> Result<sys::CUfunction> {
         let Loaded { modules, functions } = &mut *self.loaded.lock().unwrap_or_else(PoisonError::into_inner);
-        if !functions.contains_key(&launch.kernel) {
-            let Launch { module, kernel, .. } = launch;
-            let module = match modules.get(module.name) {
-                Some(loaded) => loaded,
-                None => {
-                    let image = Ptx::from_binary(module.image.to_vec());
-                    let loaded = self.up.context().load_module(image).map_err(Error::wrap)?;
-                    modules.entry(module.name).or_insert(loaded)
-                }
-            };
-            let function = module.load_function(kernel).map_err(Error::wrap)?;
-            functions.insert(kernel.clone(), (function, PLAIN_SHARED_BYTES));
-        }
-        let Some((function, allowed)) = functions.get_mut(&launch.kernel) else {
-            bail!("the kernel has not been loaded")
+        let Launch { module, kernel, shared_bytes, .. } = launch;
+        let (function, allowed) = match functions.get_mut(kernel) {
+            Some(loaded) => loaded,
+            None => {
+                let module = match modules.get(module.name) {
+                    Some(loaded) => loaded,
+                    None => {
+                        let image = Ptx::from_binary(module.image.to_vec());
+                        let loaded = self.up.context().load_module(image).map_err(Error::wrap)?;
+                        modules.entry(module.name).or_insert(loaded)
+                    }
+                };
+                let function = module.load_function(kernel).map_err(Error::wrap)?;
+                functions.entry(kernel.clone()).or_insert((function, PLAIN_SHARED_BYTES))
+            }
         };
-        if launch.shared_bytes > *allowed {
-            let bytes = i32::try_from(launch.shared_bytes).unwrap_or(i32::MAX);
+        if shared_bytes > allowed {
+            let bytes = i32::try_from(*shared_bytes).unwrap_or(i32::MAX);
             let attribute = sys::CUfunction_attribute_enum::CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES;
             function.set_attribute(attribute, bytes).map_err(Error::wrap)?;
-            *allowed = launch.shared_bytes;
+            *allowed = *shared_bytes;
         }
-        Ok(function.clone())
+        // Modules are never unloaded.
+        Ok(function.cu_function())
     }
 
     /// Address of a contiguous tensor, for work on the device's main stream.
@@ -153,15 +161,15 @@ impl CudaKernels {
         let Some((start, _)) = layout.contiguous_offsets() else {
             bail!("a tensor that is not contiguous ({layout:?})")
         };
-        let stream = self.device.cuda_stream();
+        let stream = &self.stream;
         // Work on one stream is ordered, so the address may outlive the guard, which orders work across streams.
         let base = match &storage.slice {
-            CudaStorageSlice::F32(slice) => slice.device_ptr(&stream).0,
-            CudaStorageSlice::BF16(slice) => slice.device_ptr(&stream).0,
-            CudaStorageSlice::U32(slice) => slice.device_ptr(&stream).0,
-            CudaStorageSlice::F64(slice) => slice.device_ptr(&stream).0,
-            CudaStorageSlice::I64(slice) => slice.device_ptr(&stream).0,
-            CudaStorageSlice::U8(slice) => slice.device_ptr(&stream).0,
+            CudaStorageSlice::F32(slice) => slice.device_ptr(stream).0,
+            CudaStorageSlice::BF16(slice) => slice.device_ptr(stream).0,
+            CudaStorageSlice::U32(slice) => slice.device_ptr(stream).0,
+            CudaStorageSlice::F64(slice) => slice.device_ptr(stream).0,
+            CudaStorageSlice::I64(slice) => slice.device_ptr(stream).0,
+            CudaStorageSlice::U8(slice) => slice.device_ptr(stream).0,
             _ => bail!("a tensor of {:?} for a kernel", tensor.dtype()),
         };
         Ok(base + (start * tensor.dtype().size_in_bytes()) as u64)
@@ -192,44 +200,35 @@ impl CudaKernels {
     }
 
     fn start(&self, launch: &Launch<'_>) -> Result<()> {
+        self.bind()?;
         let function = self.function(launch)?;
-        enum Value {
-            U64(u64),
-            U32(u32),
-            F32(f32),
-        }
-        let values = launch
-            .args
-            .iter()
-            .map(|arg| {
-                Ok(match arg {
-                    Arg::In(tensor) | Arg::Out(tensor) => Value::U64(self.address(tensor)?),
-                    Arg::Null => Value::U64(0),
-                    Arg::U64(x) => Value::U64(*x),
-                    Arg::U32(x) => Value::U32(*x),
-                    Arg::F32(x) => Value::F32(*x),
-                })
+        // The driver reads as many bytes of a value as its parameter has; the first are the low ones on all hosts of GPUs.
+        let value = |arg: &Arg<'_>| {
+            Ok(match arg {
+                Arg::In(tensor) | Arg::Out(tensor) => self.address(tensor)?,
+                Arg::Null => 0,
+                Arg::U64(x) => *x,
+                Arg::U32(x) => u64::from(*x),
+                Arg::F32(x) => u64::from(x.to_bits()),
             })
-            .collect::<Result<Vec<_>>>()?;
-        let stream = self.device.cuda_stream();
-        let mut builder = stream.launch_builder(&function);
-        for value in &values {
-            match value {
-                Value::U64(x) => builder.arg(x),
-                Value::U32(x) => builder.arg(x),
-                Value::F32(x) => builder.arg(x),
-            };
-        }
-        let [x, y, z] = launch.grid;
-        let config = LaunchConfig {
-            grid_dim: (x, y, z),
-            block_dim: (launch.block, 1, 1),
-            shared_mem_bytes: u32::try_from(launch.shared_bytes).unwrap_or(u32::MAX),
         };
+        let mut values = launch.args.iter().map(value).collect::<Result<Vec<u64>>>()?;
+        let mut pointers: Vec<*mut c_void> = values.iter_mut().map(|value| (&raw mut *value).cast()).collect();
+        let [x, y, z] = launch.grid;
+        let shared_bytes = u32::try_from(launch.shared_bytes).unwrap_or(u32::MAX);
         // SAFETY: the op has checked shapes against what its kernel reads and writes; tests run the same launches in
         // the emulator with guarded memory.
-        unsafe { builder.launch(config) }.map_err(Error::wrap)?;
-        Ok(())
+        unsafe {
+            result::launch_kernel(
+                function,
+                (x, y, z),
+                (launch.block, 1, 1),
+                shared_bytes,
+                self.stream.cu_stream(),
+                &mut pointers,
+            )
+        }
+        .map_err(Error::wrap)
     }
 }
 
@@ -242,6 +241,7 @@ impl Kernels for CudaKernels {
         if launch.is_empty() {
             return Ok(());
         }
+        self.launched[0].fetch_add(1, Ordering::Relaxed);
         self.start(launch).map_err(|e| Error::Msg(format!("CUDA {launch}: {e}")))
     }
 
@@ -250,23 +250,32 @@ impl Kernels for CudaKernels {
         if m == 0 || n == 0 {
             return Ok(());
         }
+        self.launched[1].fetch_add(1, Ordering::Relaxed);
         self.bind()?;
         let address = |tensor| self.address(tensor);
         let at = Addresses { a: address(gemm.a.tensor)?, b: address(gemm.b.tensor)?, c: address(gemm.c)? };
         self.cublas.gemm(gemm, &at)
     }
 
-    fn empty(&self, shape: &[usize], dtype: DType) -> Result<Tensor> {
-        // SAFETY: every element is written by kernels before it is read, and every bit pattern is a valid number.
-        let tensor = unsafe { Tensor::empty(shape, dtype, &Device::Cuda(self.device.clone())) }?;
-        let bytes = tensor.elem_count() * dtype.size_in_bytes();
-        if bytes > 0 && self.poisoned.load(Ordering::Relaxed) {
-            self.bind()?;
-            let stream = self.device.cuda_stream();
-            // SAFETY: the memory belongs to the tensor and has as many bytes; work on the stream is ordered.
-            unsafe { result::memset_d8_async(self.address(&tensor)?, 0xff, bytes, stream.cu_stream()) }
-                .map_err(Error::wrap)?;
+    fn poison(&self, tensor: &Tensor) -> Result<()> {
+        let bytes = tensor.elem_count() * tensor.dtype().size_in_bytes();
+        if bytes == 0 || !self.poisoned.load(Ordering::Relaxed) {
+            return Ok(());
         }
+        self.bind()?;
+        // SAFETY: the memory belongs to the tensor and has as many bytes; work on the stream is ordered.
+        unsafe { result::memset_d8_async(self.address(tensor)?, 0xff, bytes, self.stream.cu_stream()) }
+            .map_err(Error::wrap)
+    }
+
+    fn empty(&self, shape: &[usize], dtype: DType) -> Result<Tensor> {
+        let device = Device::Cuda(self.device.clone());
+        if let Some(spare) = pool::spare(shape, dtype, &device) {
+            return Ok(spare);
+        }
+        // SAFETY: every element is written by kernels before it is read, and every bit pattern is a valid number.
+        let tensor = unsafe { Tensor::empty(shape, dtype, &device) }?;
+        self.poison(&tensor)?;
         Ok(tensor)
     }
 
@@ -276,16 +285,15 @@ impl Kernels for CudaKernels {
         let bytes = from.elem_count() * from.dtype().size_in_bytes();
         let (from, to) = (self.address(from)?, self.address(to)?);
         // SAFETY: both tensors have as many bytes on this device, and work on its stream is ordered.
-        unsafe { result::memcpy_dtod_async(to, from, bytes, self.device.cuda_stream().cu_stream()) }
-            .map_err(Error::wrap)
+        unsafe { result::memcpy_dtod_async(to, from, bytes, self.stream.cu_stream()) }.map_err(Error::wrap)
     }
 
     fn mark(&self) -> Result<Mark> {
-        Self::mark_of(&self.device.cuda_stream())
+        Self::mark_of(&self.stream)
     }
 
     fn order_after(&self, mark: &Mark) -> Result<()> {
-        Self::order(&self.device.cuda_stream(), mark)
+        Self::order(&self.stream, mark)
     }
 
     fn start_download(&self, from: &Tensor, to: &Tensor, after: &Mark) -> Result<Transfer> {
@@ -323,12 +331,17 @@ impl Kernels for CudaKernels {
     }
 
     fn synchronize(&self) -> Result<()> {
-        self.device.cuda_stream().synchronize().map_err(Error::wrap)
+        self.stream.synchronize().map_err(Error::wrap)
     }
 
     fn capture(&self, work: &mut dyn FnMut() -> Result<()>) -> Result<Option<Box<dyn CapturedGraph>>> {
-        let graph = capture(&self.device.cuda_stream(), work)?;
+        let graph = capture(&self.stream, work)?;
         Ok(graph.map(|graph| Box::new(Graph(graph)) as Box<dyn CapturedGraph>))
+    }
+
+    fn launched(&self) -> Launched {
+        let [kernels, products] = [0, 1].map(|which| self.launched[which].load(Ordering::Relaxed));
+        Launched { kernels, products }
     }
 
     fn turns(&self) -> &Turns {

@@ -31,6 +31,15 @@ pub use turns::{Turn, Turns};
 /// Whether this build has the feature `cuda`.
 pub const HAVE_CUDA: bool = cfg!(feature = "cuda");
 
+/// What ops have launched on a device.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Launched {
+    /// Kernels, without those of candle.
+    pub kernels: u64,
+    /// Matrix products.
+    pub products: u64,
+}
+
 /// A device that runs kernels.
 pub trait Kernels: Send + Sync {
     /// Launches a kernel asynchronously.
@@ -46,7 +55,7 @@ pub trait Kernels: Send + Sync {
     /// Mismatched shapes or number formats, or a failure of the device.
     fn gemm(&self, gemm: &Gemm<'_>) -> Result<()>;
 
-    /// Allocates an uninitialized tensor.
+    /// Allocates an uninitialized tensor, in memory of this thread's [pool](crate::pool) if that has some.
     fn empty(&self, shape: &[usize], dtype: DType) -> Result<Tensor>;
 
     /// Copies between two tensors of the same shape and number format on the device, asynchronously.
@@ -114,6 +123,11 @@ pub trait Kernels: Send + Sync {
         Ok(None)
     }
 
+    /// What has been launched so far, by all threads.
+    fn launched(&self) -> Launched {
+        Launched::default()
+    }
+
     /// The turns of threads that use this device.
     fn turns(&self) -> &Turns;
 
@@ -132,6 +146,15 @@ pub trait Kernels: Send + Sync {
     /// From now on, fills new tensors with NaNs, so that elements which a kernel fails to write are detected. Costs a pass
     /// over every output. An emulator always does.
     fn poison_outputs(&self) {}
+
+    /// Fills memory that no one may read any more with NaNs, if outputs are.
+    ///
+    /// # Errors
+    /// A failure of the device.
+    fn poison(&self, tensor: &Tensor) -> Result<()> {
+        let _ = tensor;
+        Ok(())
+    }
 }
 
 /// Rejects a copy between tensors of different shapes or number formats.

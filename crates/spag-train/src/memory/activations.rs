@@ -26,6 +26,8 @@ pub(super) struct StepMemory {
 }
 
 impl StepMemory {
+    /// On a GPU. Freed tensors stay in a pool while blocks are computed and are reused by size, so those of different sizes add up,
+    /// even if they are needed at different times. The head begins and ends with an empty pool.
     pub(super) fn on_gpu(model: &ModelConfig, config: &TrainConfig) -> Self {
         let (element, n) = (config.dtype().bytes() as u64, tokens(config) as u64);
         let Sizes { d, f, q, kv, v, blocks, saved, raw } = Sizes::of(&model.architecture);
@@ -34,21 +36,20 @@ impl StepMemory {
         let input = n * d * element;
         let (kept, block) = match config.activations() {
             Activations::Keep => {
-                // Largest in the last block's MLP: the gradient of its output, and the activated values.
-                (blocks * (input + read_again + lse), n * (d + f) * element)
+                // At the end of the last block: the activated values; a norm's output, and the gradients of it, of the block's
+                // output and of the middle; those of q, attended, k and v, and of the product of q, k and v.
+                (blocks * (input + read_again + lse), n * (f + 4 * d + 3 * q + 4 * kv) * element)
             }
             Activations::Recompute => {
-                let stages = [
-                    // At the end of the recomputed forward pass: what backward reads, the activated values, the output
-                    // and its gradient.
-                    read_again + n * (2 * d + f) * element,
-                    // MLP backward: normed values and two gradients in place of the activated values.
-                    read_again + n * 3 * d * element,
-                    // Attention backward: q, attended and the gradients of both; k, v and their gradients; the gradient
-                    // of the middle; q and k before their norms.
-                    n * (4 * q + 4 * kv + d + raw) * element,
-                ];
-                (blocks * input, lse + stages.into_iter().max().unwrap_or(0))
+                // The middle, a norm's output, and the gradients of both and of the block's output; q, attended, k, v and the
+                // gradients of all; fewer if some have one size and are needed at different times.
+                let reused = match (q == d, kv == d) {
+                    (true, true) => 9 * d,
+                    (true, false) => 7 * d + 4 * kv,
+                    _ => 5 * d + 4 * (q + kv),
+                };
+                // The product of q, k and v; gate, up and the activated values; what is before norms, and its gradients.
+                (blocks * input, lse + n * (reused + q + 2 * kv + 3 * f + 2 * raw) * element)
             }
         };
         // With trees attention has copies of keys and values, and gradients of both: a copy for each row, and less than two for
@@ -185,8 +186,8 @@ mod tests {
         let memory = memory(Activations::Recompute, WeightDtype::Bf16, 2 * 2048);
         // 32 blocks × 4096 tokens × 4096 × 2 bytes.
         assert_eq!(memory.kept, 1 << 30);
-        // 4096 × (5·4096 + 2·4096 + 3·11008) × 2 bytes, and 4096 × 32 sums of 4 bytes.
-        assert_eq!(memory.block, 505_413_632 + 524_288);
+        // 4096 × (9·4096 + 3·4096 + 3·11008) × 2 bytes, and 4096 × 32 sums of 4 bytes.
+        assert_eq!(memory.block, 673_185_792 + 524_288);
         // 4096 × 32000 × (4 + 2) bytes, and four times 4096 × 4096 × 2.
         assert_eq!(memory.head, 786_432_000 + 134_217_728);
     }
@@ -196,7 +197,7 @@ mod tests {
         let memory = memory(Activations::Keep, WeightDtype::Bf16, 2 * 2048);
         // 32 × (4096 × (4·4096 + 2·4096 + 2·11008) × 2 bytes + 4096 × 32 × 4).
         assert_eq!(memory.kept, 32 * (4096 * 46_592 * 2 + 524_288));
-        assert_eq!(memory.block, 4096 * (4096 + 11_008) * 2);
+        assert_eq!(memory.block, 4096 * (11 * 4096 + 11_008) * 2);
     }
 
     #[test]

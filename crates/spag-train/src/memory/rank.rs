@@ -263,7 +263,7 @@ mod tests {
         // Gradients alone: the parameters are there.
         assert_eq!(needs.host_staging, 2 * block / 8 * 4);
         // The head has more activations than a block, and fewer parameters than three.
-        assert_eq!(needs.work, 505_413_632 + 524_288);
+        assert_eq!(needs.work, 673_185_792 + 524_288);
         assert!(needs.to_string().contains("in all"));
         // The optimizer's state is stored with the parameters, and f32 parameters have no copy.
         for (dtype, bytes) in [(WeightDtype::Bf16, 12), (WeightDtype::F32, 8)] {

@@ -3,7 +3,7 @@
 use candle_core::Tensor;
 use spag_ops::adamw::{AdamWStep, adamw};
 
-use super::{Optimizer, StateBuffer, UpdateStep, Weights};
+use super::{Optimizer, StateBuffer, UpdateStep, UpdateUnit, Weights};
 use crate::error::Result;
 
 /// AdamW's hyperparameters.
@@ -22,6 +22,10 @@ pub struct AdamW {
 impl Optimizer for AdamW {
     fn state(&self) -> &'static [StateBuffer] {
         const { &[StateBuffer::new("exp_avg"), StateBuffer::new("exp_avg_sq")] }
+    }
+
+    fn unit(&self) -> UpdateUnit {
+        if self.weight_decay == 0.0 { UpdateUnit::Layers } else { UpdateUnit::Elements }
     }
 
     fn update(&self, step: &UpdateStep, weights: Weights<'_>, gradient: &Tensor, buffers: &[Tensor]) -> Result<()> {

@@ -73,6 +73,8 @@ impl StateBuffer {
 pub enum UpdateUnit {
     /// Any consecutive elements: each is updated by itself, so shards may begin anywhere.
     Elements,
+    /// The same without weight decay: all elements are updated alike, so that a layer is one span.
+    Layers,
     /// Whole matrices of blocks, by their rows and columns, and any elements of the other parameters. State and gradients
     /// can't be sharded.
     Matrices,

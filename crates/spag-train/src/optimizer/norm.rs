@@ -17,9 +17,7 @@ pub fn global_norm(gradients: &FlatBuffers) -> Result<f64> {
 /// The sum of the squares of all elements. Waits for the device once.
 pub(crate) fn squared_norm(layers: &[Tensor]) -> Result<f64> {
     let sum = Tensor::zeros(1, DType::F64, layers.first().map_or(&Device::Cpu, Tensor::device))?;
-    for layer in layers {
-        squared_norm_into(layer, &sum)?;
-    }
+    squared_norm_into(layers, &sum)?;
     Ok(sum.to_vec1::<f64>()?[0])
 }
 

@@ -26,7 +26,7 @@ pub(crate) struct UpdateSpan {
     pub(crate) matrix: Option<(usize, usize)>,
 }
 
-/// The spans of a layer within `range`, relative to its start. Matrices decay and norm weights do not, as in transformers.
+/// The spans of a layer within `range`, relative to its start. If any decay, matrices do and norm weights do not, as in transformers.
 /// Adjacent tensors that are updated alike are one span.
 pub(crate) fn update_spans(layer: &LayerLayout, range: Range<usize>, unit: UpdateUnit) -> Vec<UpdateSpan> {
     let mut spans: Vec<UpdateSpan> = Vec::new();
@@ -35,7 +35,8 @@ pub(crate) fn update_spans(layer: &LayerLayout, range: Range<usize>, unit: Updat
         if start >= end {
             continue;
         }
-        let (decay, matrix) = (view.shape.len() > 1, matrix(view).filter(|_| unit == UpdateUnit::Matrices));
+        let decay = view.shape.len() > 1 && unit != UpdateUnit::Layers;
+        let matrix = matrix(view).filter(|_| unit == UpdateUnit::Matrices);
         match spans.last_mut() {
             Some(last) if last.decay == decay && last.matrix.is_none() && matrix.is_none() => last.len += end - start,
             _ => spans.push(UpdateSpan { start: start - range.start, len: end - start, decay, matrix }),
@@ -73,5 +74,29 @@ impl Covers {
             }
         }
         covered
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use spag_model::ModelConfig;
+
+    use super::*;
+
+    #[test]
+    fn without_weight_decay_a_layer_is_one_span() {
+        let config: ModelConfig = serde_json::from_str(
+            r#"{"hidden_size": 4, "intermediate_size": 6, "vocab_size": 8, "num_hidden_layers": 1, "num_attention_heads": 1}"#,
+        )
+        .unwrap();
+        let layout = Layout::new(&config.architecture);
+        for layer in &layout.layers {
+            let whole = UpdateSpan { start: 0, len: layer.len, decay: false, matrix: None };
+            assert_eq!(update_spans(layer, 0..layer.len, UpdateUnit::Layers), [whole]);
+        }
+        let block = &layout.layers[1];
+        let decays: Vec<bool> =
+            update_spans(block, 0..block.len, UpdateUnit::Elements).iter().map(|span| span.decay).collect();
+        assert_eq!(decays, [false, true, false, true]);
     }
 }

@@ -8,6 +8,7 @@ mod engine;
 mod families;
 mod greedy;
 mod quantised;
+mod training_launches;
 
 use spag_emulator::Place;
 use spag_model::{EngineConfig, Model, PrefixSharing};

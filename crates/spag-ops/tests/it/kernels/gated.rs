@@ -38,6 +38,14 @@ fn check(activation: Activation) {
             close(&hgate, &dgate, tolerance(dtype), "dgate");
             close(&hup, &dup, tolerance(dtype), "dup");
             close(&hdy, &output, tolerance(dtype), "the output once more");
+            let gradients = Tensor::cat(&[&dgate, &dup], 1).unwrap();
+            let (hjoined, hdy) = (here(&joined), here(&dy));
+            place.run(|| activation.backward_joined(&hjoined, &hdy)).unwrap();
+            close(&hjoined, &gradients, tolerance(dtype), "dgate and dup of joined");
+            close(&hdy, &output, tolerance(dtype), "the output of joined once more");
+            let (on_cpu, dy) = (joined.copy().unwrap(), dy.copy().unwrap());
+            activation.backward_joined(&on_cpu, &dy).unwrap();
+            close(&on_cpu, &gradients, 0.0, "dgate and dup of joined on the CPU");
         }
     }
 }

@@ -24,6 +24,11 @@ fn kernels_match_the_cpu() {
             let y = place.run(|| matmul::linear_add(&hresidual, &hx, &hw)).unwrap();
             close(&y, &matmul::linear_add(&residual, &x, &w).unwrap(), tolerance(dtype), "y with a residual");
             close(&hresidual, &residual, 0.0, "the residual as it was");
+            let sums = (hresidual.copy().unwrap(), residual.copy().unwrap());
+            place.run(|| matmul::linear_onto(&sums.0, &hx, &hw)).unwrap();
+            matmul::linear_onto(&sums.1, &x, &w).unwrap();
+            close(&sums.0, &y, 0.0, "y onto a residual");
+            close(&sums.1, &matmul::linear_add(&residual, &x, &w).unwrap(), 0.0, "y onto a residual on the CPU");
             let dx = place.run(|| matmul::linear_backward_input(&[(&hdy, &hw), (&hresidual, &hother)])).unwrap();
             let want = matmul::linear_backward_input(&[(&dy, &w), (&residual, &other_w)]).unwrap();
             close(&dx, &want, tolerance(dtype), "dx");

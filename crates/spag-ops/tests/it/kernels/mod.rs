@@ -15,6 +15,7 @@ mod log_prob;
 mod matmul;
 mod packed_linear;
 mod paged_attention;
+mod qkv;
 mod quantised;
 mod random;
 mod rms_norm;

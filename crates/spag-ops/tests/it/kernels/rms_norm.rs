@@ -25,6 +25,9 @@ fn kernels_match_the_cpu() {
             close(&y, &rms_norm::forward(&x, &w, norm).unwrap(), tolerance(dtype), "y");
             let sum = place.run(|| rms_norm::forward_add(&hresidual, &hx, &hw, norm)).unwrap();
             close(&sum, &rms_norm::forward_add(&residual, &x, &w, norm).unwrap(), tolerance(dtype), "the sum");
+            let (y_again, copy) = place.run(|| rms_norm::forward_and_copy(&hx, &hw, norm)).unwrap();
+            close(&y_again, &y, 0.0, "y beside a copy");
+            close(&copy, &hx, 0.0, "the copy of x");
             for around in [None, Some((&hresidual, &residual))] {
                 // Accumulated in f32 for every number format.
                 let (hdw, want_dw) = (put(place, &dw, DType::F32).unwrap(), dw.copy().unwrap());
@@ -32,6 +35,15 @@ fn kernels_match_the_cpu() {
                 let want = rms_norm::backward(&x, &w, norm, &dy, around.map(|a| a.1), &want_dw).unwrap();
                 close(&dx, &want, tolerance(dtype), "dx");
                 close(&hdw, &want_dw, 2e-5, "dw");
+                let Some((hresidual, residual)) = around else { continue };
+                let both = |x, w, dy, residual, dw| rms_norm::backward_and_forward(x, w, norm, (dy, residual), dw);
+                let (dx_again, y_again) = place.run(|| both(&hx, &hw, &hdy, hresidual, &hdw)).unwrap();
+                close(&dx_again, &dx, 0.0, "dx beside y");
+                close(&y_again, &y, 0.0, "y once more");
+                let (dx, y) = both(&x, &w, &dy, residual, &want_dw).unwrap();
+                close(&dx, &want, 0.0, "dx beside y on the CPU");
+                close(&y, &rms_norm::forward(&x, &w, norm).unwrap(), 0.0, "y once more on the CPU");
+                close(&hdw, &want_dw, 2e-5, "dw of both");
             }
         }
     }

@@ -1,0 +1,69 @@
+//! Variants of a training step, which `spag bench train --variants` compares.
+
+use std::str::FromStr;
+
+use spag_model::WeightDtype;
+use spag_selfplay::limits;
+use spag_train::Placement;
+
+use super::BATCH;
+use super::train::TrainArgs;
+
+/// The names of the settings that variants are made of, and what they change.
+const SETTINGS: [(&str, fn(&mut TrainArgs)); 6] = [
+    ("keep", |args| args.checkpointing = false),
+    ("recompute", |args| args.checkpointing = true),
+    ("f32-gradients", |args| args.optim_grad_dtype = WeightDtype::F32),
+    ("bf16-gradients", |args| args.optim_grad_dtype = WeightDtype::Bf16),
+    ("state-on-device", |args| args.offload_optimizer = Some(Placement::Device)),
+    ("state-on-host", |args| args.offload_optimizer = Some(Placement::Host)),
+];
+
+/// What a part of a variant changes.
+#[derive(Clone, Copy, Debug)]
+enum Change {
+    Setting(fn(&mut TrainArgs)),
+    /// Sequences of a micro-batch, and their tokens.
+    Shape(usize, usize),
+}
+
+/// Changes of the flags, by the names of settings and a shape such as `8x500`, joined by `+`.
+#[derive(Clone, Debug)]
+pub(super) struct Variant {
+    pub(super) name: String,
+    changes: Vec<Change>,
+}
+
+impl Variant {
+    /// The flags of the variant.
+    pub(super) fn of(&self, args: &TrainArgs) -> TrainArgs {
+        let mut args = args.clone();
+        for change in &self.changes {
+            match *change {
+                Change::Setting(set) => set(&mut args),
+                Change::Shape(batch, seq) => (args.batch, args.seq) = (batch, seq),
+            }
+        }
+        args
+    }
+}
+
+impl FromStr for Variant {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let shape = |part: &str| {
+            let (batch, seq) = part.split_once('x')?;
+            let (batch, seq) = (batch.parse().ok()?, seq.parse().ok()?);
+            (BATCH.contains(&batch) && limits::LENGTH.contains(&seq)).then_some(Change::Shape(batch, seq))
+        };
+        let change = |part: &str| {
+            let setting = SETTINGS.iter().find(|(name, _)| *name == part);
+            setting.map(|(_, set)| Change::Setting(*set)).or_else(|| shape(part)).ok_or_else(|| {
+                let names = SETTINGS.map(|(name, _)| name).join(", ");
+                format!("unknown setting \"{part}\"; expected {names}, or sequences and tokens such as 8x500")
+            })
+        };
+        Ok(Self { name: text.to_owned(), changes: text.split('+').map(change).collect::<Result<_, _>>()? })
+    }
+}
