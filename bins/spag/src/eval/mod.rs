@@ -12,7 +12,7 @@ use spag_eval::{
     AskSettings, ChatShots, Evaluation, MissingData, MissingTask, ModelResults, ModelScores, OpenModel, TaskSource,
     render_page, render_table,
 };
-use spag_io::{Progress, write_atomically, write_json_atomically};
+use spag_io::{CommandFiles, Contents, Progress, write_atomically, write_json_atomically};
 use spag_model::{Engine, EngineSettings};
 use spag_selfplay::limits;
 
@@ -105,6 +105,7 @@ pub(crate) fn run(args: EvalArgs) -> Result<()> {
     let adapters = adapter_args::of_models(&args.adapter, args.model.len())?;
     let kind = if device.device().is_cpu() { "cpu" } else { "gpu" };
     let chat_shots = args.chat_shots()?;
+    check_folders(&args, &names, &adapters)?;
     if args.tasks == Path::new(games::NAME) {
         return games::run(&args, &names, &adapters, kind);
     }
@@ -164,6 +165,16 @@ pub(crate) fn run(args: EvalArgs) -> Result<()> {
     write(&args.output_dir, &results)?;
     let scores: Vec<ModelScores> = results.into_iter().map(|model| model.scores).collect();
     exit::say(render_table(&scores).trim_end())
+}
+
+/// Checks that the output folder and those of the models in it hold nothing but results, and no model.
+fn check_folders(args: &EvalArgs, names: &[String], adapters: &[Option<&Path>]) -> Result<()> {
+    let files = CommandFiles::default().read_all("--model", &args.model);
+    let files = files.read_all("--adapter", adapters.iter().flatten());
+    let mut files = files.read_all("--tasks", Some(&args.tasks).filter(|tasks| tasks.is_file()));
+    let folders = names.iter().map(|name| args.output_dir.join(name)).chain([args.output_dir.clone()]);
+    let kept = [Contents::Benchmarks, Contents::Games];
+    { folders }.try_for_each(|folder| Ok(files.write_folder("--output_dir", folder, &[Contents::Benchmarks], &kept)?))
 }
 
 /// Writes what compares the models.
