@@ -113,6 +113,15 @@ pub(crate) fn run(args: EvalArgs) -> Result<()> {
         let problem = "it is a flag of --tasks games".to_owned();
         return Err(Error::BadValue { flag: "--game".into(), problem });
     }
+    let name = args.tasks.to_string_lossy();
+    if !args.tasks.exists() && !name.ends_with(".toml") && args.tasks != Path::new("tiny") {
+        let problem = format!(
+            "there is no such file; tasks are in a TOML file, of which --only chooses some, as in --tasks \
+             configs/tasks/paper.toml --only {name}, or are `tiny` or `{}`",
+            games::NAME
+        );
+        return Err(Error::BadValue { flag: format!("--tasks {name}"), problem });
+    }
     let source = TaskSource {
         tasks: &args.tasks,
         data_dir: args.data_dir.as_deref(),
@@ -131,7 +140,7 @@ pub(crate) fn run(args: EvalArgs) -> Result<()> {
     evaluation.check_models(names.iter().map(String::as_str))?;
     let open = |((name, folder), adapter): ((&String, &PathBuf), &Option<&Path>)| {
         let recorded = adapter_args::recorded(*adapter, folder)?;
-        let arithmetic = format!("{} on {kind}{recorded}", args.loading.number_format(folder)?);
+        let arithmetic = format!("{} on {kind}{recorded}", args.loading.number_format(folder, *adapter)?);
         let (tasks, chat_template) = match &plain {
             Some(tasks) => (tasks.clone(), None),
             None => {
