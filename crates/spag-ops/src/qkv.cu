@@ -1,5 +1,5 @@
 // Queries, keys and values of one product taken apart, and their gradients put together, rotated on the way.
-#include "cuda/elements.cuh"
+#include "rope.cuh"
 
 namespace {
 
@@ -30,7 +30,7 @@ __device__ void transfer(const T* from, T* to, Columns columns, const unsigned* 
     const auto c = load_several<N>(cos + angle, N), s = load_several<N>(sin + angle, N);
     const float turn = leads ? -sign : sign;
 #pragma unroll
-    for (int k = 0; k < N; ++k) x.at[k] = from_float<T>(to_float(x.at[k]) * c.at[k] + to_float(other.at[k]) * (s.at[k] * turn));
+    for (int k = 0; k < N; ++k) x.at[k] = from_float<T>(turned(to_float(x.at[k]), to_float(other.at[k]), c.at[k], s.at[k] * turn));
   }
   store_several(to, x, N);
 }

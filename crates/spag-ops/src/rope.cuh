@@ -3,6 +3,11 @@
 
 #include "cuda/elements.cuh"
 
+// An element of a pair, turned: x·cos + other·sin. All kernels round in this order: a compiler may join either product with the sum.
+__device__ __forceinline__ float turned(float x, float other, float cos, float sin) {
+  return fmaf(x, cos, __fmul_rn(other, sin));
+}
+
 // Rotates N pairs (a, b) of elements by the angles with these cosines and sines, or backwards with a `sign` of −1.
 template <class T, int N>
 __device__ __forceinline__ void rotate_pairs(Several<T, N>& a, Several<T, N>& b, const float* cos, const float* sin,
@@ -10,8 +15,8 @@ __device__ __forceinline__ void rotate_pairs(Several<T, N>& a, Several<T, N>& b,
   const auto c = load_several<N>(cos, N), s = load_several<N>(sin, N);
 #pragma unroll
   for (int k = 0; k < N; ++k) {
-    const float u = to_float(a.at[k]), v = to_float(b.at[k]), turned = s.at[k] * sign;
-    a.at[k] = from_float<T>(u * c.at[k] - v * turned);
-    b.at[k] = from_float<T>(v * c.at[k] + u * turned);
+    const float u = to_float(a.at[k]), v = to_float(b.at[k]), sine = s.at[k] * sign;
+    a.at[k] = from_float<T>(turned(u, v, c.at[k], -sine));
+    b.at[k] = from_float<T>(turned(v, u, c.at[k], sine));
   }
 }

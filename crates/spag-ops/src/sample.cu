@@ -278,7 +278,8 @@ __device__ __forceinline__ void sample(const T* logits, const unsigned* settings
       const wide target = min(wide(number(setting + UNIFORM) * double(total)), total - 1);
       token = token_of(find<By::Mass>(row, range, target, reached, shared));
     }
-    sampling = (to_float(row.logits[token]) - row.top) * row.inverse - log_of(total);
+    // Rounded before the difference, as a row of restrict_row.
+    sampling = __fmul_rn(to_float(row.logits[token]) - row.top, row.inverse) - log_of(total);
   }
   if (threadIdx.x == 0) {
     const float model = outcome == CHOSEN ? to_float(row.logits[token]) - log_sum : 0.0f;

@@ -59,7 +59,9 @@ impl Problem {
     /// and does not decide which algorithms can be used.
     fn rounded(mut self) -> Self {
         let tokens = &mut self.extents[if self.is_of_weights() { 2 } else { 1 }];
-        *tokens = match *tokens {
+        // For fewer than 32 rows some choices round a product before it is added to the output (seen on an H100).
+        let least = if self.order == SumOrder::Fixed { 32 } else { 1 };
+        *tokens = match (*tokens).max(least) {
             few @ 0..=64 => few.next_power_of_two(),
             some @ 65..=1024 => some.next_multiple_of(64),
             many => many.next_multiple_of(512),
