@@ -8,7 +8,7 @@ use rand_chacha::ChaCha8Rng;
 use serde::Deserialize;
 use spag_model::{
     Adapter, AdapterChoice, Checkpoint, Completion, Engine, EngineConfig, FlatBuffers, Generate, GenerationConfig,
-    LogProbs, LoraConfig, Model, PromptRange, Request, Sampling,
+    LogProbs, LoraConfig, Model, PromptRange, Request, Sampling, SumOrder,
 };
 use spag_tests::{fixture, json};
 
@@ -36,7 +36,15 @@ pub(crate) fn config(sampling: Sampling) -> GenerationConfig {
 pub(crate) fn engine_config(page_size: usize) -> EngineConfig {
     let pages = 40 * 512 / page_size;
     let prefix_sharing = Default::default();
-    EngineConfig { max_length: 512, page_size, pages, max_running: 30, max_step_tokens: 512, prefix_sharing }
+    EngineConfig {
+        max_length: 512,
+        page_size,
+        pages,
+        max_running: 30,
+        max_step_tokens: 512,
+        prefix_sharing,
+        sum_order: SumOrder::Any,
+    }
 }
 
 /// The fixture's prompts, each with its own seed.

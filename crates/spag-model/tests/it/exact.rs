@@ -8,7 +8,7 @@ use candle_core::Device;
 use spag_model::{
     Activations, Adapted, AdapterWeights, Arithmetic, Checkpoint, Completion, Distribution, Engine, EngineConfig,
     Generate, GenerationConfig, LoadOptions, LogProbs, Model, PackedBatch, PrefixSharing, PromptRange, Request,
-    Sampling, Targets, WeightDtype, WeightSource,
+    Sampling, SumOrder, Targets, WeightDtype, WeightSource,
 };
 use spag_ops::CpuPath;
 use spag_tests::{fixture, test_process};
@@ -86,7 +86,15 @@ fn compare(checkpoint: &Checkpoint, weights: &dyn WeightSource, load: impl Fn() 
     let settings = if weights.adapter().is_some() { &settings[..1] } else { &settings[..] };
     for (page_size, max_running, max_step_tokens, prefix_sharing) in settings.iter().copied() {
         let pages = if page_size == 16 { 40 } else { 100 };
-        let setting = EngineConfig { max_length: 400, page_size, pages, max_running, max_step_tokens, prefix_sharing };
+        let setting = EngineConfig {
+            max_length: 400,
+            page_size,
+            pages,
+            max_running,
+            max_step_tokens,
+            prefix_sharing,
+            sum_order: SumOrder::Any,
+        };
         let mut engine = Engine::new(&load(), setting).unwrap();
         if weights.adapter().is_some() {
             engine.refresh(weights, 1).unwrap();

@@ -86,7 +86,9 @@ impl Drop for Descriptors {
         // SAFETY: created by `new`, and destroyed once. A failure would leak a few bytes of the host.
         unsafe {
             let _ = result::destroy_matmul_desc(self.product);
-            self.layouts.into_iter().for_each(|layout| drop(result::destroy_matrix_layout(layout)));
+            for layout in self.layouts {
+                let _ = result::destroy_matrix_layout(layout);
+            }
         }
     }
 }

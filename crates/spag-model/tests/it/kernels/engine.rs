@@ -5,7 +5,7 @@ use std::sync::Arc;
 use spag_emulator::Place;
 use spag_model::{
     AdapterChoice, Checkpoint, Completion, Engine, EngineConfig, Generate, GenerationConfig, LogProbs, Model,
-    PrefixSharing, Prompt, PromptRange, Request, Sampling, WeightDtype,
+    PrefixSharing, Prompt, PromptRange, Request, Sampling, SumOrder, WeightDtype,
 };
 use spag_tests::fixture;
 
@@ -47,6 +47,7 @@ fn tokens_equal_those_of_the_cpu() {
         max_running: 4,
         max_step_tokens: 24,
         prefix_sharing: PrefixSharing::On,
+        sum_order: SumOrder::Any,
     };
     let run = |checkpoint: &Checkpoint| -> (Vec<Completion>, u64) {
         let mut engine = Engine::new(checkpoint, setting).unwrap();

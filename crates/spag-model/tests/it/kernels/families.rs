@@ -8,7 +8,7 @@ use candle_core::{DType, Device, Tensor};
 use spag_emulator::Place;
 use spag_model::{
     Activations, Checkpoint, Engine, EngineConfig, FlatBuffers, Generate, GenerationConfig, Model, PrefixSharing,
-    Request, WeightDtype, load_model,
+    Request, SumOrder, WeightDtype, load_model,
 };
 use spag_tests::fixture;
 
@@ -103,6 +103,7 @@ fn greedy_tokens_of(place: &Place, folder: &Path) {
         max_running: 2,
         max_step_tokens: 100,
         prefix_sharing: PrefixSharing::On,
+        sum_order: SumOrder::Any,
     };
     let checkpoint = Checkpoint::load(folder).unwrap();
     let run = |model: Model| -> Vec<Vec<u32>> {

@@ -11,12 +11,20 @@ mod quantised;
 mod training_launches;
 
 use spag_emulator::Place;
-use spag_model::{EngineConfig, Model, PrefixSharing};
+use spag_model::{EngineConfig, Model, PrefixSharing, SumOrder};
 
 /// An engine for requests of 64 tokens.
 fn small_engine(pages: usize, max_running: usize) -> EngineConfig {
     let (page_size, prefix_sharing) = (16, PrefixSharing::On);
-    EngineConfig { max_length: 64, page_size, pages, max_running, max_step_tokens: 64, prefix_sharing }
+    EngineConfig {
+        max_length: 64,
+        page_size,
+        pages,
+        max_running,
+        max_step_tokens: 64,
+        prefix_sharing,
+        sum_order: SumOrder::Any,
+    }
 }
 
 /// A copy of the model on the place's device.

@@ -7,7 +7,7 @@ use spag_emulator::{Dry, Place};
 use spag_model::{
     AdapterChoice, BlockFormat, Checkpoint, Completion, Engine, EngineConfig, FlatBuffers, Generate, GenerationConfig,
     Layout, LoadOptions, LogProbs, Model, ModelConfig, PrefixSharing, Prompt, PromptRange, Quantisation, Request,
-    WeightDtype, WriteOptions, load_quantised, load_quantised_layers, load_tokenizer, write_random_model,
+    SumOrder, WeightDtype, WriteOptions, load_quantised, load_quantised_layers, load_tokenizer, write_random_model,
 };
 use spag_ops::kernels;
 use spag_tests::fixture;
@@ -162,6 +162,7 @@ fn decoding_with_large_models_fits_every_gpu() {
                     max_running: 256,
                     max_step_tokens: 512,
                     prefix_sharing: PrefixSharing::Off,
+                    sum_order: SumOrder::Any,
                 };
                 let checkpoint = Checkpoint { model, tokenizer: tokenizer.clone() };
                 let mut engine = Engine::new(&checkpoint, setting).unwrap();
