@@ -1,7 +1,7 @@
 //! The two ceilings of a GPU: copy bandwidth and matrix product throughput.
 
 use candle_core::{DType, Device, Result, Tensor};
-use spag_ops::kernels::{self, Accumulate, Gemm, Operand, Orientation};
+use spag_ops::kernels::{self, Accumulate, Gemm, Operand, Orientation, SumOrder};
 
 use crate::timed::seconds;
 
@@ -35,6 +35,7 @@ pub(crate) fn measure(device: &Device) -> Result<Ceilings> {
         b: side(&b, Orientation::Transposed),
         c: &c,
         accumulate: Accumulate::No,
+        order: SumOrder::Any,
     };
     let multiply = seconds(device, || kernels.gemm(&product))?;
     Ok(Ceilings {
