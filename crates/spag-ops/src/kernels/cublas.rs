@@ -45,14 +45,17 @@ struct Problem {
     /// Those of the operands and of the output.
     formats: [DType; 2],
     order: SumOrder,
+    /// Bytes to which the operands and the output are aligned, if they are fewer than 16, which all algorithms can do with.
+    alignments: [u32; 3],
 }
 
 impl Problem {
-    fn of(gemm: &Gemm<'_>) -> Result<Self> {
+    fn of(gemm: &Gemm<'_>, at: &Addresses) -> Result<Self> {
         let (m, k, n) = gemm.extents()?;
         let transposed = [gemm.b.orientation, gemm.a.orientation].map(|side| side == Orientation::Transposed);
         let formats = [gemm.a.tensor.dtype(), gemm.c.dtype()];
-        Ok(Self { extents: [n, m, k], transposed, formats, order: gemm.order })
+        let alignments = [at.b, at.a, at.c].map(|address| 1 << address.trailing_zeros().min(4));
+        Ok(Self { extents: [n, m, k], transposed, formats, order: gemm.order, alignments })
     }
 
     /// With the number of tokens rounded up, so that similar products have one choice. It is the extent that is no row's length,
@@ -152,26 +155,29 @@ impl Cublas {
             }
         };
         let preference = result::create_matmul_pref().map_err(Error::wrap)?;
+        let workspace = (WORKSPACE_BYTES as u64).to_ne_bytes();
+        let mut settings = vec![
+            (Attribute::CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, workspace.to_vec()),
+            (Attribute::CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, schemes.to_ne_bytes().to_vec()),
+        ];
+        let [of_a, of_b, of_c] = problem.alignments;
+        let sides = [
+            (Attribute::CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, of_a),
+            (Attribute::CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, of_b),
+            (Attribute::CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, of_c),
+            (Attribute::CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, of_c),
+        ];
+        let few = sides.into_iter().filter(|(_, bytes)| *bytes < 16);
+        settings.extend(few.map(|(attribute, bytes)| (attribute, bytes.to_ne_bytes().to_vec())));
+        let set = settings.into_iter().try_for_each(|(attribute, value)| {
+            // SAFETY: the preference is alive; an attribute has as many bytes, which are read during the call.
+            unsafe { result::set_matmul_pref_attribute(preference, attribute, value.as_ptr().cast(), value.len()) }
+        });
         let [a, b, c] = descriptors.layouts;
-        // SAFETY: all objects are alive; the attributes have these types and are read during the calls.
-        let chosen = unsafe {
-            let workspace = WORKSPACE_BYTES as u64;
-            result::set_matmul_pref_attribute(
-                preference,
-                Attribute::CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES,
-                (&raw const workspace).cast(),
-                8,
-            )
-            .and_then(|()| {
-                result::set_matmul_pref_attribute(
-                    preference,
-                    Attribute::CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK,
-                    (&raw const schemes).cast(),
-                    4,
-                )
-            })
-            .and_then(|()| result::get_matmul_algo_heuristic(self.handle, descriptors.product, a, b, c, c, preference))
-        };
+        // SAFETY: all objects are alive.
+        let chosen = set.and_then(|()| unsafe {
+            result::get_matmul_algo_heuristic(self.handle, descriptors.product, a, b, c, c, preference)
+        });
         // SAFETY: created above, and destroyed once.
         unsafe { result::destroy_matmul_pref(preference) }.map_err(Error::wrap)?;
         Ok(chosen.map_err(Error::wrap)?.algo)
@@ -180,7 +186,7 @@ impl Cublas {
     /// Launches a product whose tensors are on the device at these addresses; the context is bound to this thread.
     pub(super) fn gemm(&self, gemm: &Gemm<'_>, at: &Addresses) -> Result<()> {
         let failed = |e: Error| Error::Msg(format!("cuBLAS {gemm}: {e}"));
-        let exact = Problem::of(gemm)?;
+        let exact = Problem::of(gemm, at)?;
         let descriptors = Descriptors::new(&exact).map_err(failed)?;
         let rounded = exact.rounded();
         let choose = |problem: &Problem| {
