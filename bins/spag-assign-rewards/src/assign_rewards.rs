@@ -59,7 +59,7 @@ pub(crate) fn run(args: impl IntoIterator<Item = OsString>) -> Result<()> {
     prompts::write_samples(&mut files, "--output_data_path", &job.output)?;
     job.outcomes.iter().try_for_each(|path| files.write_file("--outcomes_path", path))?;
     let (prompts, note) = args.prompts.load_recorded(&[&job.input])?;
-    note.iter().for_each(|note| exit::note(note));
+    note.iter().for_each(exit::note);
     let config = CreditConfig { decay_weight: args.decay_weight, norm: args.reward_norm, seed: args.seed };
     let game = args.game_of_file.open(&job.input, &prompts)?;
     let threads = args.threads.and_then(NonZeroUsize::new);

@@ -116,7 +116,7 @@ fn play(args: &PlayArgs, env: &LaunchEnv) -> Result<()> {
     }
     let made = made_from(args, &words, &prompts);
     if env.rank == 0 {
-        recorded.iter().for_each(|note| exit::note(note));
+        recorded.iter().for_each(exit::note);
         // Greedy games are the same with any seed.
         let drawn = args.players.sampling.settings().temperature > 0.0;
         spag_cli::prompts::check_models(&args.folders(), &prompts, made.games.first().filter(|_| drawn))?;

@@ -88,7 +88,7 @@ pub(crate) fn run(command: DataCommand) -> Result<()> {
             let mut files = files.read_all("--game_data", args.game_of_file.data());
             prompts::write_samples(&mut files, OUTPUT, &to)?;
             let (prompts, note) = args.prompts.load_recorded(&[&from])?;
-            note.iter().for_each(|note| exit::note(note));
+            note.iter().for_each(exit::note);
             let made_from = prompts::samples_from(&from, &prompts)?;
             let game = args.game_of_file.open(&from, &prompts)?;
             let summary = convert_imitation(&from, &to, &*game, args.seed)?;

@@ -67,7 +67,7 @@ impl PromptArgs {
     /// As there.
     pub fn load_for(&self, models: &[&Path]) -> Result<PromptSet> {
         let (prompts, note) = self.load_recorded(models)?;
-        note.iter().for_each(|note| exit::note(note));
+        note.iter().for_each(exit::note);
         check_models(models, &prompts, None)?;
         Ok(prompts)
     }

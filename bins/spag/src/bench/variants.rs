@@ -9,8 +9,11 @@ use spag_train::Placement;
 use super::BATCH;
 use super::train::TrainArgs;
 
+/// Changes a flag.
+type Setting = fn(&mut TrainArgs);
+
 /// The names of the settings that variants are made of, and what they change.
-const SETTINGS: [(&str, fn(&mut TrainArgs)); 6] = [
+const SETTINGS: [(&str, Setting); 6] = [
     ("keep", |args| args.checkpointing = false),
     ("recompute", |args| args.checkpointing = true),
     ("f32-gradients", |args| args.optim_grad_dtype = WeightDtype::F32),
@@ -22,7 +25,7 @@ const SETTINGS: [(&str, fn(&mut TrainArgs)); 6] = [
 /// What a part of a variant changes.
 #[derive(Clone, Copy, Debug)]
 enum Change {
-    Setting(fn(&mut TrainArgs)),
+    Setting(Setting),
     /// Sequences of a micro-batch, and their tokens.
     Shape(usize, usize),
 }

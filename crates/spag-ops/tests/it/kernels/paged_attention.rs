@@ -199,7 +199,7 @@ fn a_fixed_order_of_keys_has_the_bits_of_the_training_pass() {
         let empty = Tensor::full(f32::NAN, (22, shape.elements()), &Device::Cpu).unwrap();
         let [keys, values] = [(); 2].map(|()| place.put(&empty, DType::BF16).unwrap());
         let (own, other): (Vec<u32>, Vec<u32>) = ((0..10).rev().collect(), (12..22).collect());
-        let mut pass = |first: usize, count: usize| {
+        let pass = |first: usize, count: usize| {
             // Beside rows of another sequence, which are those of this one in other places.
             let rows = qkv.narrow(0, first, count).unwrap();
             let both =
