@@ -211,11 +211,15 @@ fn bench_train_prints_the_keys_of_the_baseline() {
         let keys: Vec<&String> = row.as_object().unwrap().keys().collect();
         let wanted = [
             "what",
+            "variant",
             "params",
             "seconds",
             "tokens_per_s",
             "model_tflops",
             "peak_gib",
+            "kernels_per_step",
+            "products_per_step",
+            "card",
             "loss",
             "checkpoint",
             "device",
