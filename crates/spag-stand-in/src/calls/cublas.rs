@@ -93,26 +93,18 @@ fn submit(machine: &mut Machine, cublas: Handle, product: &Product) -> Result<()
 
 /// Finds the handle and gives the product to its stream.
 fn call(name: &str, cublas: *mut c_void, product: Option<Product>) -> i32 {
-    let machine = machine();
+    let found = machine().products.get(&number(cublas)).copied();
+    found.map_or(NOT_INITIALIZED, |found| call_on(name, found, product))
+}
+
+/// Gives a product to the stream of a handle.
+pub(super) fn call_on(name: &str, cublas: Handle, product: Option<Product>) -> i32 {
+    let mut machine = machine();
     if check_sticky().and_then(|()| machine.need_context()).is_err() {
         return EXECUTION_FAILED;
     }
-    let Some(found) = machine.products.get(&number(cublas)).copied() else { return NOT_INITIALIZED };
-    drop(machine);
-    submit_on(name, found, product)
-}
-
-/// Gives a product with a workspace of its own to a stream.
-pub(super) fn call_on(name: &str, stream: u64, product: Option<Product>) -> i32 {
-    if check_sticky().and_then(|()| machine().need_context()).is_err() {
-        return EXECUTION_FAILED;
-    }
-    submit_on(name, Handle { stream, has_workspace: true }, product)
-}
-
-fn submit_on(name: &str, found: Handle, product: Option<Product>) -> i32 {
     let Some(product) = product else { return INVALID_VALUE };
-    match submit(&mut machine(), found, &product) {
+    match submit(&mut machine, cublas, &product) {
         Ok(()) => SUCCESS,
         Err(Error::InvalidValue) => INVALID_VALUE,
         Err(error) => {

@@ -5,7 +5,7 @@ use std::ffi::c_void;
 use super::cublas::{INVALID_VALUE, NOT_SUPPORTED, Product, SUCCESS, call_on, scale};
 use crate::call::{exported, handle, number, put};
 use crate::machine::machine;
-use crate::product::Format;
+use crate::product::{Format, Handle};
 
 /// `CUBLASLT_MATMUL_DESC_TRANSA` and `…_TRANSB`.
 const TRANSPOSED: [i32; 2] = [3, 4];
@@ -163,6 +163,6 @@ exported! {
                 batches: 1,
             })
         };
-        call_on("cublasLtMatmul", number(stream), product())
+        call_on("cublasLtMatmul", Handle { stream: number(stream), has_workspace: true }, product())
     }
 }
