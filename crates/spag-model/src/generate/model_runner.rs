@@ -304,14 +304,14 @@ impl ModelRunner {
         adapters: &AdapterRows<'_>,
         cache: &KvCache,
     ) -> candle_core::Result<(Tensor, Duration)> {
-        let (mut x, mut of_attention) = (inputs.x.clone(), Duration::ZERO);
+        let (mut x, mut attention) = (inputs.x.clone(), Duration::ZERO);
         for (layer, block) in self.weights.blocks.iter().enumerate() {
-            let (shape, order, attention) = (&self.shape, self.order, Duration::ZERO);
-            let mut pass = GeneratePass { block, shape, layer, inputs, adapters, cache, order, attention };
+            let (shape, order, attended) = (&self.shape, self.order, Duration::ZERO);
+            let mut pass = GeneratePass { block, shape, layer, inputs, adapters, cache, order, attention: attended };
             x = block::forward(x, self.shape.norms, &mut pass)?;
-            of_attention += pass.attention;
+            attention += pass.attention;
         }
-        Ok((x, of_attention))
+        Ok((x, attention))
     }
 
     /// Logits of rows of the last block's output.
