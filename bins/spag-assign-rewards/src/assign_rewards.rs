@@ -3,6 +3,7 @@
 use std::{ffi::OsString, num::NonZeroUsize, path::PathBuf, thread};
 
 use clap::Parser;
+use spag_io::CommandFiles;
 use spag_rewards::{AssignJob, CreditConfig, RewardNorm, assign_rewards_in_files};
 
 use spag_cli::{PromptArgs, RecordedGameArgs, Result, exit, flags, prompts};
@@ -48,11 +49,17 @@ pub(crate) struct AssignArgs {
 /// Runs the program on `args`, which start with its name.
 pub(crate) fn run(args: impl IntoIterator<Item = OsString>) -> Result<()> {
     let args: AssignArgs = flags::parse(args)?;
-    let prompts = args.prompts.load()?;
     // The reference's scripts pass an empty name for no file.
     let sft = args.sft_data_path.filter(|path| !path.as_os_str().is_empty());
     let job =
         AssignJob { input: args.input_data_path, sft, output: args.output_data_path, outcomes: args.outcomes_path };
+    let files = CommandFiles::default().read("--input_data_path", &job.input).read_all("--sft_data_path", &job.sft);
+    let files = files.read_all("--prompts", args.prompts.file()).read_all("--game_data", args.game_of_file.data());
+    let mut files = files;
+    prompts::write_samples(&mut files, "--output_data_path", &job.output)?;
+    job.outcomes.iter().try_for_each(|path| files.write_file("--outcomes_path", path))?;
+    let (prompts, note) = args.prompts.load_recorded(&[&job.input])?;
+    note.iter().for_each(exit::note);
     let config = CreditConfig { decay_weight: args.decay_weight, norm: args.reward_norm, seed: args.seed };
     let game = args.game_of_file.open(&job.input, &prompts)?;
     let threads = args.threads.and_then(NonZeroUsize::new);

@@ -9,7 +9,7 @@ use std::{
 use clap::Parser;
 use spag_dist::LaunchEnv;
 use spag_game::{AfterDecision, EpisodeReader, Game, Labels, PlayConfig, PromptSet, SEATS};
-use spag_io::Progress;
+use spag_io::{CommandFiles, Contents, Progress};
 use spag_run::{PlayedGames, Provenance};
 use spag_selfplay::{
     EndpointKeys, Finished, JobFiles, OpenJob, PlayJob, PlayerPair, PlayerSpec, Ranks, games_per_word, limits,
@@ -97,9 +97,10 @@ pub(crate) fn run(args: impl IntoIterator<Item = OsString>) -> Result<()> {
 }
 
 fn play(args: &PlayArgs, env: &LaunchEnv) -> Result<()> {
+    check_folder(args)?;
     let interrupts = Interrupts::listen()?;
     threads::start()?;
-    let list = args.games.rules.items(args.data_path.as_deref())?;
+    let list = args.games.rules.items(args.data_path.as_deref()).map_err(Error::of_flag("--data_path"))?;
     if let Some(path) = args.data_path.as_ref().filter(|_| env.rank == 0 && !list.is_plain()) {
         exit::note(format_args!("note: {}: {list}", path.display()));
     }
@@ -107,7 +108,7 @@ fn play(args: &PlayArgs, env: &LaunchEnv) -> Result<()> {
     let longest = words.iter().max_by_key(|word| word.len()).cloned().unwrap_or_default();
     limits::total_games(words.len(), args.games_per_word)
         .map_err(|problem| Error::BadValue { flag: format!("--games_per_word {}", args.games_per_word), problem })?;
-    let prompts = args.games.prompts()?;
+    let (prompts, recorded) = args.games.prompts.load_recorded(&args.folders())?;
     let specs = args.specs();
     let keys = EndpointKeys::from_env(specs)?;
     if env.rank == 0 {
@@ -115,7 +116,10 @@ fn play(args: &PlayArgs, env: &LaunchEnv) -> Result<()> {
     }
     let made = made_from(args, &words, &prompts);
     if env.rank == 0 {
-        check_models(args, &prompts, &made)?;
+        recorded.iter().for_each(exit::note);
+        // Greedy games are the same with any seed.
+        let drawn = args.players.sampling.settings().temperature > 0.0;
+        spag_cli::prompts::check_models(&args.folders(), &prompts, made.games.first().filter(|_| drawn))?;
     }
     let game = args.games.rules.open(args.after_decision(), &prompts, args.data_path.as_deref())?;
     let mut job = job(args, &*game, &words, &prompts, env)?.open()?;
@@ -189,25 +193,20 @@ fn first_failed(file: &Path) -> Option<String> {
     Some(format!("game {game} on \"{}\": {}", spag_io::quote(&episode.item), spag_io::escape(&reason)))
 }
 
+/// Checks that the output folder holds nothing but games, and no player.
+fn check_folder(args: &PlayArgs) -> Result<()> {
+    let checkpoints = args.specs().into_iter().filter_map(PlayerSpec::checkpoint);
+    let checkpoints = checkpoints.flat_map(|(model, adapter)| std::iter::once(model).chain(adapter));
+    let files = CommandFiles::default().read_all("a player", checkpoints).read_all("--data_path", &args.data_path);
+    let mut files = files.read_all("--prompts", args.games.prompts.file());
+    let kept = [Contents::Games, Contents::Benchmarks];
+    Ok(files.write_folder("--output_dir", &args.output_dir, &[Contents::Games], &kept)?)
+}
+
 /// What the games are made from, for the record beside the results.
 fn made_from(args: &PlayArgs, words: &[String], prompts: &PromptSet) -> Provenance {
     let games = PlayedGames::new(args.players.sampling.seed, words);
     Provenance { wordings: vec![prompts.wordings().clone()], games: vec![games] }
-}
-
-/// Warns of models that were trained with other prompts, or on the same games.
-fn check_models(args: &PlayArgs, prompts: &PromptSet, made: &Provenance) -> Result<()> {
-    let mut folders = Vec::new();
-    for player in args.specs() {
-        if let Some((folder, _)) = player.checkpoint()
-            && !folders.contains(&folder)
-        {
-            folders.push(folder);
-        }
-    }
-    // Greedy games are the same with any seed.
-    let drawn = args.players.sampling.settings().temperature > 0.0;
-    spag_cli::prompts::check_models(&folders, prompts, made.games.first().filter(|_| drawn))
 }
 
 /// The job that the flags describe.
@@ -259,6 +258,14 @@ impl PlayArgs {
     /// The players, in the order of the seats.
     fn specs(&self) -> [&PlayerSpec; SEATS] {
         [&self.attacker_model_name_or_path, &self.defender_model_name_or_path]
+    }
+
+    /// The folders of the checkpoints that play.
+    fn folders(&self) -> Vec<&Path> {
+        let mut folders: Vec<&Path> =
+            self.specs().into_iter().filter_map(|player| Some(player.checkpoint()?.0)).collect();
+        folders.dedup();
+        folders
     }
 
     /// Gives the players their adapters.

@@ -43,7 +43,8 @@ pub(crate) struct TrainArgs {
     /// is no checkpoint yet, so latest is always safe to pass.
     #[arg(long, value_name = "DIR|latest", help_heading = "Output")]
     pub(super) resume_from_checkpoint: Option<PathBuf>,
-    /// Delete the checkpoints in --output_dir and start from scratch.
+    /// Start from scratch in an --output_dir that holds checkpoints, a model or results: checkpoints are deleted, other files
+    /// replaced. Without the flag such a folder is refused.
     #[arg(long, value_name = "BOOL", num_args = 0..=1, action = ArgAction::Set, default_value = "False", default_missing_value = "True", value_parser = flags::truth, help_heading = "Output")]
     pub(super) overwrite_output_dir: bool,
 

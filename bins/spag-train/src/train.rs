@@ -41,7 +41,7 @@ fn job(args: TrainArgs, mut notes: Notes) -> Result<(TrainJob, Notes)> {
     // The reference's scripts pass an empty name for no model.
     let mut reference = args.ref_model_name_or_path.clone().filter(|path| !path.as_os_str().is_empty());
     if reference.is_some() && !spag_train::loss::build(&args.config).needs_reference() {
-        notes.add("ref_model_name_or_path", "SFT has no KL term");
+        notes.add("ref_model_name_or_path", "the loss has no KL term");
         reference = None;
     }
     let (logging_dir, others) = args.events();

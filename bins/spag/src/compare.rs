@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 use spag_cli::{Result, exit};
-use spag_io::write_atomically;
+use spag_io::{CommandFiles, write_atomically};
 use spag_pipeline::{arms_page, read_arms, render_arms};
 
 /// Compare finished runs: win rates and scores in both seats, held-out words and benchmarks, with 95% intervals.
@@ -23,6 +23,8 @@ pub(crate) struct CompareArgs {
 }
 
 pub(crate) fn run(args: CompareArgs) -> Result<()> {
+    let mut files = CommandFiles::default().read_all("RUN", &args.runs);
+    args.page.iter().try_for_each(|page| files.write_file("--page", page))?;
     let arms = read_arms(&args.runs)?;
     if let Some(page) = &args.page {
         write_atomically(page, arms_page(&arms).as_bytes())?;

@@ -4,10 +4,11 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
 use spag_game::WordList;
+use spag_io::CommandFiles;
 use spag_rewards::{AlpacaTemplate, convert_alpaca, convert_imitation};
 use spag_world::{WordChoice, WordNet, write_lexicon};
 
-use spag_cli::{PromptArgs, RecordedGameArgs, Result, exit, flags, prompts};
+use spag_cli::{Error, PromptArgs, RecordedGameArgs, Result, exit, flags, prompts};
 
 /// Convert files to training data and lexicons.
 #[derive(Debug, Subcommand)]
@@ -75,11 +76,19 @@ pub(crate) struct LexiconArgs {
     output_data_path: PathBuf,
 }
 
+/// The flags of what is read and what is written.
+const INPUT: &str = "--input_data_path";
+const OUTPUT: &str = "--output_data_path";
+
 pub(crate) fn run(command: DataCommand) -> Result<()> {
     match command {
         DataCommand::Imitation(args) => {
-            let prompts = args.prompts.load()?;
             let (from, to) = (args.input_data_path, args.output_data_path);
+            let files = CommandFiles::default().read(INPUT, &from).read_all("--prompts", args.prompts.file());
+            let mut files = files.read_all("--game_data", args.game_of_file.data());
+            prompts::write_samples(&mut files, OUTPUT, &to)?;
+            let (prompts, note) = args.prompts.load_recorded(&[&from])?;
+            note.iter().for_each(exit::note);
             let made_from = prompts::samples_from(&from, &prompts)?;
             let game = args.game_of_file.open(&from, &prompts)?;
             let summary = convert_imitation(&from, &to, &*game, args.seed)?;
@@ -87,6 +96,9 @@ pub(crate) fn run(command: DataCommand) -> Result<()> {
             exit::say(format_args!("{summary}samples in {}", to.display()))
         }
         DataCommand::Alpaca(args) => {
+            let files =
+                CommandFiles::default().read(INPUT, &args.input_data_path).read_all("--template", &args.template);
+            { files }.write_file(OUTPUT, &args.output_data_path)?;
             let template = match &args.template {
                 Some(path) => AlpacaTemplate::load(path)?,
                 None => AlpacaTemplate::default(),
@@ -95,7 +107,10 @@ pub(crate) fn run(command: DataCommand) -> Result<()> {
             exit::say(format_args!("{rows} rows in {}", args.output_data_path.display()))
         }
         DataCommand::Lexicon(args) => {
-            let words = args.words.map(WordList::read).transpose()?.map(|list| list.words);
+            let files = CommandFiles::default().read("--wordnet", &args.wordnet).read_all("--words", &args.words);
+            { files }.write_file(OUTPUT, &args.output_data_path)?;
+            let words =
+                args.words.map(WordList::read).transpose().map_err(Error::of_flag("--words"))?.map(|list| list.words);
             let choice = WordChoice { words, max_words: args.max_words };
             let report = write_lexicon(&WordNet::load(&args.wordnet)?, &choice, &args.output_data_path)?;
             exit::say(format_args!("{report}lexicon in {}", args.output_data_path.display()))

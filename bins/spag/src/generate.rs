@@ -10,7 +10,7 @@ use std::{
 use clap::Args;
 use serde::{Deserialize, Serialize};
 use spag_game::game_seed;
-use spag_io::{AtomicFile, Classify, ErrorClass, Progress, RowReader};
+use spag_io::{AtomicFile, Classify, CommandFiles, ErrorClass, Progress, RowReader};
 use spag_model::{
     Completion, Engine, EngineSettings, Event, FinishReason, Generate, GenerationConfig, Request, RequestError,
     RequestId,
@@ -114,6 +114,8 @@ impl Classify for PromptsFailed {
 }
 
 pub(crate) fn run(args: GenerateArgs) -> Result<()> {
+    let files = CommandFiles::default().read("--model", &args.model).read_all("--adapter", args.adapter.folder());
+    files.read("--input", &args.input).write_file("--output", &args.output)?;
     args.loading.open()?;
     threads::start()?;
     let rows = RowReader::<PromptRow>::open(&args.input)?.map(|row| row.map(|(_, row)| row.prompt));

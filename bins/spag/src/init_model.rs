@@ -7,7 +7,8 @@ use spag_model::{
     Layout, ModelConfig, ShardSize, SpecialIds, Tokenizer, WeightDtype, WriteOptions, python_files, write_random_model,
 };
 
-use spag_cli::{Error, Result, exit, threads};
+use spag_cli::{Error, OverwriteArgs, Result, exit, threads};
+use spag_io::{CommandFiles, Contents};
 
 /// Write a checkpoint with random weights for a config.json.
 #[derive(Debug, Args)]
@@ -33,6 +34,8 @@ pub(crate) struct InitModelArgs {
     /// Folder of the checkpoint.
     #[arg(long, value_name = "DIR")]
     output_dir: PathBuf,
+    #[command(flatten)]
+    overwrite: OverwriteArgs,
 }
 
 pub(crate) fn run(args: InitModelArgs) -> Result<()> {
@@ -43,6 +46,8 @@ pub(crate) fn run(args: InitModelArgs) -> Result<()> {
         Some(args.config.with_file_name(name))
     };
     let path = args.tokenizer.or_else(beside);
+    let mut files = CommandFiles::default().read("--config", &args.config).read_all("--tokenizer", &path);
+    files.write_folder("--output_dir", &args.output_dir, &[Contents::Model], args.overwrite.kept())?;
     let tokenizer = path.map(|path| tokenizer(&path, &config, &args.config)).transpose()?;
     let options = WriteOptions::new(args.dtype).sharded(args.max_shard_size);
     write_random_model(&config, args.seed, tokenizer.as_ref(), &args.output_dir, options)?;

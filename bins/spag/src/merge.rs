@@ -3,10 +3,11 @@
 use std::path::PathBuf;
 
 use clap::Args;
+use spag_io::{CommandFiles, Contents};
 use spag_model::{Adapter, Checkpoint, ShardSize, WeightDtype, WriteOptions, load_config};
 use spag_run::Provenance;
 
-use spag_cli::{Result, exit, threads};
+use spag_cli::{OverwriteArgs, Result, exit, threads};
 
 /// Add the weights of a LoRA adapter to a model's and write the sum.
 #[derive(Debug, Args)]
@@ -28,9 +29,13 @@ pub(crate) struct MergeArgs {
     /// Folder of the sum.
     #[arg(long, value_name = "DIR")]
     output_dir: PathBuf,
+    #[command(flatten)]
+    overwrite: OverwriteArgs,
 }
 
 pub(crate) fn run(args: MergeArgs) -> Result<()> {
+    let mut files = CommandFiles::default().read("--model", &args.model).read("--adapter", &args.adapter);
+    files.write_folder("--output_dir", &args.output_dir, &[Contents::Model], args.overwrite.kept())?;
     threads::start()?;
     let config = load_config(&args.model)?;
     let adapter = Adapter::load_for(&args.adapter, &args.model)?;

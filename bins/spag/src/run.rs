@@ -10,7 +10,7 @@ use spag_pipeline::{Ended, RunConfig, render_text};
 
 use crate::plan::plan_of_run;
 use crate::watch::{self, OwnPage};
-use spag_cli::{Result, TerminalProgress, exit, prompts, threads};
+use spag_cli::{Error, Result, TerminalProgress, exit, prompts, threads};
 
 /// Run the whole loop: imitation, rounds of self-play and training, evaluation, report.
 ///
@@ -32,9 +32,37 @@ pub(crate) struct RunArgs {
     /// Serve the page of `spag watch` on 127.0.0.1 while the run works, on PORT [default port: 8010]. 0 is any free one.
     #[arg(long, value_name = "PORT", num_args = 0..=1, require_equals = true, default_missing_value = watch::PORT)]
     watch: Option<u16>,
+    /// Flags of other programs, and what follows the configuration: [`RunArgs::check`] says what to write.
+    #[arg(long, hide = true)]
+    resume: bool,
+    #[arg(long, hide = true)]
+    seed: Option<String>,
+    #[arg(hide = true)]
+    rest: Vec<String>,
+}
+
+impl RunArgs {
+    /// Refuses what another program would take, with what to write here.
+    fn check(&self) -> Result<()> {
+        let refused = |flag: String, problem: &str| Err(Error::BadValue { flag, problem: problem.to_owned() });
+        if self.resume {
+            return refused("--resume".into(), "leave it out: the same command goes on with a run that was stopped");
+        }
+        if let Some(seed) = &self.seed {
+            return refused(format!("--seed {seed}"), &format!("it is a setting; write --set seed={seed}"));
+        }
+        match self.rest.first() {
+            None => Ok(()),
+            Some(port) if self.watch.is_some() && port.parse::<u16>().is_ok() => {
+                refused(format!("--watch {port}"), &format!("write --watch={port}"))
+            }
+            Some(other) => refused(other.clone(), "a run has one configuration; --set KEY=VALUE changes a setting"),
+        }
+    }
 }
 
 pub(crate) fn run(args: RunArgs) -> Result<()> {
+    args.check()?;
     let env = LaunchEnv::detect()?;
     let with_prompts = |config: RunConfig| {
         let prompts = config.prompts.clone().or_else(prompts::from_environment);

@@ -5,8 +5,8 @@ use std::path::Path;
 use clap::Args;
 use spag_dist::LaunchEnv;
 use spag_model::{
-    BlockFormat, BosRule, Checkpoint, DtypeChoice, LoadOptions, Model, Quantisation, WeightDtype, load_config,
-    load_quantised,
+    BlockFormat, BosRule, Checkpoint, DtypeChoice, LoadOptions, Model, Quantisation, WeightDtype, is_quantised,
+    load_config, load_quantised,
 };
 use spag_ops::{DeviceChoice, OpenDevice};
 
@@ -66,13 +66,33 @@ pub struct LoadArgs {
     dtype: DtypeChoice,
     /// Quantise the weights of linear layers and of the output head as they are loaded, as ggml does: q8_0 (8.5 bits a weight), q6_k
     /// (6.6), q5_0 (5.5), q4_1 (5), q4_0 (4.5) or q4_k (4.5, and the best of 4 bits); or stored: the quantised tensors of a GGUF file as
-    /// they are in it [default: weights are not quantised, and those of a GGUF file are dequantised]. A GPU takes q8_0 and q4_0 only.
+    /// they are in it; or none [default: stored on a CPU for a GGUF file with quantised tensors, with --dtype auto and without an
+    /// adapter; else none]. A GPU takes q8_0 and q4_0 only.
     /// Embeddings, norms, keys, values, adapters of a server, and matrices whose input size 32 does not divide have the number format
     /// of --dtype; where 256 does not divide it, q5_0 is taken for q4_k and q8_0 for q6_k.
     #[arg(long, value_name = "TYPE", help_heading = "Device")]
-    quantize: Option<Quantisation>,
+    quantize: Option<Quantize>,
     #[command(flatten)]
     bos: BosArgs,
+}
+
+/// The value of `--quantize`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Quantize {
+    /// The weights have the number format of `--dtype`.
+    None,
+    To(Quantisation),
+}
+
+impl std::str::FromStr for Quantize {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text {
+            "none" => Ok(Self::None),
+            other => other.parse().map(Self::To).map_err(|why| format!("{why}, or none")),
+        }
+    }
 }
 
 impl LoadArgs {
@@ -82,10 +102,21 @@ impl LoadArgs {
     /// The device is unusable, or does not multiply weights that are quantised so; or the launcher's environment is invalid.
     pub fn open(&self) -> Result<OpenDevice> {
         let device = self.device.open()?;
-        let Some(quantisation) = self.quantize else { return Ok(device) };
+        let Some(Quantize::To(quantisation)) = self.quantize else { return Ok(device) };
         match quantisation.check_device(device.device()) {
             Ok(()) => Ok(device),
             Err(why) => Err(Error::BadValue { flag: format!("--quantize {quantisation}"), problem: why.to_string() }),
+        }
+    }
+
+    /// What the weights of the model at `path`, with or without an adapter, are quantised to.
+    fn quantisation(&self, path: &Path, adapter: Option<&Path>, device: &OpenDevice) -> Option<Quantisation> {
+        match self.quantize {
+            Some(Quantize::To(quantisation)) => Some(quantisation),
+            Some(Quantize::None) => None,
+            // The sum of weights and an adapter is not in the file.
+            None if adapter.is_some() || self.dtype != DtypeChoice::Auto || !device.device().is_cpu() => None,
+            None => is_quantised(path).then_some(Quantisation::Stored),
         }
     }
 
@@ -93,9 +124,9 @@ impl LoadArgs {
     ///
     /// # Errors
     /// As [`LoadArgs::dtype`].
-    pub fn number_format(&self, path: &Path) -> Result<String> {
+    pub fn number_format(&self, path: &Path, adapter: Option<&Path>) -> Result<String> {
         let dtype = self.dtype(path)?;
-        Ok(match self.quantize {
+        Ok(match self.quantisation(path, adapter, &self.open()?) {
             None => dtype.to_string(),
             Some(Quantisation::To(format)) => format!("{dtype} quantised to {format}"),
             Some(Quantisation::Stored) => format!("{dtype} quantised as in its file"),
@@ -131,16 +162,24 @@ impl LoadArgs {
     /// As there, or an adapter that is invalid or for another model.
     pub fn load_adapted(&self, path: &Path, adapter: Option<&Path>) -> Result<Checkpoint> {
         // Before the weights, which may take long.
+        let device = self.open()?;
+        let quantisation = self.quantisation(path, adapter, &device);
+        let device = device.device().clone();
         let adapter = adapter.map(|folder| adapter_args::read(folder, path)).transpose()?;
-        let device = self.open()?.device().clone();
         let dtype = match (self.dtype, device.is_cpu()) {
             (DtypeChoice::Fixed(dtype), _) => dtype,
             // An invalid checkpoint is reported by `load_with`, which has the better message.
             (DtypeChoice::Auto, true) => WeightDtype::F32,
             (DtypeChoice::Auto, false) => self.dtype(path)?,
         };
+        if (self.quantize, quantisation) == (None, Some(Quantisation::Stored)) {
+            let path = path.display();
+            exit::note(format_args!(
+                "note: {path}: quantised matrices stay as in the file; --quantize none dequantises them"
+            ));
+        }
         let options = LoadOptions { device, dtype };
-        let Checkpoint { model, tokenizer } = match (self.quantize, adapter) {
+        let Checkpoint { model, tokenizer } = match (quantisation, adapter) {
             (Some(Quantisation::Stored), Some(_)) => {
                 return Err(Error::BadValue {
                     flag: format!("--quantize {}", Quantisation::Stored),

@@ -2,7 +2,7 @@
 
 use std::io;
 
-use spag_io::{Classify, ErrorClass};
+use spag_io::{Classify, ErrorClass, error_chain};
 
 use crate::{Signal, exit};
 
@@ -76,6 +76,16 @@ pub enum Error {
         /// The error.
         source: Box<dyn std::error::Error + Send + Sync>,
     },
+}
+
+impl Error {
+    /// For `map_err`: says of which flag bad input is. Failures stay as they are.
+    pub fn of_flag<E: std::error::Error + Classify + Send + Sync + 'static>(flag: &str) -> impl Fn(E) -> Self {
+        move |error| match error.class() {
+            ErrorClass::BadInput => Self::BadValue { flag: flag.to_owned(), problem: error_chain(&error) },
+            ErrorClass::Failure | ErrorClass::LostPeer => error.into(),
+        }
+    }
 }
 
 /// Errors of all libraries: their class gives the exit code.

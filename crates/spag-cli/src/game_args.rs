@@ -4,7 +4,7 @@ use clap::Args;
 use spag_game::{PlayConfig, PromptSet, UtteranceRule};
 use spag_selfplay::{GameSettings, limits};
 
-use crate::{PromptArgs, Result, flags, prompts, sampling::TokenSource};
+use crate::{PromptArgs, flags, prompts, sampling::TokenSource};
 
 /// The flags of programs that play games on a list of words.
 #[derive(Clone, Debug, Args)]
@@ -19,8 +19,9 @@ pub struct GameArgs {
     /// The game and its rules.
     #[command(flatten)]
     pub rules: GameSettings,
+    /// The prompts.
     #[command(flatten)]
-    prompts: PromptArgs,
+    pub prompts: PromptArgs,
 }
 
 impl GameArgs {
@@ -37,14 +38,6 @@ impl GameArgs {
     /// The limits of a run.
     pub fn play_config(&self) -> PlayConfig {
         PlayConfig { max_failed_in_a_row: self.max_failed_in_a_row, ..PlayConfig::default() }
-    }
-
-    /// The prompts.
-    ///
-    /// # Errors
-    /// The file cannot be read or is not a set of prompts.
-    pub fn prompts(&self) -> Result<PromptSet> {
-        self.prompts.load()
     }
 
     /// The game, its options and the prompts in records of games. A record without `utterances` has trimmed ones. The rule does not

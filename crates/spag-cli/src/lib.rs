@@ -19,6 +19,7 @@ pub mod exit;
 pub mod flags;
 #[cfg(feature = "models")]
 mod game_args;
+mod overwrite;
 #[cfg(feature = "models")]
 mod players;
 mod progress;
@@ -37,6 +38,7 @@ pub use device_args::{BosArgs, DeviceArgs, LoadArgs};
 pub use error::{Error, Result};
 #[cfg(feature = "models")]
 pub use game_args::GameArgs;
+pub use overwrite::OverwriteArgs;
 #[cfg(feature = "models")]
 pub use players::{PlayerArgs, PlayerParser};
 pub use progress::{LineEvery, TerminalProgress};

@@ -127,10 +127,10 @@ impl PlayerArgs {
                 // Before the checkpoint's files are hashed.
                 self.loading.open()?;
                 let mut fingerprint = checkpoint_fingerprint(folder)?;
-                fingerprint
-                    .push_str(&adapter_args::recorded(spec.checkpoint().and_then(|(_, adapter)| adapter), folder)?);
+                let adapter = spec.checkpoint().and_then(|(_, adapter)| adapter);
+                fingerprint.push_str(&adapter_args::recorded(adapter, folder)?);
                 let f32 = WeightDtype::F32.to_string();
-                let mut player = match self.loading.number_format(folder)? {
+                let mut player = match self.loading.number_format(folder, adapter)? {
                     plain if plain == f32 => fingerprint,
                     rounded => format!("{fingerprint} in {rounded}"),
                 };

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use spag_game::PromptSet;
-use spag_io::{PromptFormat, Wordings};
+use spag_io::{CommandFiles, PromptFormat, Wordings};
 use spag_run::{PlayedGames, Provenance};
 
 use crate::{Result, exit};
@@ -35,40 +35,51 @@ impl PromptArgs {
     /// # Errors
     /// The file cannot be read or is not a set of prompts.
     pub fn load(&self) -> Result<PromptSet> {
-        Ok(self.named()?.unwrap_or_default().with_format(self.prompt_format.unwrap_or_default()))
+        Ok(self.load_recorded(&[])?.0)
     }
 
-    /// As [`PromptArgs::load`], but what is not given is taken from the record of the first of the `models` that has one: the format,
-    /// and the wordings if their file still has the recorded digest. Says which wordings were taken, and warns of models that were
-    /// trained with others.
+    /// As [`PromptArgs::load`], but what is not given is taken from the record of the first of `made` that has one, models or files of
+    /// games: the format, and the wordings if their file still has the recorded digest. The note says which are taken.
     ///
     /// # Errors
-    /// The file cannot be read or is not a set of prompts, or the record of a model is damaged.
-    pub fn load_for(&self, models: &[&Path]) -> Result<PromptSet> {
+    /// As there, or a record is damaged.
+    pub fn load_recorded(&self, made: &[&Path]) -> Result<(PromptSet, Option<String>)> {
         let mut recorded = None;
-        for model in models {
-            let wordings = Provenance::read_of(model)?.and_then(|made| made.wordings.into_iter().next());
-            recorded = recorded.or(wordings.map(|wordings| (wordings, *model)));
+        for path in made {
+            let wordings = Provenance::read_of(path)?.and_then(|made| made.wordings.into_iter().next());
+            recorded = recorded.or(wordings.map(|wordings| (wordings, *path)));
         }
-        let format = self.prompt_format.or(recorded.as_ref().map(|(wordings, _)| wordings.format));
-        let taken = || {
-            let (wordings, model) = recorded.as_ref()?;
-            let prompts = find(wordings, model)?.with_format(format.unwrap_or_default());
-            let (made, model) = (prompts.wordings(), model.display());
-            exit::note(format_args!(
-                "note: games use the wordings of {made}, with which the model {model} was trained"
-            ));
-            Some(prompts)
-        };
-        let prompts = self.named()?.or_else(taken).unwrap_or_default().with_format(format.unwrap_or_default());
+        let named = self.named()?;
+        let given = self.prompt_format.unwrap_or_default();
+        let Some((wordings, path)) = recorded else { return Ok((named.unwrap_or_default().with_format(given), None)) };
+        let format = self.prompt_format.unwrap_or(wordings.format);
+        let without = named.clone().unwrap_or_default().with_format(given);
+        let prompts = named.or_else(|| find(&wordings, path)).unwrap_or_default().with_format(format);
+        let (now, path) = (prompts.wordings(), path.display());
+        let note = format!("note: prompts have the wordings of {now}, as recorded with {path}");
+        let differs = !now.are_those_of(without.wordings());
+        Ok((prompts, differs.then_some(note)))
+    }
+
+    /// As [`PromptArgs::load_recorded`] for games of these models. Prints the note, and warns of models that were trained with others.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn load_for(&self, models: &[&Path]) -> Result<PromptSet> {
+        let (prompts, note) = self.load_recorded(models)?;
+        note.iter().for_each(exit::note);
         check_models(models, &prompts, None)?;
         Ok(prompts)
     }
 
-    /// The prompts of the file that the flag or the environment variable names.
+    /// The file that the flag or the environment variable names.
+    pub fn file(&self) -> Option<PathBuf> {
+        self.prompts.clone().or_else(from_environment)
+    }
+
+    /// The prompts of that file.
     fn named(&self) -> Result<Option<PromptSet>> {
-        let file = self.prompts.clone().or_else(from_environment);
-        Ok(file.map(PromptSet::load).transpose()?)
+        Ok(self.file().map(PromptSet::load).transpose()?)
     }
 }
 
@@ -93,6 +104,15 @@ pub fn fingerprint(prompts: &PromptSet) -> String {
     let is_built_in = (file, sha256) == (&built_in.wordings().file, &built_in.wordings().sha256);
     let name: String = if is_built_in { file.clone() } else { sha256.chars().take(16).collect() };
     if format.is_plain() { name } else { format!("{name} as {format}") }
+}
+
+/// Checks the file of samples that a program writes, and that of their record.
+///
+/// # Errors
+/// One of them is an input, or may not be overwritten.
+pub fn write_samples(files: &mut CommandFiles, flag: &str, path: &Path) -> Result<()> {
+    files.write_file(flag, path)?;
+    Ok(files.write_file(&format!("the record of {flag}"), Provenance::path_of(path))?)
 }
 
 /// The record of samples that are to be made from the games in `input`. Warns if the games were played with other prompts.

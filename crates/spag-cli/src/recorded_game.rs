@@ -29,6 +29,11 @@ impl RecordedGameArgs {
         self.game_of(&mut EpisodeReader::open(file)?, prompts)
     }
 
+    /// The file of the flag `--game_data`.
+    pub fn data(&self) -> Option<&Path> {
+        self.game_data.as_deref()
+    }
+
     /// The game of the episodes of a reader, as [`RecordedGameArgs::open`].
     ///
     /// # Errors

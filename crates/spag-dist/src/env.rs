@@ -63,6 +63,9 @@ struct Names {
     local_size: &'static str,
 }
 
+/// The number of tasks of a SLURM job.
+const JOB_TASKS: &str = "SLURM_NTASKS";
+
 const CONVENTIONS: [Names; 3] = [
     Names {
         launcher: Launcher::Torch,
@@ -75,7 +78,7 @@ const CONVENTIONS: [Names; 3] = [
     Names {
         launcher: Launcher::Slurm,
         rank: "SLURM_PROCID",
-        size: &["SLURM_STEP_NUM_TASKS", "SLURM_NTASKS"],
+        size: &["SLURM_STEP_NUM_TASKS", JOB_TASKS],
         local_rank: "SLURM_LOCALID",
         local_size: "SLURM_NTASKS_PER_NODE",
     },
@@ -131,6 +134,7 @@ impl LaunchEnv {
     /// As [`LaunchEnv::detect`].
     pub fn detect_with(lookup: impl Fn(&str) -> Option<String>) -> Result<Self> {
         let lookup = |name: &str| lookup(name).filter(|value| !value.trim().is_empty());
+        let mut alone = None;
         for names in &CONVENTIONS {
             let rank_is_set = lookup(names.rank).is_some();
             let size_name = names.size.iter().copied().find(|name| lookup(name).is_some());
@@ -138,6 +142,10 @@ impl LaunchEnv {
                 (_, false, None) => continue,
                 // A SLURM allocation without srun: the job's sizes are set, but this process is not a task.
                 (Launcher::Slurm, false, Some(_)) => continue,
+                // The script of a job is its task 0 and no step. Another launcher may have been started in it.
+                (Launcher::Slurm, true, Some(JOB_TASKS)) if lookup(names.rank).as_deref() == Some("0") => {
+                    alone = number(&lookup, JOB_TASKS, 1..=MAX_WORLD_SIZE)?.filter(|tasks| *tasks > 1);
+                }
                 (_, true, None) => {
                     let name = names.size.last().copied().unwrap_or_default();
                     return Err(Error::MissingVariable { name, implied_by: names.rank });
@@ -146,7 +154,10 @@ impl LaunchEnv {
                 (_, true, Some(size)) => return Self::read(names, size, &lookup),
             }
         }
-        Ok(Self { restarts: restarts(&lookup)?, ..Self::single() })
+        match alone {
+            Some(tasks) => Err(Error::WithoutSrun { tasks }),
+            None => Ok(Self { restarts: restarts(&lookup)?, ..Self::single() }),
+        }
     }
 
     fn read(names: &Names, size_name: &'static str, lookup: &dyn Fn(&str) -> Option<String>) -> Result<Self> {

@@ -25,6 +25,15 @@ pub enum Error {
         /// The variable that identifies the launcher.
         implied_by: Name,
     },
+    /// The script of a SLURM job has started one process itself.
+    #[error(
+        "SLURM_NTASKS is {tasks}, but this process is no task of a step: start the program with srun, or without the job's variables \
+         (env -u SLURM_PROCID) for a single process"
+    )]
+    WithoutSrun {
+        /// Tasks of the job.
+        tasks: usize,
+    },
     /// A variable is not a whole number, or out of range.
     #[error(
         "environment variable {name} is {:?}, which is not a whole number of at least {} and at most {}",
@@ -243,6 +252,7 @@ impl Classify for Error {
             | Self::NoSuchRank { .. }
             | Self::Tensor(_) => ErrorClass::Failure,
             Self::MissingVariable { .. }
+            | Self::WithoutSrun { .. }
             | Self::NotANumber { .. }
             | Self::RankOutOfRange { .. }
             | Self::NotAPort { .. }

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use serde::Serialize;
 
 use crate::error::{Error, Result};
+use crate::in_place::is_stream;
 use crate::row::cause;
 use crate::temporary;
 use crate::whole::read_whole;
@@ -14,7 +15,7 @@ use crate::whole::read_whole;
 /// A file that replaces the one at its path only when it is complete.
 ///
 /// If it is dropped without [`AtomicFile::commit`], it leaves nothing behind. The next process that writes the file deletes
-/// what a killed process has left of it. A symbolic link is kept and its target is replaced. A path that is not a regular
+/// what a killed process has left of it. A symbolic link is replaced, and its target is kept. A path that is not a regular
 /// file (`/dev/stdout`, a named pipe) is written to directly.
 #[derive(Debug)]
 pub struct AtomicFile {
@@ -35,20 +36,18 @@ impl AtomicFile {
     }
 
     fn open(path: &Path) -> io::Result<Self> {
-        let found = fs::metadata(path);
-        if found.as_ref().is_ok_and(|found| !found.is_file() && !found.is_dir()) {
-            let file = BufWriter::new(File::options().write(true).open(path)?);
+        if is_stream(path) {
+            let file = BufWriter::new(open_stream(path)?);
             return Ok(Self { path: path.to_owned(), file: Some(file), temporary: None });
         }
         create_parent(path)?;
-        let path = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
-        let Some(name) = path.file_name().filter(|_| !found.is_ok_and(|found| found.is_dir())) else {
+        let Some(name) = path.file_name().filter(|_| !path.is_dir()) else {
             return Err(io::Error::new(io::ErrorKind::IsADirectory, "this is a folder; a file's name is needed"));
         };
-        temporary::remove_leftovers(&path, name);
-        let (file, temporary) = temporary::create(&path, name)?;
+        temporary::remove_leftovers(path, name);
+        let (file, temporary) = temporary::create(path, name)?;
         let file = BufWriter::with_capacity(1 << 18, file);
-        Ok(Self { path, file: Some(file), temporary: Some(temporary) })
+        Ok(Self { path: path.to_owned(), file: Some(file), temporary: Some(temporary) })
     }
 
     /// Syncs the file and renames it to its path.
@@ -94,6 +93,17 @@ impl Drop for AtomicFile {
             let _ = fs::remove_file(temporary);
         }
     }
+}
+
+/// Opens a pipe, a device or what the process has open, which keeps what it has.
+fn open_stream(path: &Path) -> io::Result<File> {
+    #[cfg(unix)]
+    if [Path::new("/dev/stdout"), Path::new("/dev/fd/1"), Path::new("/proc/self/fd/1")].contains(&path) {
+        use std::os::fd::AsFd;
+        // Standard output may be a file, whose position is shared.
+        return Ok(io::stdout().as_fd().try_clone_to_owned()?.into());
+    }
+    File::options().append(true).open(path)
 }
 
 /// Creates the folder of a file.

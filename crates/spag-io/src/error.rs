@@ -53,6 +53,16 @@ pub enum Error {
         /// The file.
         path: PathBuf,
     },
+    /// An output is an input too, or would overwrite a model or results.
+    #[error("{}{flag} {problem}", place(path))]
+    Output {
+        /// The file or folder.
+        path: PathBuf,
+        /// The flag or setting that names it.
+        flag: String,
+        /// What would be overwritten, and what to do.
+        problem: String,
+    },
     /// Another process holds the lock of a file.
     #[error(
         "{path}: another run{process} is writing to this file; wait for it, or write into another",
@@ -65,6 +75,11 @@ pub enum Error {
         /// The process that holds it, if known.
         holder: Option<u32>,
     },
+}
+
+/// The path before a message, unless it is empty.
+fn place(path: &Path) -> String {
+    if path.as_os_str().is_empty() { String::new() } else { format!("{}: ", path.display()) }
 }
 
 /// Result with this crate's [`Error`].
@@ -98,7 +113,7 @@ impl Classify for Error {
     fn class(&self) -> ErrorClass {
         match self {
             Self::Io { source, .. } => source.class(),
-            Self::Row { .. } | Self::Json { .. } | Self::Empty { .. } => ErrorClass::BadInput,
+            Self::Row { .. } | Self::Json { .. } | Self::Empty { .. } | Self::Output { .. } => ErrorClass::BadInput,
             Self::Removed { .. } | Self::InUse { .. } => ErrorClass::Failure,
         }
     }

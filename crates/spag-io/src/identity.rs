@@ -1,7 +1,7 @@
-//! Whether an open file is still the one at its path.
+//! Whether two files are one, and an open file is still the one at its path.
 
 use std::fs::{self, File};
-use std::path::Path;
+use std::path::{Component, Path, PathBuf};
 
 use crate::error::{Error, Result};
 
@@ -12,6 +12,29 @@ pub(crate) fn check_in_place(file: &File, path: &Path) -> Result<()> {
     let own = file.metadata().map_err(Error::io(path))?;
     let in_place = !own.is_file() || fs::metadata(path).is_ok_and(|found| is_same(&own, &found));
     if in_place { Ok(()) } else { Err(Error::Removed { path: path.to_owned() }) }
+}
+
+/// Whether two paths lead to one regular file or folder. Paths at which nothing is are compared without links.
+pub(crate) fn is_same_file(a: &Path, b: &Path) -> bool {
+    match (fs::metadata(a), fs::metadata(b)) {
+        (Ok(found), Ok(other)) if cfg!(unix) => (found.is_file() || found.is_dir()) && is_same(&found, &other),
+        (Ok(_), Ok(_)) | (Err(_), Err(_)) => resolve(a) == resolve(b),
+        _ => false,
+    }
+}
+
+/// The path without links, of which the last parts may not exist.
+pub(crate) fn resolve(path: &Path) -> PathBuf {
+    let absolute = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
+    let known = absolute.ancestors().find_map(|above| Some((above, above.canonicalize().ok()?)));
+    let Some((above, mut found)) = known else { return absolute };
+    for part in absolute.strip_prefix(above).unwrap_or(Path::new("")).components() {
+        match part {
+            Component::ParentDir => drop(found.pop()),
+            part => found.push(part),
+        }
+    }
+    found
 }
 
 /// Whether this open regular file is the one at `path`, and not behind a link.

@@ -11,13 +11,15 @@ use serde::de::DeserializeOwned;
 use crate::atomic::create_parent;
 use crate::error::{Error, Result};
 use crate::identity::check_in_place;
+use crate::in_place::open_in_place;
 use crate::lock::lock_file;
 use crate::row::Layout;
 use crate::rows::{ChunkReader, RowReader};
 
 /// Appends values to a JSONL file. Each line has reached the operating system when [`JsonlAppender::append`] returns.
 ///
-/// The file is locked until the appender is dropped or the process ends, so two runs cannot append to one file.
+/// The file is locked until the appender is dropped or the process ends, so two runs cannot append to one file. A link is an error,
+/// since another file would change.
 #[derive(Debug)]
 pub struct JsonlAppender<T> {
     path: PathBuf,
@@ -35,7 +37,7 @@ impl<T: Serialize> JsonlAppender<T> {
         let io = Error::io(path);
         create_parent(path).map_err(io)?;
         // Truncated only after it is locked: another run may be writing to it.
-        let file = File::options().write(true).create(true).truncate(false).open(path).map_err(io)?;
+        let file = open_in_place(path, File::options().write(true).create(true).truncate(false)).map_err(io)?;
         lock_file(&file, path)?;
         if file.metadata().map_err(io)?.is_file() {
             file.set_len(0).map_err(io)?;
@@ -57,7 +59,7 @@ impl<T: Serialize> JsonlAppender<T> {
         }
         let io = Error::io(path);
         regular(path)?;
-        let mut file = File::options().read(true).write(true).open(path).map_err(io)?;
+        let mut file = open_in_place(path, File::options().read(true).write(true)).map_err(io)?;
         lock_file(&file, path)?;
         let complete = complete_length(&file).map_err(io)?;
         // Parsed before truncation, so that a file of another kind stays unchanged.
@@ -78,7 +80,7 @@ impl<T: Serialize> JsonlAppender<T> {
         }
         let io = Error::io(path);
         regular(path)?;
-        let mut file = File::options().write(true).open(path).map_err(io)?;
+        let mut file = open_in_place(path, File::options().write(true)).map_err(io)?;
         lock_file(&file, path)?;
         let found = file.metadata().map_err(io)?.len();
         if found < length {

@@ -2,11 +2,14 @@
 #![doc = include_str!("../README.md")]
 
 mod atomic;
+mod command_files;
+mod contents;
 mod digest;
 mod display;
 mod error;
 mod guard;
 mod identity;
+mod in_place;
 mod jsonl;
 mod leftovers;
 mod lock;
@@ -23,6 +26,8 @@ mod text_file;
 mod whole;
 
 pub use atomic::{AtomicFile, read_json, sync_folder, write_atomically, write_json_atomically, write_jsonl_atomically};
+pub use command_files::CommandFiles;
+pub use contents::Contents;
 pub use digest::{hex, read_samples, sha256, sha256_file};
 pub use display::{abridge, escape, escape_lines, escape_table, quote};
 pub use error::{Classify, Error, ErrorClass, Result, error_chain};

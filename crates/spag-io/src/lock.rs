@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use crate::atomic::create_parent;
 use crate::error::{Error, Result};
 use crate::identity::check_in_place;
+use crate::in_place::open_in_place;
 
 /// An exclusive lock, held until this is dropped or the process ends.
 ///
@@ -24,7 +25,7 @@ impl FileLock {
     /// The file is never deleted: if it were, two processes could lock two files of the same name.
     ///
     /// # Errors
-    /// The file cannot be opened, or the system fails to lock it.
+    /// The file cannot be opened or is a link, or the system fails to lock it.
     pub fn wait(path: impl AsRef<Path>) -> Result<Self> {
         let path = path.as_ref();
         let file = open(path)?;
@@ -37,8 +38,8 @@ impl FileLock {
     /// Takes the lock of the file at `path`, which is created if missing, and writes the process id into it.
     ///
     /// # Errors
-    /// [`Error::InUse`] with the holder's process id if another process holds the lock. The file cannot be opened, or
-    /// the system fails to lock it.
+    /// [`Error::InUse`] with the holder's process id if another process holds the lock. The file cannot be opened or is a
+    /// link, or the system fails to lock it.
     pub fn try_acquire(path: impl AsRef<Path>) -> Result<Self> {
         let path = path.as_ref();
         let io = Error::io(path);
@@ -91,7 +92,7 @@ impl FileLock {
 fn open(path: &Path) -> Result<File> {
     let io = Error::io(path);
     create_parent(path).map_err(io)?;
-    File::options().read(true).write(true).create(true).truncate(false).open(path).map_err(io)
+    open_in_place(path, File::options().read(true).write(true).create(true).truncate(false)).map_err(io)
 }
 
 /// Locks an open file for its one writer.

@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 use std::thread::sleep;
 use std::time::Duration;
 
+use crate::in_place::open_in_place;
 use crate::leftovers::remove_unlocked_files;
 
 /// Tries to create a file that a process which looks for leftovers does not take for one.
@@ -18,8 +19,16 @@ const TRIES: usize = 50;
 /// Creates the temporary file of `path`, whose file name is `name`, and locks it.
 pub(crate) fn create(path: &Path, name: &OsStr) -> io::Result<(File, PathBuf)> {
     let temporary = path.with_file_name(file_name(name, &std::process::id().to_string()));
+    let open = || {
+        // Emptied only if it has no other name.
+        let file = open_in_place(&temporary, File::options().write(true).create(true).truncate(false))?;
+        if file.metadata()?.len() > 0 {
+            file.set_len(0)?;
+        }
+        Ok::<_, io::Error>(file)
+    };
     for _ in 0..TRIES {
-        let file = File::create(&temporary)?;
+        let file = open()?;
         // Between its creation and its lock, another process may have taken it for a leftover.
         match file.try_lock() {
             Ok(()) if !temporary.exists() => {}
@@ -28,7 +37,7 @@ pub(crate) fn create(path: &Path, name: &OsStr) -> io::Result<(File, PathBuf)> {
         }
     }
     // Another process writes under this name, maybe on another machine. The last rename wins.
-    Ok((File::create(&temporary)?, temporary))
+    Ok((open()?, temporary))
 }
 
 /// Deletes the temporary files of `path` that killed processes have left.

@@ -95,16 +95,6 @@ pub enum Error {
         /// The operating system's error.
         source: io::Error,
     },
-    /// Two files of a job are the same.
-    #[error("{} is named twice: as {first} and as {second}", path.display())]
-    SameFile {
-        /// The file.
-        path: PathBuf,
-        /// One of its uses.
-        first: &'static str,
-        /// The other.
-        second: &'static str,
-    },
     /// A template for Alpaca rows cannot be read, or its placeholders are wrong.
     #[error("{what}: {problem}")]
     Template {
@@ -136,7 +126,6 @@ impl Classify for Error {
             | Self::Judge { .. }
             | Self::LongGame { .. }
             | Self::Changed { .. }
-            | Self::SameFile { .. }
             | Self::Template { .. } => ErrorClass::BadInput,
         }
     }

@@ -12,7 +12,7 @@ use crate::ordered::map_in_order;
 use crate::sample_file::{Layout, RowWriter};
 use crate::{CreditConfig, CreditSummary, Error, Result, Sample};
 
-/// The files of [`assign_rewards_in_files`].
+/// The files of [`assign_rewards_in_files`], which differ: see [`CommandFiles`](spag_io::CommandFiles).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AssignJob {
     /// Episodes: a JSON list or JSONL.
@@ -23,32 +23,6 @@ pub struct AssignJob {
     pub output: PathBuf,
     /// The verdicts on the episodes, as JSONL.
     pub outcomes: Option<PathBuf>,
-}
-
-impl AssignJob {
-    /// Refuses to overwrite an input, or one output by the other.
-    fn check(&self) -> Result<()> {
-        let inputs = [("input", Some(&self.input)), ("demonstrations", self.sft.as_ref())];
-        let output = ("output", Some(&self.output));
-        let outcomes = ("outcomes", self.outcomes.as_ref());
-        let pairs = inputs.into_iter().flat_map(|input| [(input, output), (input, outcomes)]);
-        for ((first, one), (second, other)) in pairs.chain([(output, outcomes)]) {
-            if let (Some(one), Some(other)) = (one, other)
-                && is_same_file(one, other)
-            {
-                return Err(Error::SameFile { path: other.clone(), first, second });
-            }
-        }
-        Ok(())
-    }
-}
-
-/// Whether two names refer to one regular file. Devices and pipes may be named twice.
-fn is_same_file(a: &Path, b: &Path) -> bool {
-    match (a.canonicalize(), b.canonicalize()) {
-        (Ok(a), Ok(b)) => a == b && a.is_file(),
-        _ => a == b,
-    }
 }
 
 /// Does what [`assign_rewards`](crate::assign_rewards) does from file to file, and appends demonstrations.
@@ -67,7 +41,6 @@ pub fn assign_rewards_in_files(
     threads: NonZeroUsize,
 ) -> Result<CreditSummary> {
     config.check()?;
-    job.check()?;
     let mut outcomes = job.outcomes.as_deref().map(|path| RowWriter::create(path, Layout::Lines)).transpose()?;
     let rule = config.rule();
     let judged = judge_file(&job.input, &rule, game, threads, outcomes.as_mut())?;

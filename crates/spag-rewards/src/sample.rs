@@ -20,9 +20,10 @@ pub enum SampleKind {
 /// converters, read by the trainer.
 ///
 /// In files it is an object with `query`, `target`, `reward`, `weight` and optional `role` and `type`. When read,
-/// `prompt` and `answer` may replace `query` and `target`, reward and weight default to 1, and unknown keys are kept. A chat has
-/// `messages` in place of `query` and `target`, of which the last one is the assistant's and the target; [`Query`] has the other
-/// forms.
+/// `prompt` may replace `query`, and `answer` or `completion` the `target`; reward and weight default to 1, and unknown keys are kept.
+/// A chat has `messages` in place of `query` and `target`, of which the last one is the assistant's and the target; so have `prompt`
+/// and `completion` together if they are lists of messages. A row with `text` alone is a target without a query. [`Query`] has the
+/// other forms.
 ///
 /// ```
 /// use spag_rewards::{Sample, SampleKind};
@@ -120,12 +121,13 @@ impl Serialize for Sample {
 #[serde(expecting = "a sample: an object with `query` and `target`")]
 struct Row {
     query: Option<String>,
-    prompt: Option<String>,
+    prompt: Option<Text>,
     said: Option<Vec<(usize, usize)>>,
     templated: Option<bool>,
     messages: Option<Vec<MessageRow>>,
     target: Option<String>,
     answer: Option<String>,
+    completion: Option<Text>,
     reward: Option<f64>,
     weight: Option<f64>,
     role: Option<Seat>,
@@ -133,6 +135,14 @@ struct Row {
     kind: Option<String>,
     #[serde(flatten)]
     extra: Map<String, Value>,
+}
+
+/// A text, or messages of a chat.
+#[derive(Deserialize)]
+#[serde(untagged, expecting = "expected a string, or a list of messages with `role` and `content`")]
+enum Text {
+    Plain(String),
+    Messages(Vec<MessageRow>),
 }
 
 /// Why a row is not a sample.
@@ -157,6 +167,25 @@ impl TryFrom<Row> for Sample {
 
     fn try_from(row: Row) -> Result<Self, NotASample> {
         let mut extra = row.extra;
+        let (prompt, completion, messages) = match (row.prompt, row.completion, row.messages) {
+            (Some(Text::Messages(mut prompt)), Some(Text::Messages(completion)), None) => {
+                prompt.extend(completion);
+                (None, None, Some(prompt))
+            }
+            (prompt, completion, messages) => (plain(prompt, "prompt")?, plain(completion, "completion")?, messages),
+        };
+        let (mut query, mut target) = (row.query, row.target);
+        match (&target, completion) {
+            // Kept as an unknown key.
+            (Some(_), Some(completion)) => drop(extra.insert("completion".to_owned(), Value::String(completion))),
+            (None, completion) => target = completion,
+            (Some(_), None) => {}
+        }
+        let is_text = [&query, &prompt, &target, &row.answer].iter().all(|text| text.is_none()) && messages.is_none();
+        if is_text && let Some(Value::String(text)) = extra.get("text") {
+            (query, target) = (Some(String::new()), Some(text.clone()));
+            extra.remove("text");
+        }
         let mut choose =
             |name: &'static str, value: Option<String>, other_name: &'static str, other: Option<String>| {
                 match (value, other) {
@@ -171,15 +200,14 @@ impl TryFrom<Row> for Sample {
                 }
             };
         let form = Form { said: row.said, templated: row.templated.unwrap_or(false) };
-        let (query, target) = match row.messages {
+        let (query, target) = match messages {
             Some(messages) => {
-                let beside =
-                    [("query", row.query), ("prompt", row.prompt), ("target", row.target), ("answer", row.answer)];
+                let beside = [("query", query), ("prompt", prompt), ("target", target), ("answer", row.answer)];
                 Query::of_messages(messages, beside, form, row.role).map_err(NotASample::Query)?
             }
             None => {
-                let query = choose("query", row.query, "prompt", row.prompt)?;
-                let target = choose("target", row.target, "answer", row.answer)?;
+                let query = choose("query", query, "prompt", prompt)?;
+                let target = choose("target", target, "answer", row.answer)?;
                 (Query::of_text(query, form).map_err(NotASample::Query)?, target)
             }
         };
@@ -192,6 +220,17 @@ impl TryFrom<Row> for Sample {
         let sample = Self { query, target, reward, weight, role: row.role, kind, extra };
         sample.check()?;
         Ok(sample)
+    }
+}
+
+/// The text of a key, which is messages in both keys of a chat or in none.
+fn plain(text: Option<Text>, key: &str) -> Result<Option<String>, NotASample> {
+    match text {
+        None => Ok(None),
+        Some(Text::Plain(text)) => Ok(Some(text)),
+        Some(Text::Messages(_)) => Err(NotASample::Query(format!(
+            "`{key}` is a list of messages; `prompt` and `completion` are both lists or both texts, without `messages`"
+        ))),
     }
 }
 
@@ -211,6 +250,21 @@ mod tests {
         assert_eq!(sample.query, Query::Text("q".into()));
         assert_eq!(serde_json::to_value(&sample).unwrap()["prompt"], "p");
         assert_eq!(sample.extra["n"], serde_json::json!([1]));
+    }
+
+    #[test]
+    fn rows_of_trl_are_read() {
+        let as_written = |row: &str| serde_json::to_value(read(row).unwrap()).unwrap();
+        let own = as_written(r#"{"query": "q", "target": "t"}"#);
+        assert_eq!(as_written(r#"{"prompt": "q", "completion": "t", "answer": null, "role": null}"#), own);
+        assert_eq!(as_written(r#"{"text": "t"}"#), as_written(r#"{"query": "", "target": "t"}"#));
+        let chat = r#"{"messages": [{"role": "user", "content": "q"}, {"role": "assistant", "content": "t"}]}"#;
+        let halves =
+            r#"{"prompt": [{"role": "user", "content": "q"}], "completion": [{"role": "assistant", "content": "t"}]}"#;
+        assert_eq!(as_written(halves), as_written(chat));
+        let half = read(r#"{"prompt": [{"role": "user", "content": "q"}], "completion": "t"}"#).unwrap_err();
+        assert!(half.to_string().contains("both lists or both texts"), "{half}");
+        assert_eq!(read(r#"{"query": "q", "target": "t", "text": "kept"}"#).unwrap().extra["text"], "kept");
     }
 
     #[test]

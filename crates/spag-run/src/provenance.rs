@@ -68,7 +68,7 @@ impl Provenance {
     /// # Errors
     /// The record cannot be read or is damaged.
     pub fn read_of(path: impl AsRef<Path>) -> Result<Option<Self>> {
-        let record = record_path(path.as_ref());
+        let record = Self::path_of(path);
         let bytes = match read_whole(&record, MAX_BYTES) {
             // Not a folder: the parent of what was named is a file, which is reported where it is read.
             Err(Error::Io { source, .. })
@@ -96,7 +96,7 @@ impl Provenance {
         if !path.is_dir() && !path.is_file() {
             return Ok(());
         }
-        let record = record_path(path);
+        let record = Self::path_of(path);
         if *self != Self::default() {
             return write_json_atomically(&record, self);
         }
@@ -104,6 +104,17 @@ impl Provenance {
             Err(error) if error.kind() != ErrorKind::NotFound => Err(Error::io(&record)(error)),
             _ => Ok(()),
         }
+    }
+
+    /// Where the record of a file, or of the model in a folder, is.
+    pub fn path_of(path: impl AsRef<Path>) -> PathBuf {
+        let path = path.as_ref();
+        if path.is_dir() {
+            return path.join(IN_FOLDER);
+        }
+        let mut name = OsString::from(path);
+        name.push(BESIDE_FILE);
+        name.into()
     }
 
     /// The recorded wordings if there are some, all of them other than `now` or in another format.
@@ -131,15 +142,6 @@ impl Provenance {
         }
         self.shorten();
     }
-}
-
-fn record_path(path: &Path) -> PathBuf {
-    if path.is_dir() {
-        return path.join(IN_FOLDER);
-    }
-    let mut name = OsString::from(path);
-    name.push(BESIDE_FILE);
-    name.into()
 }
 
 #[cfg(test)]

@@ -8,7 +8,7 @@ use spag_model::Tokenizer;
 use spag_rewards::{Sample, SampleKind};
 
 use crate::batch::Batch;
-use crate::encode::encode;
+use crate::encode::encode_with_lengths;
 use crate::error::{Error, Result};
 use crate::packing::Packing;
 use crate::row_origins::RowOrigins;
@@ -22,8 +22,18 @@ const CHUNK: usize = 4096;
 pub struct Dataset {
     pub(crate) samples: Vec<Trajectory>,
     pub(crate) dropped: Vec<usize>,
+    pub(crate) cut: CutSamples,
     /// Where the rows come from, for messages.
     pub(crate) origins: RowOrigins,
+}
+
+/// Samples that are longer than the limit, of which the last tokens are kept.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct CutSamples {
+    /// How many.
+    pub count: usize,
+    /// Tokens of the longest one.
+    pub longest: usize,
 }
 
 /// Opened files of samples: a file that is missing is an error before anything else is done.
@@ -46,7 +56,7 @@ impl Dataset {
     /// The tokenizer rejects a text, or no sample has a target to predict.
     pub fn new(samples: &[Sample], tokenizer: &Tokenizer, max_length: usize) -> Result<Self> {
         let mut dataset = Self::default();
-        dataset.push(encode(samples, 0, tokenizer, max_length)?);
+        dataset.push(encode_with_lengths(samples, 0, tokenizer, max_length)?);
         dataset.checked(samples.len())
     }
 
@@ -65,7 +75,7 @@ impl Dataset {
                 if chunk.is_empty() {
                     break;
                 }
-                let encoded = encode(&chunk, rows, tokenizer, max_length);
+                let encoded = encode_with_lengths(&chunk, rows, tokenizer, max_length);
                 dataset.push(encoded.map_err(|error| dataset.origins.name_in(error))?);
                 rows += chunk.len();
             }
@@ -73,9 +83,12 @@ impl Dataset {
         dataset.checked(rows)
     }
 
-    fn push(&mut self, samples: Vec<Trajectory>) {
-        for sample in samples {
+    fn push(&mut self, samples: Vec<(Trajectory, usize)>) {
+        for (sample, length) in samples {
             if sample.predicted() > 0 {
+                if sample.ids.len() < length {
+                    self.cut = CutSamples { count: self.cut.count + 1, longest: self.cut.longest.max(length) };
+                }
                 self.samples.push(sample);
             } else {
                 self.dropped.push(sample.row);
@@ -117,6 +130,11 @@ impl Dataset {
     /// Rows (0-based) left out because no token of their target could be predicted within `max_length`.
     pub fn dropped(&self) -> &[usize] {
         &self.dropped
+    }
+
+    /// Samples that lost their beginning to `max_length`.
+    pub fn cut(&self) -> CutSamples {
+        self.cut
     }
 
     /// The micro-batch of these samples. Indices out of range are left out.

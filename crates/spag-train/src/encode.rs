@@ -22,8 +22,19 @@ pub fn encode(
     tokenizer: &Tokenizer,
     max_length: usize,
 ) -> Result<Vec<Trajectory>> {
+    let encoded = encode_with_lengths(samples, first_row, tokenizer, max_length)?;
+    Ok(encoded.into_iter().map(|(trajectory, _)| trajectory).collect())
+}
+
+/// As [`encode`], with the number of tokens before any were cut.
+pub(crate) fn encode_with_lengths(
+    samples: &[Sample],
+    first_row: usize,
+    tokenizer: &Tokenizer,
+    max_length: usize,
+) -> Result<Vec<(Trajectory, usize)>> {
     let encoder = &PromptEncoder::new(tokenizer.clone());
-    let rows: Vec<Result<Trajectory>> = samples
+    let rows: Vec<Result<(Trajectory, usize)>> = samples
         .par_iter()
         .enumerate()
         .map(|(offset, sample)| {
@@ -33,10 +44,11 @@ pub fn encode(
             let mut ids = prompt(sample, encoder).map_err(|error| refused(error.to_string()))?;
             let prompt = ids.len();
             ids.extend(target(sample, encoder).map_err(|error| refused(error.to_string()))?);
-            let cut = ids.len().saturating_sub(max_length);
-            let target = prompt.saturating_sub(cut)..ids.len() - cut;
+            let length = ids.len();
+            let cut = length.saturating_sub(max_length);
+            let target = prompt.saturating_sub(cut)..length - cut;
             let span = Span { kind: sample.kind, weight: sample.weight, ..Span::new(target, sample.reward) };
-            Ok(Trajectory { row, ids: ids.split_off(cut), spans: vec![span] })
+            Ok((Trajectory { row, ids: ids.split_off(cut), spans: vec![span] }, length))
         })
         .collect();
     rows.into_iter().collect()

@@ -60,7 +60,7 @@ pub use config::{
     DataOrder, FirstStepRate, IntervalStrategy, JobSettings, Optim, Packing, Placement, SchedulerType, ShardingPlan,
     ShardingRequest, TargetModules, TrainConfig, TrainMethod, ZeroStage, limits,
 };
-pub use dataset::Dataset;
+pub use dataset::{CutSamples, Dataset};
 pub use encode::encode;
 pub use error::{Error, Result};
 pub use job::{Start, TrainJob, run, run_on};

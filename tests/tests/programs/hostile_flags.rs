@@ -229,8 +229,8 @@ fn models_and_documents_beyond_the_memory_are_refused() {
         (vec!["model.hidden_size=100", "model.num_attention_heads=3"], "model.num_attention_heads"),
         (vec!["output_dir=/"], "output_dir"),
         (vec!["output_dir=."], "output_dir"),
-        (vec!["output_dir=taken"], "taken exists and holds no model"),
-        (vec!["output_dir=file"], "file is a file"),
+        (vec!["output_dir=taken"], "taken has photos, which is no file of a model"),
+        (vec!["output_dir=file"], "output_dir is a file"),
     ] {
         fs::create_dir_all(folder.path().join("taken/photos")).unwrap();
         fs::write(folder.path().join("file"), "mine").unwrap();

@@ -15,6 +15,7 @@ mod eval_games;
 mod gguf;
 mod held_actions;
 mod hostile_flags;
+mod kept_files;
 mod layers;
 mod merge;
 mod no_threads;

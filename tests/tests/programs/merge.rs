@@ -27,7 +27,7 @@ fn sum_is_a_checkpoint_with_the_log_probabilities_of_peft() {
     }
     // With its tokenizer, and bf16 if it is asked for.
     assert!(Checkpoint::load(&sum).is_ok());
-    run(merge().args(["--dtype", "bf16"]), 0);
+    run(merge().args(["--dtype", "bf16", "--overwrite_output_dir", "True"]), 0);
     assert_eq!(json(sum.join("config.json"))["torch_dtype"], "bfloat16");
 }
 

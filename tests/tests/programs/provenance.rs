@@ -111,7 +111,8 @@ fn variable_names_the_wordings_of_all_programs_and_a_flag_wins() {
         run(command(dir, &format!("{line} --prompts b.json")).env("SPAG_PROMPTS", "a.json"), 0);
         assert_eq!(wordings(&record), "b.json");
         run(command(dir, &line).env("SPAG_PROMPTS", ""), 0);
-        assert_eq!(wordings(&record), "built-in");
+        // Those that the games were played with.
+        assert_eq!(wordings(&record), "a.json");
     }
     let (_, err) = run(play(dir, "base", "").env("SPAG_PROMPTS", "missing.json"), 2);
     assert!(err.contains("missing.json"), "{err}");

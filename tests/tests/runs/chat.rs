@@ -95,7 +95,10 @@ fn programs_warn_of_another_format_and_refuse_models_without_a_template() {
         command
     };
     run(&mut train("base"), 0);
-    let (_, err) = run(&mut play("trained", &["--data_suffix", "other"]), 0);
+    // The recorded format is used unless the flag says otherwise.
+    let (_, err) = run(&mut play("trained", &["--data_suffix", "recorded"]), 0);
+    assert!(err.contains("note: prompts have the wordings of prompts.json as a chat"), "{err}");
+    let (_, err) = run(&mut play("trained", &["--data_suffix", "other", "--prompt_format", "plain"]), 0);
     assert!(err.contains("warning: ") && err.contains("as a chat"), "{err}");
 
     fs::remove_file(dir.join("base/chat_template.jinja")).unwrap();

@@ -50,7 +50,7 @@ impl ArenaGame {
     fn open(asked: &Asked<'_>, game: RunGame, max_turns: usize, prompts: &PromptSet) -> Result<Self> {
         let RunGame { folder, rules, data } = game;
         let data: Option<PathBuf> = data.or_else(|| asked.data.map(Path::to_owned));
-        let list = rules.items(data.as_deref())?;
+        let list = rules.items(data.as_deref()).map_err(Error::of_flag("--words"))?;
         if let Some(path) = data.as_ref().filter(|_| !list.is_plain()) {
             exit::note(format_args!("note: {}: {list}", path.display()));
         }

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use spag_dist::{LaunchEnv, Launcher};
 use spag_game::{PromptSet, Tally};
-use spag_io::{Progress, write_atomically};
+use spag_io::{CommandFiles, Contents, Progress, write_atomically};
 use spag_model::load_config;
 use spag_selfplay::{
     EndpointKeys, Finished, JobFiles, OpenJob, PlayJob, PlayerSpec, Ranks,
@@ -136,9 +136,8 @@ impl<'a> Arena<'a> {
         check_files(&players, &pairings)?;
         let keys = EndpointKeys::from_env(players.iter().map(|player| &player.player))?;
         keys.notes().iter().for_each(|note| exit::note(format_args!("note: {note}")));
-        let prompts = args.rules.prompts()?;
         let folders = players.iter().filter_map(|player| Some(player.player.checkpoint()?.0));
-        spag_cli::prompts::check_models(&folders.collect::<Vec<_>>(), &prompts, None)?;
+        let prompts = args.rules.prompts.load_for(&folders.collect::<Vec<_>>())?;
         let described =
             players.iter().map(|player| describe(&args.playing, &players, player)).collect::<Result<_>>()?;
         let asked = Asked {
@@ -149,6 +148,7 @@ impl<'a> Arena<'a> {
             seed: args.playing.sampling.seed,
         };
         let games = ArenaGame::all(&asked, &prompts)?;
+        check_folders(args, &players, &games)?;
         Ok(Self { args, players, described, pairings, games, prompts, keys })
     }
 
@@ -271,6 +271,18 @@ fn require_single_process(env: &LaunchEnv) -> Result<()> {
         env.world_size
     );
     Err(Error::BadValue { flag: launcher.into(), problem })
+}
+
+/// Checks that the folders of the games hold nothing else, and no player.
+fn check_folders(args: &ArenaArgs, players: &[NamedPlayer], games: &[ArenaGame]) -> Result<()> {
+    let checkpoints = players.iter().filter_map(|player| player.player.checkpoint());
+    let checkpoints = checkpoints.flat_map(|(model, adapter)| std::iter::once(model).chain(adapter));
+    let files = CommandFiles::default().read_all("--players", checkpoints).read_all("--words", &args.words);
+    let mut files = files.read_all("--config", &args.config).read_all("--prompts", args.rules.prompts.file());
+    games.iter().try_for_each(|game| {
+        let folder = game.output_dir(&args.output_dir);
+        Ok(files.write_folder("--output_dir", folder, &[Contents::Games], &[Contents::Games, Contents::Benchmarks])?)
+    })
 }
 
 /// Gives players their adapters.

@@ -130,7 +130,7 @@ fn open_record(
     device_kind: &str,
 ) -> Result<(PathBuf, Record)> {
     let path = args.output_dir.join(name).join(FILE);
-    let dtype = args.loading.number_format(model)?;
+    let dtype = args.loading.number_format(model, adapter)?;
     let settings = format!(
         "{} positions, {} games, max_length={}, chat={}, bos={:?}, {dtype} on {device_kind}{}",
         size.positions,

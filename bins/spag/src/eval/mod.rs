@@ -12,7 +12,7 @@ use spag_eval::{
     AskSettings, ChatShots, Evaluation, MissingData, MissingTask, ModelResults, ModelScores, OpenModel, TaskSource,
     render_page, render_table,
 };
-use spag_io::{Progress, write_atomically, write_json_atomically};
+use spag_io::{CommandFiles, Contents, Progress, write_atomically, write_json_atomically};
 use spag_model::{Engine, EngineSettings};
 use spag_selfplay::limits;
 
@@ -105,12 +105,22 @@ pub(crate) fn run(args: EvalArgs) -> Result<()> {
     let adapters = adapter_args::of_models(&args.adapter, args.model.len())?;
     let kind = if device.device().is_cpu() { "cpu" } else { "gpu" };
     let chat_shots = args.chat_shots()?;
+    check_folders(&args, &names, &adapters)?;
     if args.tasks == Path::new(games::NAME) {
         return games::run(&args, &names, &adapters, kind);
     }
     if !args.game.is_empty() {
         let problem = "it is a flag of --tasks games".to_owned();
         return Err(Error::BadValue { flag: "--game".into(), problem });
+    }
+    let name = args.tasks.to_string_lossy();
+    if !args.tasks.exists() && !name.ends_with(".toml") && args.tasks != Path::new("tiny") {
+        let problem = format!(
+            "there is no such file; tasks are in a TOML file, of which --only chooses some, as in --tasks \
+             configs/tasks/paper.toml --only {name}, or are `tiny` or `{}`",
+            games::NAME
+        );
+        return Err(Error::BadValue { flag: format!("--tasks {name}"), problem });
     }
     let source = TaskSource {
         tasks: &args.tasks,
@@ -130,7 +140,7 @@ pub(crate) fn run(args: EvalArgs) -> Result<()> {
     evaluation.check_models(names.iter().map(String::as_str))?;
     let open = |((name, folder), adapter): ((&String, &PathBuf), &Option<&Path>)| {
         let recorded = adapter_args::recorded(*adapter, folder)?;
-        let arithmetic = format!("{} on {kind}{recorded}", args.loading.number_format(folder)?);
+        let arithmetic = format!("{} on {kind}{recorded}", args.loading.number_format(folder, *adapter)?);
         let (tasks, chat_template) = match &plain {
             Some(tasks) => (tasks.clone(), None),
             None => {
@@ -164,6 +174,16 @@ pub(crate) fn run(args: EvalArgs) -> Result<()> {
     write(&args.output_dir, &results)?;
     let scores: Vec<ModelScores> = results.into_iter().map(|model| model.scores).collect();
     exit::say(render_table(&scores).trim_end())
+}
+
+/// Checks that the output folder and those of the models in it hold nothing but results, and no model.
+fn check_folders(args: &EvalArgs, names: &[String], adapters: &[Option<&Path>]) -> Result<()> {
+    let files = CommandFiles::default().read_all("--model", &args.model);
+    let files = files.read_all("--adapter", adapters.iter().flatten());
+    let mut files = files.read_all("--tasks", Some(&args.tasks).filter(|tasks| tasks.is_file()));
+    let folders = names.iter().map(|name| args.output_dir.join(name)).chain([args.output_dir.clone()]);
+    let kept = [Contents::Benchmarks, Contents::Games];
+    { folders }.try_for_each(|folder| Ok(files.write_folder("--output_dir", folder, &[Contents::Benchmarks], &kept)?))
 }
 
 /// Writes what compares the models.

@@ -9,7 +9,7 @@ use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 use spag_cli::{Error, Result, flags};
 use spag_model::{AdapterPlaces, ModelConfig, WeightDtype, load_config};
-use spag_pipeline::{MachineSettings, TrainSettings, read_toml};
+use spag_pipeline::{MachineSettings, RunConfig, TrainSettings, read_toml};
 use spag_train::deepspeed::{DeepSpeed, RunFacts};
 use spag_train::{Placement, ShardingPlan, ShardingRequest, TargetModules, TrainConfig, ZeroStage, limits};
 
@@ -112,6 +112,13 @@ pub(super) struct Settings {
     pub(super) plan: Option<ShardingPlan>,
 }
 
+/// The error of the configuration of a run in place of a plan; `None` for other files.
+fn of_run(path: &Path) -> Option<Error> {
+    RunConfig::load_to_plan(path, &[]).ok()?;
+    let (flag, file) = (path.display().to_string(), path.display());
+    Some(Error::BadValue { flag, problem: format!("this is the configuration of a run; write spag run {file} --plan") })
+}
+
 impl Settings {
     /// GPUs that share a host.
     pub(super) fn local_gpus(&self) -> usize {
@@ -126,7 +133,8 @@ impl Settings {
         let mut plan_file = None;
         let (file, model) = match args.config {
             Some(path) if path.extension().is_some_and(|end| end == "toml") => {
-                let mut file: PlanFile = read_toml(&path)?;
+                let mut file: PlanFile =
+                    read_toml(&path).map_err(|error| of_run(&path).unwrap_or_else(|| error.into()))?;
                 let folder = path.parent().unwrap_or(Path::new(""));
                 file.training.deepspeed = file.training.deepspeed.map(|file| folder.join(file));
                 let model = file.model.config.as_ref().map(|config| folder.join(config));

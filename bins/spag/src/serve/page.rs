@@ -120,7 +120,7 @@ impl PageArgs {
     pub(super) fn page(&self, prompts: PromptSet, models: &[String]) -> Result<Page> {
         let words = match &self.words {
             Some(path) => {
-                let list = WordList::read(path)?;
+                let list = WordList::read(path).map_err(Error::of_flag("--words"))?;
                 if !list.is_plain() {
                     exit::note(format_args!("note: {}: {list}", path.display()));
                 }

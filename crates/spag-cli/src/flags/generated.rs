@@ -6,6 +6,7 @@ use clap::builder::EnumValueParser;
 use clap::{Arg, ArgAction, ArgMatches, Command};
 use clap_complete::Shell;
 use clap_mangen::Man;
+use spag_io::CommandFiles;
 
 use crate::{Error, Result};
 
@@ -33,6 +34,7 @@ pub(super) fn asked(command: &Command, matches: &ArgMatches) -> Result<Option<St
         return Ok(Some(completions(command, *shell)));
     }
     let Some(folder) = matches.get_one::<String>(MAN_PAGES) else { return Ok(None) };
+    CommandFiles::default().write_folder("--man_pages", folder, &[], &[])?;
     let mut written = String::new();
     for (name, page) in man_pages(command)? {
         let path = Path::new(folder).join(name);

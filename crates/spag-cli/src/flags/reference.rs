@@ -85,7 +85,8 @@ const RANK_ZERO_WRITES: &str = "rank 0 writes all files";
 const OWN_SAMPLES: &str = "each rank reads all samples and trains on its own micro-batches";
 const SHARDING: &str = "use --zero_stage";
 const NO_FP16: &str = "half precision needs loss scaling, which is not supported; use --bf16 True";
-const FULL_TRAINING: &str = "all weights are trained; adapters are not supported";
+const ADAPTERS: &str = "an adapter is trained with --lora_r R (docs/TRAINING.md)";
+const QUANTISED: &str = "--quantize TYPE quantises the frozen weights under an adapter (--lora_r R)";
 const ADAMW: &str = "--optim selects the optimizer, and Adafactor is none of them";
 
 /// The flags of the reference. A flag of the program itself takes precedence.
@@ -104,8 +105,8 @@ pub(crate) const REFERENCE_FLAGS: &[FlagGroup] = &[
     flags("model_type", One, NoEffect("the architecture is read from config.json")),
     flags("trust_remote_code", Switch, NoEffect("no code is loaded from a checkpoint")),
     flags("cache_dir", One, NoEffect("models are folders; nothing is downloaded")),
-    flags("lora use_lora", Switch, Unsupported(FULL_TRAINING)),
-    flags("load_in_8bit load_in_4bit", Switch, Only(OFF, FULL_TRAINING)),
+    flags("lora use_lora", Switch, Unsupported(ADAPTERS)),
+    flags("load_in_8bit load_in_4bit", Switch, Only(OFF, QUANTISED)),
     flags("neftune_noise_alpha", One, Only(&["0", "None"], "no noise is added to embeddings")),
     // Data.
     flags("length_penalty pooling_type data_dir data_type data_prefix valid_data_size", One, NoEffect(UNUSED)),

@@ -1,6 +1,7 @@
 //! The environments of all launchers, and the errors for invalid ones.
 
 use spag_dist::{DEFAULT_PORT, Error, LaunchEnv, Launcher, Rendezvous, Result};
+use spag_io::Classify;
 
 fn detect(variables: &[(&str, &str)]) -> Result<LaunchEnv> {
     LaunchEnv::detect_with(|name| variables.iter().find(|(key, _)| *key == name).map(|(_, value)| (*value).into()))
@@ -67,6 +68,15 @@ fn slurm_rendezvous_is_the_first_host() {
     assert_eq!(env.rendezvous, Some(Rendezvous { address: "gpu03".into(), port: DEFAULT_PORT }));
     // An allocation without srun.
     assert_eq!(detect(&[("SLURM_NTASKS", "8")]).unwrap(), LaunchEnv::single());
+    // The script of a job, without srun.
+    let script = [("SLURM_NTASKS", "4"), ("SLURM_PROCID", "0"), ("SLURM_LOCALID", "0")];
+    let error = detect(&script).unwrap_err();
+    assert!(error.to_string().contains("SLURM_NTASKS is 4") && error.to_string().contains("srun"), "{error}");
+    assert_eq!(error.class(), spag_io::ErrorClass::BadInput);
+    assert_eq!(detect(&[("SLURM_NTASKS", "1"), ("SLURM_PROCID", "0")]).unwrap(), LaunchEnv::single());
+    let in_script = [("OMPI_COMM_WORLD_RANK", "1"), ("OMPI_COMM_WORLD_SIZE", "2"), ("OMPI_COMM_WORLD_LOCAL_RANK", "1")];
+    let ranks = detect(&[&script[..], &in_script, &[("MASTER_ADDR", "h")]].concat()).unwrap();
+    assert_eq!((ranks.launcher, ranks.rank, ranks.world_size), (Launcher::OpenMpi, 1, 2));
 }
 
 #[test]

@@ -189,8 +189,9 @@ fn atomic_file_appears_complete_or_not_at_all() {
         let link = folder.path().join("link.json");
         std::os::unix::fs::symlink(&path, &link).unwrap();
         write_json_atomically(&link, &[Episode::new("other", 5)]).unwrap();
-        assert!(std::fs::symlink_metadata(&link).unwrap().is_symlink());
-        assert_eq!(read_episodes(&path).unwrap()[0].item, "other");
+        assert!(std::fs::symlink_metadata(&link).unwrap().is_file(), "the link is replaced, not its target");
+        assert_eq!(read_episodes(&link).unwrap()[0].item, "other");
+        assert_eq!(read_episodes(&path).unwrap()[0].item, "thé");
         write_json_atomically("/dev/null", &[0]).unwrap();
     }
 }

@@ -7,6 +7,7 @@ use spag_io::{quote, read_whole};
 
 use super::config::{LoraConfig, Scaling};
 use super::modules::{Pattern, Targets};
+use crate::checkpoint::folders_with;
 use crate::error::{Error, Result};
 
 /// The name for all linear layers of the blocks.
@@ -69,6 +70,10 @@ impl LoraConfig {
     /// A missing or malformed file; a setting that is not supported, such as DoRA; an unknown key that is not null, false or empty.
     pub fn load(dir: impl AsRef<Path>) -> Result<Self> {
         let path = dir.as_ref().join(FILE);
+        if let (Ok(false), Some(folders)) = (path.try_exists(), folders_with(dir.as_ref(), FILE)) {
+            let reason = format!("there is no {FILE} in this folder, but in {folders}; name one of them");
+            return Err(Error::Adapter { path: dir.as_ref().to_owned(), reason });
+        }
         let json = |reason: String| Error::Json { path: path.clone(), what: FILE, reason };
         let keys: Map<String, Value> =
             serde_json::from_slice(&read_whole(&path, MAX_BYTES)?).map_err(|error| json(quote(&error.to_string())))?;

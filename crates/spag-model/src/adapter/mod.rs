@@ -12,7 +12,7 @@ use std::path::Path;
 use candle_core::{Device, Tensor};
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
-use spag_io::write_json_atomically;
+use spag_io::{quote, write_json_atomically};
 
 use crate::checkpoint::{WeightDtype, WriteOptions, WrittenFile, load_config, read_adapter, write_buffers};
 use crate::config::Architecture;
@@ -93,7 +93,17 @@ impl Adapter {
         let config = LoraConfig::load(dir)?;
         let fit = |reason| Error::Adapter { path: dir.to_owned(), reason };
         let places = AdapterPlaces::new(&config, model).map_err(fit)?;
-        let weights = read_adapter(places.layout(), dir)?;
+        let weights = read_adapter(places.layout(), dir).map_err(|error| match error {
+            Error::MissingTensor { name, .. } => fit(format!(
+                "its weights lack `{}`, which its target_modules ask for; names of PEFT begin with `base_model.model.`",
+                quote(&name)
+            )),
+            Error::UnusedTensor { name, others, .. } => {
+                let more = if others > 0 { format!(" and {others} more tensors") } else { String::new() };
+                fit(format!("its weights have `{name}`{more}, which its target_modules do not ask for"))
+            }
+            error => error,
+        })?;
         Ok(Self { config, places, weights, base: BaseDigest::recorded(dir)? })
     }
 

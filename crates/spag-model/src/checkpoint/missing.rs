@@ -10,12 +10,29 @@ use crate::error::Error;
 /// The folder of the model in a folder of a run's stage.
 const MODEL: &str = "model";
 
+/// Files of a checkpoint and of an adapter by which folders are recognised.
+const CONFIG: &str = "config.json";
+const ADAPTER: &str = "adapter_config.json";
+/// The folder of checkpoints in a folder of the Hub's cache, `models--OWNER--NAME`.
+const SNAPSHOTS: &str = "snapshots";
+/// Folders that a message names, at most.
+const SHOWN: usize = 5;
+
 /// The error of a checkpoint that does not exist at `path`, with the folder that was probably meant, or how to download it.
 pub(super) fn missing(path: &Path) -> Error {
     let within = path.join(MODEL);
+    let names = |folders: &str| format!("; did you mean {folders}?");
     let what = if path.is_dir() { "no config.json in this folder" } else { "no such checkpoint folder or GGUF file" };
     let remedy = if within.join("config.json").is_file() {
-        format!("; did you mean {}?", within.display())
+        names(&within.display().to_string())
+    } else if path.join(ADAPTER).is_file() {
+        "; this is an adapter: name its base model here, and this folder as the adapter".to_owned()
+    } else if let Some(snapshots) = folders_with(&path.join(SNAPSHOTS), CONFIG) {
+        format!("; this is a folder of the Hub's cache, whose checkpoint is {snapshots}")
+    } else if let Some(folders) = folders_with(path, CONFIG) {
+        names(&folders)
+    } else if let Some(folders) = folders_with(path, ADAPTER) {
+        format!("; it holds adapters, {folders}: name their base model here, and one of them as the adapter")
     } else if let Some((owner, name)) = hub_id(path) {
         format!(
             "; models of the Hugging Face Hub are downloaded first: `hf download {owner}/{name} --local-dir models/{name}`, \
@@ -25,6 +42,26 @@ pub(super) fn missing(path: &Path) -> Error {
         String::new()
     };
     spag_io::Error::io(path)(std::io::Error::new(ErrorKind::NotFound, format!("{what}{remedy}"))).into()
+}
+
+/// Paths of the folders in `dir` that have a file of this name; `None` without one. Of many, the first ones.
+pub(crate) fn folders_with(dir: &Path, file: &str) -> Option<String> {
+    let entries = std::fs::read_dir(dir).ok()?;
+    let mut found: Vec<_> =
+        entries.flatten().map(|entry| entry.path()).filter(|path| path.join(file).is_file()).collect();
+    found.sort();
+    let more = if found.len() > SHOWN { ", …" } else { "" };
+    let shown: Vec<String> = found.iter().take(SHOWN).map(|path| path.display().to_string()).collect();
+    (!shown.is_empty()).then(|| shown.join(", ") + more)
+}
+
+/// The error of a file that is not in the format of GGUF but a part of a checkpoint folder; `None` for others.
+pub(super) fn part_of_folder(path: &Path) -> Option<Error> {
+    let extension = path.extension()?.to_str()?;
+    let is_part = ["json", "safetensors", "bin", "model"].contains(&extension) && !super::gguf::is_gguf(path);
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let why = format!("this is a file of a checkpoint; name its folder, {}", folder.display());
+    is_part.then(|| spag_io::Error::io(path)(std::io::Error::new(ErrorKind::NotADirectory, why)).into())
 }
 
 /// The owner and the name of a path that could be a model of the Hub: two names, the first of which is no folder here.
@@ -38,8 +75,10 @@ fn hub_id(path: &Path) -> Option<(String, String)> {
 
 #[cfg(test)]
 mod tests {
+    use spag_io::{Classify, ErrorClass};
+
     use super::*;
-    use crate::load_config;
+    use crate::{LoraConfig, load_config};
 
     #[test]
     fn name_on_the_hub_is_told_how_to_download() {
@@ -60,5 +99,36 @@ mod tests {
         std::fs::write(stage.join("model/config.json"), "{}").unwrap();
         let error = load_config(&stage).unwrap_err().to_string();
         assert!(error.ends_with(&format!("did you mean {}?", stage.join(MODEL).display())), "{error}");
+    }
+
+    #[test]
+    fn folders_around_checkpoints_and_files_in_them_are_told_what_to_name() {
+        let folder = tempfile::tempdir().unwrap();
+        let root = folder.path();
+        for (name, file) in [
+            ("models--a--b/snapshots/12ab", CONFIG),
+            ("trained/checkpoint-5", CONFIG),
+            ("adapters/one", ADAPTER),
+            ("adapters/two", ADAPTER),
+        ] {
+            std::fs::create_dir_all(root.join(name)).unwrap();
+            std::fs::write(root.join(name).join(file), "{}").unwrap();
+        }
+        std::fs::write(root.join("adapters/one/adapter_model.safetensors"), "").unwrap();
+        for (name, expected) in [
+            ("models--a--b", "models--a--b/snapshots/12ab"),
+            ("models--a--b/snapshots", "did you mean"),
+            ("trained", "trained/checkpoint-5?"),
+            ("adapters", "adapters/one, "),
+            ("adapters/one", "this is an adapter"),
+            ("trained/checkpoint-5/config.json", "name its folder, "),
+            ("adapters/one/adapter_model.safetensors", "name its folder, "),
+        ] {
+            let error = load_config(root.join(name)).unwrap_err();
+            assert!(error.to_string().contains(expected), "{name}: {error}");
+            assert_eq!(error.class(), ErrorClass::BadInput);
+        }
+        let error = LoraConfig::load(root.join("adapters")).map(drop).unwrap_err().to_string();
+        assert!(error.contains("adapters/one") && error.contains("adapters/two"), "{error}");
     }
 }

@@ -25,7 +25,8 @@ use crate::model::Model;
 use crate::tokenizer::Tokenizer;
 
 pub use dtype::{DtypeChoice, WeightDtype};
-pub use quantised::{load_quantised, load_quantised_layers};
+pub(crate) use missing::folders_with;
+pub use quantised::{is_quantised, load_quantised, load_quantised_layers};
 pub(crate) use read::read_adapter;
 pub use read::{
     check_checkpoint, load_config, load_model, load_model_with, load_tokenizer, read_buffers, read_tensors,

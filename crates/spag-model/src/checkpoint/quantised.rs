@@ -8,9 +8,10 @@ use candle_core::quantized::GgmlDType;
 use candle_core::{Device, Tensor};
 use spag_io::quote;
 
+use super::gguf::is_gguf;
 use super::read::copy_into;
 use super::source::Source;
-use super::weight_file::{Stored, StoredDtype};
+use super::weight_file::{Format, Stored, StoredDtype, TensorInfo, WeightFile};
 use super::weight_files::{Located, WeightFiles};
 use super::{Checkpoint, LoadOptions, WeightDtype, load_tokenizer};
 use crate::config::ModelConfig;
@@ -50,6 +51,15 @@ pub fn load_quantised(
         let model = Model::of_quantised(config, QuantisedModel { quantisation, weights }, (*dtype, device))?;
         Ok((Checkpoint { model, tokenizer }, dequantised))
     })
+}
+
+/// Whether there is a GGUF file at `path` with matrices that [`Quantisation::Stored`] keeps. `false` if it cannot be read.
+pub fn is_quantised(path: impl AsRef<Path>) -> bool {
+    let kept = |info: &TensorInfo| matches!(&info.dtype, StoredDtype::Read(format) if block_format(*format).is_some());
+    let path = path.as_ref();
+    is_gguf(path)
+        && WeightFile::open(path, Format::Gguf)
+            .is_ok_and(|file| file.tensors.values().any(|info| info.shape.len() == 2 && kept(info)))
 }
 
 /// Reads the weights of a checkpoint on which an adapter is trained, quantised to a format or the one

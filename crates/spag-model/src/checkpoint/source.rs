@@ -4,7 +4,7 @@ use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 use super::gguf::Gguf;
-use super::missing::missing;
+use super::missing::{missing, part_of_folder};
 use super::python_files;
 use super::weight_files::{self, MODEL, WeightFiles};
 use crate::config::ModelConfig;
@@ -25,7 +25,7 @@ impl<'a> Source<'a> {
     pub(super) fn find(path: &'a Path) -> Result<Self> {
         match std::fs::metadata(path) {
             Ok(found) if found.is_dir() => Ok(Self::Folder(path)),
-            Ok(found) if found.is_file() => Ok(Self::Gguf(path)),
+            Ok(found) if found.is_file() => part_of_folder(path).map_or(Ok(Self::Gguf(path)), Err),
             Ok(_) => {
                 let why = "a checkpoint is a folder or a GGUF file";
                 Err(spag_io::Error::io(path)(std::io::Error::new(ErrorKind::NotADirectory, why)).into())

@@ -49,7 +49,7 @@ fn other_formats_and_versions_are_named() {
         assert!(error.contains(reason), "{error}");
     }
     let error = load_model(fixture("tiny-llama/tokenizer.json")).map(|_| ()).unwrap_err().to_string();
-    assert!(error.contains("tokenizer.json") && error.contains("a folder"), "{error}");
+    assert!(error.contains("tokenizer.json") && error.contains("its folder"), "{error}");
     let error = load_model(fixture("missing.gguf")).map(|_| ()).unwrap_err().to_string();
     assert!(error.contains("no such checkpoint folder or GGUF file"), "{error}");
     // A version of 2 is read.

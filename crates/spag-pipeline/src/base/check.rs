@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::Path;
 
-use spag_io::format_gib;
+use spag_io::{Contents, format_gib};
 use spag_model::{Layout, ModelConfig};
 use spag_ops::{OpenDevice, free_memory};
 
@@ -29,12 +29,14 @@ pub(super) fn output(folder: &Path) -> Result<()> {
     match fs::metadata(folder) {
         Ok(found) if !found.is_dir() => bad("is a file"),
         Ok(_) => {
-            let holds = |name: &str| folder.join(name).exists();
-            let is_empty = fs::read_dir(folder).map_err(Error::io("list it", folder))?.next().is_none();
-            if is_empty || holds("base_report.json") || holds("config.json") {
-                return Ok(());
+            let io = || Error::io("list it", folder);
+            for entry in fs::read_dir(folder).map_err(io())? {
+                let name = entry.map_err(io())?.file_name();
+                if !Contents::Model.has(&name.to_string_lossy()) {
+                    return bad(&format!("has {}, which is no file of a model", name.display()));
+                }
             }
-            bad("exists and holds no model")
+            Ok(())
         }
         // A missing folder is created; another error is reported then.
         Err(_) => Ok(()),

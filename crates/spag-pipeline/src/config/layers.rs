@@ -74,6 +74,10 @@ where
     let mut table = Table::try_from(C::default())
         .map_err(|error| Error::Malformed { place: "the built-in defaults".to_owned(), message: error.to_string() })?;
     let mut layers = read_files(file)?;
+    if layers.iter().all(|layer| has_no_values(&layer.tree)) {
+        let message = "this configuration has no settings; configs/tiny.toml is one to start from".to_owned();
+        return Err(Error::Malformed { place: file.display().to_string(), message });
+    }
     for text in overrides {
         match parse_override(text)? {
             Override::Set(layer) => layers.push(layer),
@@ -271,6 +275,10 @@ fn unset<C: DeserializeOwned>(layers: &mut [Layer], keys: &[String]) -> Result<(
         Err(error) if unknown_field(error.message()).is_some() => Err(error),
         _ => Ok(()),
     }
+}
+
+fn has_no_values(table: &Table) -> bool {
+    table.values().all(|value| value.as_table().is_some_and(has_no_values))
 }
 
 fn merge(below: &mut Table, above: &Table) {

@@ -9,7 +9,9 @@ use std::time::Instant;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use spag_game::UtteranceRule;
-use spag_io::{FileLock, Settings as _, read_json, read_text, write_atomically, write_json_atomically};
+use spag_io::{
+    CommandFiles, Contents, FileLock, Settings as _, read_json, read_text, write_atomically, write_json_atomically,
+};
 use spag_selfplay::content_digest;
 use spag_train::JobSettings;
 use toml::{Table, Value};
@@ -61,6 +63,9 @@ const FORMERLY: [(&str, &str); 6] = [
     ("imitation.source", "\"scripted\""),
 ];
 
+/// The resolved settings of the run.
+const SETTINGS: &str = "config.resolved.toml";
+
 /// Bytes of the resolved settings.
 const MAX_SETTINGS: u64 = 1 << 20;
 
@@ -108,6 +113,18 @@ impl Inputs {
 }
 
 impl RunFolder {
+    /// Checks that the folder of `config` is new or that of a run, and none of its inputs.
+    pub(super) fn check(config: &RunConfig) -> Result<()> {
+        let inputs = config.inputs();
+        let files = CommandFiles::default();
+        let mut files = inputs.iter().fold(files, |files, (setting, path)| files.read(setting, path));
+        let kept: &[Contents] = match config.run_dir.join(SETTINGS).exists() {
+            true => &[Contents::Run, Contents::Training, Contents::Games, Contents::Benchmarks],
+            false => &[],
+        };
+        Ok(files.write_folder("run_dir", &config.run_dir, &[Contents::Run], kept)?)
+    }
+
     /// Creates or reopens the folder of `config`. Fails if it is in use or was made with other settings or inputs.
     pub(super) fn open(config: &RunConfig, ranks: &RankContext) -> Result<Self> {
         let mut folder = Self { _lock: None, is_rank_0: ranks.is_rank_0(), root: config.run_dir.clone() };
@@ -156,7 +173,7 @@ impl RunFolder {
     }
 
     fn compare_settings(&self, config: &RunConfig) -> Result<()> {
-        let path = self.root.join("config.resolved.toml");
+        let path = self.root.join(SETTINGS);
         let now = config.to_toml()?;
         match read_text(&path, MAX_SETTINGS) {
             Ok(was) => {

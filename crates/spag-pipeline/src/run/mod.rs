@@ -83,6 +83,8 @@ pub fn run_on(
 }
 
 fn run_stages(config: &RunConfig, ranks: &RankContext, progress: &mut dyn Progress) -> Result<Ended> {
+    // Before anything is written.
+    ranks.on_rank_0(|| RunFolder::check(config))?;
     // Fails early if the device cannot be used.
     if let Some(note) = config.device.open(ranks.env.local_rank)?.take_note() {
         progress.message(&format!("note: {note}"));

@@ -166,17 +166,6 @@ fn empty_file_has_no_rows_and_missing_file_is_an_error() {
 }
 
 #[test]
-fn output_that_is_an_input_is_refused() {
-    let folder = Folder::new();
-    let input = folder.file("out.json", EPISODES);
-    assert!(matches!(folder.assign(&input, None), Err(Error::SameFile { first: "input", second: "output", .. })));
-    let sft = folder.file("outcomes.jsonl", "");
-    let input = folder.file("in.json", EPISODES);
-    assert!(matches!(folder.assign(&input, Some(&sft)), Err(Error::SameFile { second: "outcomes", .. })));
-    assert_eq!(read_json(folder.path("out.json"))[0]["source"], "test");
-}
-
-#[test]
 fn decay_weight_out_of_range_is_refused() {
     let folder = Folder::new();
     let job =

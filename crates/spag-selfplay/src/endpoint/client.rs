@@ -129,7 +129,7 @@ impl Client {
                     self.address()
                 ));
             }
-            Ok(body.to_string())
+            Ok(body)
         };
         let mut backoff = Backoff::new(self.config.retry, turn.seed);
         let mut tries = Tries::new(self.pool.servers.len(), self.config.retry.tries);

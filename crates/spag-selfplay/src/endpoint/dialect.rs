@@ -29,12 +29,22 @@ struct Listed {
     owned_by: Option<String>,
 }
 
+/// From the body of `/models`: the owner of the model, or of the first one if it is not listed under its name.
+fn owner(body: &[u8], model: &str) -> Option<String> {
+    let mut listed = serde_json::from_slice::<Models>(body).map(|models| models.data).unwrap_or_default();
+    let at = listed.iter().position(|one| one.id == model).unwrap_or(0);
+    if at < listed.len() { listed.swap_remove(at).owned_by } else { None }
+}
+
+/// Whether the model is OpenAI's own, by the body of `/models`: its current ones refuse `max_tokens`.
+pub(super) fn is_of_openai(body: &[u8], model: &str) -> bool {
+    matches!(owner(body, model).as_deref(), Some("openai" | "openai-internal" | "system"))
+}
+
 impl Dialect {
-    /// From the body of `/models`: by the owner of the model, or of the first one if it is not listed under its name.
+    /// From the body of `/models`.
     pub(super) fn of_models(body: &[u8], model: &str) -> Self {
-        let listed = serde_json::from_slice::<Models>(body).map(|models| models.data).unwrap_or_default();
-        let ours = listed.iter().find(|one| one.id == model).or(listed.first());
-        match ours.and_then(|one| one.owned_by.as_deref()) {
+        match owner(body, model).as_deref() {
             Some("spag" | "vllm") => Self::Vllm,
             Some("sglang") => Self::SgLang,
             Some("llamacpp") => Self::LlamaCpp,

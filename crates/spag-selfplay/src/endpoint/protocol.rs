@@ -16,6 +16,9 @@ const LONGEST_LINE: usize = 16 << 10;
 /// Maximum bytes of an utterance. A server that ignores the limit of tokens could fill memory and files.
 const LONGEST_UTTERANCE: usize = 1 << 20;
 
+/// The limit of tokens of a completion, by its older name.
+const MAX_TOKENS: &str = "max_tokens";
+
 /// The format of a prompt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PromptStyle {
@@ -50,7 +53,7 @@ pub(super) fn request_body(spec: &EndpointSpec, config: &EndpointConfig, turn: &
     let EndpointTurn { prompt, seed, .. } = turn;
     let mut body = json!({
         "model": spec.model,
-        "max_tokens": config.max_tokens,
+        (MAX_TOKENS): config.max_tokens,
         // Some servers store seeds as signed 32-bit integers.
         "seed": seed >> 33,
         "n": 1,
@@ -61,6 +64,19 @@ pub(super) fn request_body(spec: &EndpointSpec, config: &EndpointConfig, turn: &
         PromptStyle::Completion => body["prompt"] = prompt.text().into(),
     }
     body
+}
+
+/// Gives the limit of tokens the name that OpenAI's current models know.
+pub(super) fn rename_limit(body: &mut Value) {
+    if let Some(limit) = body.as_object_mut().and_then(|body| body.remove(MAX_TOKENS)) {
+        body["max_completion_tokens"] = limit;
+    }
+}
+
+/// Whether an answer with status 400 refuses the limit of tokens by its name.
+pub(super) fn refuses_max_tokens(body: &[u8]) -> bool {
+    let error = serde_json::from_slice::<Value>(body).unwrap_or_default();
+    [&error["error"]["param"], &error["param"]].iter().any(|param| param.as_str() == Some(MAX_TOKENS))
 }
 
 fn messages(prompt: &TurnPrompt) -> Value {
@@ -217,6 +233,16 @@ mod tests {
         for body in ["", "<html>", "[]", "{", r#"{"choices":[]}"#, r#"{"error":{"message":"overloaded"}}"#] {
             assert!(matches!(chat(body), Content::Invalid(_)), "{body}");
         }
+    }
+
+    #[test]
+    fn limit_of_tokens_is_renamed_if_it_is_refused_by_name() {
+        let refused = br#"{"error": {"message": "Use 'max_completion_tokens'", "param": "max_tokens", "code": "unsupported_parameter"}}"#;
+        assert!(refuses_max_tokens(refused) && refuses_max_tokens(br#"{"param": "max_tokens"}"#));
+        assert!(!refuses_max_tokens(br#"{"error": {"param": "seed"}}"#) && !refuses_max_tokens(b"<html>"));
+        let mut body = json!({"model": "m", "max_tokens": 7});
+        rename_limit(&mut body);
+        assert_eq!(body, json!({"model": "m", "max_completion_tokens": 7}));
     }
 
     #[test]

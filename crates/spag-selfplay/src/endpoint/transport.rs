@@ -1,16 +1,20 @@
 //! One try of a request and the classification of its result.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, SystemTime};
 
-use ureq::http::{Response, header};
+use serde_json::Value;
+use ureq::http::{Response, StatusCode, header};
 use ureq::{Agent, RequestBuilder};
 
 use super::backoff::retry_after;
 use super::config::EndpointConfig;
-use super::dialect::Dialect;
+use super::dialect::{Dialect, is_of_openai};
 use super::key::ApiKey;
-use super::protocol::{Content, PromptStyle, Usage, excerpt, read_answer, server_message};
+use super::protocol::{
+    Content, PromptStyle, Usage, excerpt, read_answer, refuses_max_tokens, rename_limit, server_message,
+};
 use crate::player_spec::EndpointSpec;
 
 /// Maximum size of an answer in bytes.
@@ -55,6 +59,8 @@ pub(super) struct Transport {
     model: String,
     /// Of the server, once it has said.
     dialect: Mutex<Option<Dialect>>,
+    /// Whether the server takes the limit of tokens under the name of OpenAI's current models.
+    limit_is_renamed: AtomicBool,
 }
 
 impl Transport {
@@ -80,19 +86,19 @@ impl Transport {
             key: config.key.clone(),
             model: spec.model.clone(),
             dialect: Mutex::default(),
+            limit_is_renamed: AtomicBool::new(false),
         }
     }
 
     /// Sends the request of the server's dialect once; there may be none in it. The key is removed from messages and utterances, in
     /// case the server echoes it.
-    pub(super) fn send(&self, body: impl FnOnce(Dialect) -> Result<String, String>) -> Attempt {
+    pub(super) fn send(&self, body: impl FnOnce(Dialect) -> Result<Value, String>) -> Attempt {
         let body = match self.dialect().map(body) {
             Ok(Ok(body)) => body,
             Ok(Err(reason)) => return Attempt::Fatal(reason),
             Err(error) => return self.no_answer(&error),
         };
-        let request = self.agent.post(&self.url).header(header::CONTENT_TYPE, "application/json");
-        let (response, bytes) = match self.authorized(request).send(body).and_then(read) {
+        let (response, bytes) = match self.post(body) {
             Ok(answer) => answer,
             Err(error) => return self.no_answer(&error),
         };
@@ -141,6 +147,28 @@ impl Transport {
         }
     }
 
+    /// Sends a request. If a chat is refused for its `max_tokens`, it is sent once more with the other name of the limit, which is
+    /// kept if it is taken.
+    fn post(&self, mut body: Value) -> Result<(Response<()>, Vec<u8>), ureq::Error> {
+        let send = |body: &Value| {
+            let request = self.agent.post(&self.url).header(header::CONTENT_TYPE, "application/json");
+            self.authorized(request).send(body.to_string()).and_then(read)
+        };
+        let is_chat = self.style == PromptStyle::Chat;
+        if is_chat && self.limit_is_renamed.load(Ordering::Relaxed) {
+            rename_limit(&mut body);
+            return send(&body);
+        }
+        let answer = send(&body)?;
+        if !is_chat || answer.0.status() != StatusCode::BAD_REQUEST || !refuses_max_tokens(&answer.1) {
+            return Ok(answer);
+        }
+        rename_limit(&mut body);
+        let second = send(&body)?;
+        self.limit_is_renamed.store(second.0.status() != StatusCode::BAD_REQUEST, Ordering::Relaxed);
+        Ok(second)
+    }
+
     /// The dialect of the server, which is asked for its models until it answers. Other requests wait for the answer, so that
     /// all tokens are drawn alike. A server that cannot answer now gets what all servers accept.
     fn dialect(&self) -> Result<Dialect, ureq::Error> {
@@ -152,7 +180,10 @@ impl Transport {
         let (response, bytes) = request.call().and_then(read)?;
         let dialect = match response.status().as_u16() {
             passing if passes(passing) => return Ok(Dialect::OpenAi),
-            200..=299 => Dialect::of_models(&bytes, &self.model),
+            200..=299 => {
+                self.limit_is_renamed.store(is_of_openai(&bytes, &self.model), Ordering::Relaxed);
+                Dialect::of_models(&bytes, &self.model)
+            }
             _ => Dialect::OpenAi,
         };
         *known = Some(dialect);

@@ -144,6 +144,31 @@ fn models(owner: &str) -> Answer {
 }
 
 #[test]
+fn models_of_openai_get_the_limit_of_tokens_by_its_newer_name() {
+    let names = |server: &Server| -> Vec<[bool; 2]> {
+        let has = |body: &serde_json::Value| ["max_tokens", "max_completion_tokens"].map(|name| body[name] == 32);
+        server.received().iter().map(|asked| has(&asked.body)).collect()
+    };
+    let server = Server::with_models(models("openai"), |_| Answer::says("tea"));
+    play(&mut player(server.base_url(), PromptStyle::Chat, config()), 1);
+    assert!(names(&server).iter().all(|sent| *sent == [false, true]), "{:?}", names(&server));
+    // A server that says so is asked once more, and from then on so.
+    let refusal = json!({"error": {"message": "Unsupported parameter", "param": "max_tokens"}}).to_string();
+    let server = Server::start(move |asked| match asked.body.get("max_tokens") {
+        Some(_) => Answer::new(400, &refusal),
+        None => Answer::says(&utterance(asked)),
+    });
+    let one = EndpointConfig { in_flight: 1, ..config() };
+    assert_eq!(play(&mut player(server.base_url(), PromptStyle::Chat, one), 2).finished.len(), 2);
+    let sent = names(&server);
+    assert_eq!(sent[0], [true, false]);
+    assert!(sent.len() > 2 && sent[1..].iter().all(|sent| *sent == [false, true]), "{sent:?}");
+    // One that refuses both names keeps its message.
+    let server = Server::start(|_| Answer::new(400, json!({"error": {"message": "no", "param": "max_tokens"}})));
+    assert_eq!(play(&mut player(server.base_url(), PromptStyle::Chat, config()), 1).failed.len(), 1);
+}
+
+#[test]
 fn list_of_models_says_which_settings_of_sampling_are_sent() {
     static NOTES: Mutex<Vec<String>> = Mutex::new(Vec::new());
     let names = ["top_k", "top_p", "min_p", "repetition_penalty", "repeat_penalty"];

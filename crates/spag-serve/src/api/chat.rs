@@ -7,7 +7,7 @@ use spag_model::{CompletionText, GenerationConfig, LogProbs, Prompt, Request};
 
 use super::completions::{check_length, check_sequences, generation};
 use super::error::ApiError;
-use super::fields::{Fields, Refused};
+use super::fields::{Fields, Refused, whole};
 use super::messages::messages;
 use super::sampling::{IGNORED, Settings, is_empty, never};
 use crate::limits::MAX_TOP;
@@ -57,13 +57,17 @@ const REFUSED: [Refused; 17] = [
     Refused::new("chat_template", never, "the template of the model's folder is used"),
     Refused::new("documents", is_empty, "put documents into a message"),
     Refused::new("add_special_tokens", is_false, "the template writes special tokens"),
-    Refused::new("best_of", never, "leave it out"),
+    Refused::new("best_of", is_one, "leave it out"),
     Refused::new("suffix", is_empty, "leave it out"),
     Refused::new("echo", is_false, "use /v1/completions"),
 ];
 
 fn is_false(value: &Value) -> bool {
     value == &Value::Bool(false)
+}
+
+fn is_one(value: &Value) -> bool {
+    whole(value) == Some(1)
 }
 
 impl ChatJob {

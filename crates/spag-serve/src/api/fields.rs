@@ -7,7 +7,7 @@ use spag_io::quote;
 
 use super::error::ApiError;
 
-/// Fields that were not read yet. A field that is null counts as absent.
+/// Fields that were not read yet. One that is null is absent, known or not.
 #[derive(Debug)]
 pub(crate) struct Fields(Map<String, Value>);
 
@@ -29,25 +29,26 @@ impl Fields {
     /// The object in a body.
     pub(crate) fn parse(body: &[u8]) -> Result<Self, ApiError> {
         match serde_json::from_slice(body) {
-            Ok(Value::Object(fields)) => Ok(Self(fields)),
+            Ok(Value::Object(fields)) => Ok(Self::new(fields)),
             Ok(_) => Err(ApiError::bad("The body is not a JSON object")),
             Err(error) => Err(ApiError::bad(format!("The body is not valid JSON: {}", quote(&error.to_string())))),
         }
     }
 
     /// Fields of an object within a request.
-    pub(crate) fn new(fields: Map<String, Value>) -> Self {
+    pub(crate) fn new(mut fields: Map<String, Value>) -> Self {
+        fields.retain(|_, value| !value.is_null());
         Self(fields)
     }
 
     /// Takes a field.
     pub(crate) fn take(&mut self, name: &str) -> Option<Value> {
-        self.0.remove(name).filter(|value| !value.is_null())
+        self.0.remove(name)
     }
 
     /// Whether a field is there and was not read.
     pub(crate) fn has(&self, name: &str) -> bool {
-        self.0.get(name).is_some_and(|value| !value.is_null())
+        self.0.contains_key(name)
     }
 
     fn typed<T>(
@@ -181,6 +182,7 @@ mod tests {
         }
         let error = fields(json!({"presence_penalty": 0.5})).refuse(&refused).unwrap_err();
         assert_eq!(error.message, "presence_penalty: this server does not support it; leave it out");
+        fields(json!({"prompt_cache_key": null})).finish(&[]).unwrap();
         let error = fields(json!({"user": "me", "temprature": 1})).finish(&["user"]).unwrap_err();
         assert_eq!(error.message, "temprature: Unrecognized request argument");
     }

@@ -101,12 +101,14 @@ mod tests {
         let read = messages(Some(json!([
             {"role": "system", "content": "s"},
             {"role": "user", "content": [{"type": "text", "text": "a"}, {"type": "text", "text": "b"}], "name": null},
+            {"role": "assistant", "content": "c", "audio": null, "function_call": null, "reasoning": null, "tool_calls": null},
             {"role": "assistant", "tool_calls": [{"function": {"name": "f", "arguments": "{\"x\": 1}"}}]},
             {"role": "tool", "content": "1", "tool_call_id": "c"},
         ])));
         let expected = json!([
             {"role": "system", "content": "s"},
             {"role": "user", "content": "a\nb"},
+            {"role": "assistant", "content": "c"},
             {"role": "assistant", "content": "", "tool_calls": [{"function": {"name": "f", "arguments": {"x": 1}}}]},
             {"role": "tool", "content": "1", "tool_call_id": "c"},
         ]);

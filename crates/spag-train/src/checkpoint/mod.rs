@@ -19,6 +19,7 @@ mod write;
 
 pub use folders::{checkpoint_folders, latest_checkpoint};
 pub use read::SavedRun;
+pub(crate) use state::CHANGEABLE;
 pub use state::SavedState;
 
 pub(crate) use folders::{named_checkpoints, prune, remove, remove_leftovers};

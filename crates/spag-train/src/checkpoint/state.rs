@@ -14,7 +14,7 @@ use crate::position::Position;
 pub(crate) const FORMAT: u32 = 1;
 
 /// Settings that may change on resume, since they do not change any result.
-const CHANGEABLE: [&str; 9] = [
+pub(crate) const CHANGEABLE: [&str; 9] = [
     "logging_steps",
     "save_strategy",
     "save_steps",

@@ -1,6 +1,7 @@
 //! A training run from files to files: `spag-train`, and every training stage of the loop.
 
 mod first_adapter;
+mod notes;
 mod output;
 mod provenance;
 mod run;

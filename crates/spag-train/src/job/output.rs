@@ -2,10 +2,11 @@
 
 use std::path::PathBuf;
 
-use spag_io::{FileLock, write_json_atomically};
+use serde_json::{Map, Value};
+use spag_io::{CommandFiles, Contents, FileLock, read_json, write_json_atomically};
 
 use super::{Start, TrainJob};
-use crate::checkpoint::{self, Origin, checkpoint_folders};
+use crate::checkpoint::{self, CHANGEABLE, Origin, checkpoint_folders};
 use crate::config::{IntervalStrategy, TrainConfig};
 use crate::deepspeed::DeepSpeed;
 use crate::error::{Error, Result};
@@ -13,6 +14,16 @@ use crate::learner::Learner;
 use crate::metrics::{EvalRecord, MetricsLog, Record};
 use crate::offline::Observer;
 use crate::tensorboard::EventWriter;
+
+/// The settings of the run in its output folder.
+const SETTINGS: &str = "train_config.json";
+
+/// The file by which the folder is locked.
+const LOCK: &str = ".lock";
+
+/// Keys of [`TrainJob`] on which the result does not depend.
+const NOT_OF_RESULT: [&str; 7] =
+    ["output_dir", "deepspeed", "zero_stage", "offload_param", "offload_optimizer", "logging_dir", "device"];
 
 /// The output folder of a run, locked against other runs.
 pub(super) struct OutputDir {
@@ -24,20 +35,11 @@ impl OutputDir {
     /// Creates or opens the folder. Refuses to start a new run beside the checkpoints of an earlier one.
     pub(super) fn open(job: &TrainJob) -> Result<Self> {
         let path = job.output_dir.clone();
-        let lock = FileLock::try_acquire(path.join(".lock")).map_err(|error| match error {
+        check_files(job)?;
+        let lock = FileLock::try_acquire(path.join(LOCK)).map_err(|error| match error {
             spag_io::Error::InUse { .. } => Error::OutputInUse { path: path.clone() },
             error => error.into(),
         })?;
-        match &job.start {
-            Start::New => {
-                if let Some((step, _)) = checkpoint_folders(&path)?.last() {
-                    return Err(Error::OutputHolds { path, step: *step });
-                }
-            }
-            // Refuses a damaged one by name, which might be the latest.
-            Start::Latest => drop(checkpoint_folders(&path)?),
-            Start::Overwrite | Start::From(_) => {}
-        }
         checkpoint::remove_leftovers(&path)?;
         Ok(Self { path, lock })
     }
@@ -78,13 +80,52 @@ impl OutputDir {
             // The run may have ended between saving a checkpoint and deleting the oldest one.
             self.prune(&job.config)?;
         }
-        write_json_atomically(self.path.join("train_config.json"), job)?;
+        write_json_atomically(self.path.join(SETTINGS), job)?;
         if let Some(settings) = deepspeed {
             write_json_atomically(self.path.join("deepspeed_config.json"), settings)?;
         }
         let events = job.logging_dir.as_ref().map(|dir| EventWriter::create(dir, step)).transpose()?;
         Ok(RunWriter { metrics: MetricsLog::open(&self.path, step)?, events, output: self, origin })
     }
+}
+
+/// Checks that the output folder is no input and holds no other model or results, before anything is written.
+fn check_files(job: &TrainJob) -> Result<()> {
+    // Refuses a damaged checkpoint by name, which might be the latest.
+    let last = match &job.start {
+        Start::New | Start::Latest => checkpoint_folders(&job.output_dir)?.pop(),
+        Start::Overwrite | Start::From(_) => None,
+    };
+    if let (Start::New, Some((step, _))) = (&job.start, &last) {
+        let path = job.output_dir.clone();
+        let in_use = FileLock::is_taken(path.join(LOCK))?;
+        return Err(if in_use { Error::OutputInUse { path } } else { Error::OutputHolds { path, step: *step } });
+    }
+    let files = CommandFiles::default().read("--model_name_or_path", &job.model_name_or_path);
+    let files = files.read_all("--ref_model_name_or_path", &job.ref_model_name_or_path);
+    let files = files.read_all("--adapter", &job.adapter).read_all("--train_data_path", &job.train_data_path);
+    let mut files = files.read_all("--eval_data_path", &job.eval_data_path).read_all("--deepspeed", &job.deepspeed);
+    let (written, kept) =
+        (&[Contents::Model, Contents::Training], [Contents::Training, Contents::Games, Contents::Model]);
+    let kept = match &job.start {
+        Start::Overwrite => &Contents::ALL[..],
+        // The settings of a checkpoint are compared later.
+        Start::Latest | Start::From(_) if last.is_some() || has_settings_of(job)? => &kept,
+        Start::New | Start::Latest | Start::From(_) => &kept[..2],
+    };
+    Ok(files.write_folder("--output_dir", &job.output_dir, written, kept)?)
+}
+
+/// Whether the output folder has the settings of this job, as far as the result depends on them.
+fn has_settings_of(job: &TrainJob) -> Result<bool> {
+    let facts = |job: Value| {
+        let Value::Object(mut facts) = job else { return Map::new() };
+        facts.retain(|key, _| !NOT_OF_RESULT.contains(&key.as_str()) && !CHANGEABLE.contains(&key.as_str()));
+        facts
+    };
+    let was = read_json::<Value>(job.output_dir.join(SETTINGS))?;
+    let now = serde_json::to_value(job).unwrap_or_default();
+    Ok(was.is_some_and(|was| facts(was) == facts(now)))
 }
 
 /// Writes metrics and checkpoints during training.

@@ -15,6 +15,7 @@ use spag_model::{
 use spag_ops::OpenDevice;
 use spag_run::Provenance;
 
+use super::notes::notes;
 use super::output::{OutputDir, RankObserver};
 use super::provenance::sources;
 use super::{Start, TrainJob};
@@ -99,6 +100,7 @@ fn train(
     check_dropout(job, &model_dir)?;
     let tokenizer = spag_model::load_tokenizer(&model_dir)?.with_bos_rule(job.add_bos_token);
     let dataset = Dataset::read(files, &tokenizer, job.config.max_length)?;
+    notes(&job.config, &dataset).iter().for_each(|note| progress.message(&format!("note: {note}")));
     let deepspeed = deepspeed(job, dataset.samples().len(), group.size())?;
     let architecture = check_checkpoint(&model_dir)?;
     if let (Some(file), Some(name)) = (&job.deepspeed, deepspeed.as_ref().and_then(DeepSpeed::scheduler_name)) {

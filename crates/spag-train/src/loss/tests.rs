@@ -214,6 +214,10 @@ fn absent_reference_is_refused() {
     for loss in [&SftWithKl { kl: 0.1 } as &dyn Loss, &OfflinePo { kl: 0.1, sft: 0.0, clip: 0.2 }] {
         assert!(loss.needs_reference() && matches!(loss.evaluate(&input), Err(crate::Error::NoReference)));
     }
+    // Without a coefficient there is no KL term to read it.
+    let without = SftWithKl { kl: 0.0 };
+    assert!(!without.needs_reference());
+    assert_eq!(LossValue::read_all(&[without.evaluate(&input).unwrap()]).unwrap()[0].0, 1.0);
 }
 
 #[test]
