@@ -9,7 +9,7 @@
 #                                     package of llamafactory
 #
 # It needs pip, and for WordNet the Debian package wordnet-base: installed, or as `apt-get download` finds it. Files that are
-# there already are kept. SPAG names the program that makes the lexicon; it is built if unset.
+# there already are kept. The lexicon is made by the program that SPAG names, else by spag on PATH, else by one that is built here.
 set -euo pipefail
 
 folder=${1:-models}
@@ -59,9 +59,10 @@ lexicon() {
     fi
     wordnet=$work/wordnet/usr/share/wordnet
   fi
-  local spag=(cargo run --release --quiet --bin spag --)
-  if [ -n "${SPAG:-}" ]; then
-    spag=("$SPAG")
+  local spag=("${SPAG:-spag}")
+  if ! command -v "${spag[0]}" >/dev/null; then
+    echo "There is no ${spag[0]} on PATH: building it with cargo, which takes some minutes." >&2
+    spag=(cargo run --release --quiet --bin spag --)
   fi
   "${spag[@]}" data lexicon --wordnet "$wordnet" --max_words 600 --output_data_path "$folder/wordnet-600.toml" >"$work/log"
   tail -n 1 "$work/log"

@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
 """Makes the pictures of the README from a finished run, with headless Chromium.
 
-    python3 scripts/make-pictures.py RUN [--radar REPORT] [--game FILE:ROW] [--spag target/release/spag]
+    python3 scripts/make-pictures.py RUN [--radar REPORT] [--game FILE:ROW] [--spag PROGRAM]
     python3 scripts/make-pictures.py runs/smollm2-135m --radar-only docs/radar-smollm2.png
 
 docs/page.png is a game of RUN on the page of `spag serve`: by default the first evaluation game of the last model as defender
 that it wins after three turns. docs/radar.png is the radar plot in REPORT, by default RUN/report.html; --radar-only makes that one
-alone, with another name. Each is a PNG of less than 300 KB. Needs Chromium (CHROMIUM names another one than that on PATH).
+alone, with another name. The program is spag on PATH, or one that is built here. Each is a PNG of less than 300 KB. Needs Chromium (CHROMIUM names another one than that on PATH).
 """
 import argparse
 import base64
@@ -28,6 +28,17 @@ NAMES = ["chromium", "chromium-browser", "google-chrome"]
 def chromium():
     found = os.environ.get("CHROMIUM") or next(filter(None, map(shutil.which, NAMES)), None)
     return found or sys.exit("install Chromium, or set CHROMIUM to its path")
+
+
+def program():
+    """spag on PATH, or else the one of this folder, which is built if it is missing."""
+    if found := shutil.which("spag"):
+        return pathlib.Path(found)
+    built = ROOT / "target/release/spag"
+    if not built.exists():
+        print("There is no spag on PATH: building it with cargo, which takes some minutes.", file=sys.stderr)
+        subprocess.run(["cargo", "build", "--release", "--bin", "spag"], cwd=ROOT, check=True)
+    return built
 
 
 def shoot(url, size, to):
@@ -125,10 +136,10 @@ def main():
     parser.add_argument("--radar", type=pathlib.Path, metavar="REPORT")
     parser.add_argument("--radar-only", type=pathlib.Path, metavar="PNG")
     parser.add_argument("--game", metavar="FILE:ROW")
-    parser.add_argument("--spag", type=pathlib.Path, default=ROOT / "target/release/spag")
+    parser.add_argument("--spag", type=pathlib.Path, default=None)
     args = parser.parse_args()
     if args.radar_only is None:
-        page(args.run, args.spag, args.game)
+        page(args.run, args.spag or program(), args.game)
     radar(args.radar or args.run / "report.html", (args.radar_only or ROOT / "docs/radar.png").resolve())
 
 

@@ -32,7 +32,13 @@ ADAPTERS = {
         rank_pattern={r"mlp\.(?!up).*": 2, r"^model\.layers\.\d+\.self_attn\.q_proj": 3},
         alpha_pattern={"[kq]_proj": 5},
     ),
+    "excluded": dict(r=2, lora_alpha=8, target_modules="all-linear", exclude_modules=["k_proj", "mlp.down_proj"]),
+    "layers": dict(
+        r=2, lora_alpha=8, target_modules=["q_proj", "up_proj"], layers_to_transform=[1], layers_pattern="layers"
+    ),
 }
+# Saved in PyTorch's format, as older versions of PEFT do.
+IN_PYTORCH = {"excluded"}
 
 for seed, (name, settings) in enumerate(ADAPTERS.items(), start=1):
     torch.manual_seed(seed)
@@ -43,7 +49,7 @@ for seed, (name, settings) in enumerate(ADAPTERS.items(), start=1):
         if "lora_" in parameter:
             torch.nn.init.normal_(values, std=0.2)
     folder = FIXTURES / "peft" / name
-    model.save_pretrained(folder)
+    model.save_pretrained(folder, safe_serialization=name not in IN_PYTORCH)
     (folder / "README.md").unlink(missing_ok=True)
     with torch.no_grad():
         log_probs = torch.log_softmax(model(torch.tensor([IDS])).logits[0].double(), -1)

@@ -3,6 +3,7 @@
 #
 #   scripts/release-files.sh FOLDER [CARGO_OPTION...]
 #
+# With PROGRAMS=FOLDER the programs there are taken, and none are built.
 # The processor's kernels are chosen when a program starts, so one build serves every x86-64 processor. A build with --features cuda
 # does not start without a driver, and then has no man pages and completions; those of a build for CPUs are the same.
 # The highest version of glibc that the programs need is printed; with MAX_GLIBC=2.28, a newer one is an error.
@@ -10,12 +11,15 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 out=${1:?"usage: scripts/release-files.sh FOLDER [CARGO_OPTION...]"}
 programs=(spag spag-play spag-train spag-assign-rewards)
-cargo build --release --locked "${programs[@]/#/--bin=}" "${@:2}"
+if [[ -z ${PROGRAMS:-} ]]; then
+  cargo build --release --locked "${programs[@]/#/--bin=}" "${@:2}"
+fi
+built=${PROGRAMS:-${CARGO_TARGET_DIR:-target}/release}
 
 share=$out/share
 mkdir -p "$out/bin" "$share"/{man/man1,bash-completion/completions,zsh/site-functions,fish/vendor_completions.d,doc/spag}
 for program in "${programs[@]}"; do
-  strip -o "$out/bin/$program" "${CARGO_TARGET_DIR:-target}/release/$program"
+  strip -o "$out/bin/$program" "$built/$program"
   if ! "$out/bin/$program" --version >/dev/null 2>&1; then
     echo "$program does not start here: no man pages and completions of it" >&2
     continue

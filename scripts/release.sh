@@ -14,7 +14,8 @@ archive=spag-$version-$name
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 scripts/release-files.sh "$work/$archive" "${@:3}"
-cp -r configs "$work/$archive/share/doc/spag/"
+# What the commands of the README read.
+cp -r configs data docs scripts README.md LICENSE CHANGELOG.md SECURITY.md "$work/$archive/"
 mkdir -p "$out"
 tar --create --gzip --owner 0 --group 0 --sort name --directory "$work" --file "$out/$archive.tar.gz" "$archive"
 (cd "$out" && sha256sum "$archive.tar.gz" | tee "$archive.tar.gz.sha256")

@@ -23,3 +23,8 @@ pub use programs::{find_program, play_command, program, run, run_tiny, train_com
 pub use ranks::{Ended, Ranks};
 pub use reports::assert_reports_agree;
 pub use serve::{Reply, Serve, long_model};
+
+/// The examples of the README.
+#[cfg(doctest)]
+#[doc = include_str!("../../README.md")]
+pub struct Readme;

@@ -156,7 +156,7 @@ fn values_that_would_change_the_result_are_rejected_with_a_reason() {
         ("--truncation_side right", "lose their beginning"),
         ("--fp16 True", "--bf16"),
         ("--optim adafactor", "`muon`"),
-        ("--lora True", "adapters"),
+        ("--lora True", "--lora_r"),
         ("--evaluation_strategy sometimes", "epoch"),
         ("--save_strategy always", "epoch"),
         ("--load_best_model_at_end True", "--eval_data_path"),

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 use spag_io::{CommandFiles, Contents};
-use spag_model::{Adapter, Checkpoint, ShardSize, WeightDtype, WriteOptions, load_config};
+use spag_model::{Adapter, Checkpoint, ShardSize, WeightDtype, WriteOptions, load_config, own_head_note};
 use spag_run::Provenance;
 
 use spag_cli::{OverwriteArgs, Result, exit, threads};
@@ -40,6 +40,9 @@ pub(crate) fn run(args: MergeArgs) -> Result<()> {
     let config = load_config(&args.model)?;
     let adapter = Adapter::load_for(&args.adapter, &args.model)?;
     let dtype = args.dtype.unwrap_or(WeightDtype::stored(&config));
+    if let Some(note) = own_head_note(&args.model)? {
+        exit::note(format_args!("note: {note}"));
+    }
     let checkpoint = Checkpoint::load(&args.model)?;
     adapter.merge_into(checkpoint.model.parameters())?;
     checkpoint.save(&args.output_dir, WriteOptions::new(dtype).sharded(args.max_shard_size))?;

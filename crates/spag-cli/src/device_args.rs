@@ -6,7 +6,7 @@ use clap::Args;
 use spag_dist::LaunchEnv;
 use spag_model::{
     BlockFormat, BosRule, Checkpoint, DtypeChoice, LoadOptions, Model, Quantisation, WeightDtype, is_quantised,
-    load_config, load_quantised,
+    load_config, load_quantised, own_head_note,
 };
 use spag_ops::{DeviceChoice, OpenDevice};
 
@@ -177,6 +177,9 @@ impl LoadArgs {
             exit::note(format_args!(
                 "note: {path}: quantised matrices stay as in the file; --quantize none dequantises them"
             ));
+        }
+        if let Some(note) = own_head_note(path)? {
+            exit::note(format_args!("note: {note}"));
         }
         let options = LoadOptions { device, dtype };
         let Checkpoint { model, tokenizer } = match (quantisation, adapter) {

@@ -213,7 +213,7 @@ impl EpisodeReader {
     pub fn judged(mut self, game: &dyn Game) -> impl Iterator<Item = Result<(usize, Episode, Verdict)>> {
         let mut judge = game.judge();
         std::iter::from_fn(move || {
-            let row = self.next()?;
+            let row = game.labels().reading(|| self.next())?;
             Some(row.and_then(|(row, episode)| match judge.judge(&episode.view()) {
                 Ok(verdict) => Ok((row, episode, verdict)),
                 Err(e) => Err(spag_io::Error::Row { path: self.path().to_owned(), row, reason: e.to_string() }.into()),

@@ -2,6 +2,7 @@
 #![doc = include_str!("../README.md")]
 
 // ── The seam: what a game is ──
+mod at_hand;
 mod game;
 mod labels;
 mod per_ending;

@@ -6,7 +6,7 @@ use serde::de::{IgnoredAny, MapAccess, Visitor};
 use serde::ser::SerializeMap;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-use crate::games;
+use crate::at_hand;
 use crate::labels::Labels;
 use crate::verdict::Ending;
 
@@ -58,7 +58,7 @@ impl<'de, T: Deserialize<'de>> Visitor<'de> for Values<T> {
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
         let mut found = Vec::new();
         while let Some(key) = map.next_key::<String>()? {
-            match games::ending(&key) {
+            match at_hand::ending(&key) {
                 Some(known) => found.push((known, map.next_value()?)),
                 None => {
                     map.next_value::<IgnoredAny>()?;

@@ -53,7 +53,7 @@ impl GameRecord {
         players: impl Into<String>,
     ) -> Result<Self> {
         let path = path.as_ref();
-        let (appender, episodes) = JsonlAppender::<Episode>::resume(path)?;
+        let (appender, episodes) = game.labels().reading(|| JsonlAppender::<Episode>::resume(path))?;
         let mut failed_name = path.file_stem().unwrap_or_default().to_owned();
         failed_name.push("_failed.jsonl");
         let mut record = Self {
@@ -80,7 +80,7 @@ impl GameRecord {
     /// # Errors
     /// As [`GameRecord::open`], except that the file may be in use.
     pub fn merge_file(&mut self, path: impl AsRef<Path>, game: &dyn Game) -> Result<Vec<usize>> {
-        let episodes = read_complete_lines::<Episode>(path.as_ref())?;
+        let episodes = game.labels().reading(|| read_complete_lines::<Episode>(path.as_ref()))?;
         self.insert(path.as_ref(), game, episodes)
     }
 

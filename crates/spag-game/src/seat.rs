@@ -5,14 +5,15 @@ use std::fmt;
 use serde::de::Visitor;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-use crate::games;
+use crate::at_hand;
 
 /// The number of seats of every game.
 pub const SEATS: usize = 2;
 
 /// A side of a game. Written to files by its name, which the game gives it.
 ///
-/// Names read from files are those of the games of this crate, and `player 0` and `player 1`.
+/// Names read from files are those of the game at hand ([`Labels::reading`](crate::Labels::reading)), of the games of this crate, and
+/// `player 0` and `player 1`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Seat {
     index: u8,
@@ -69,6 +70,9 @@ impl Visitor<'_> for SeatName {
     }
 
     fn visit_str<E: serde::de::Error>(self, name: &str) -> Result<Seat, E> {
-        games::seat(name).ok_or_else(|| E::unknown_variant(name, games::SEAT_NAMES))
+        at_hand::seat(name).ok_or_else(|| {
+            let [first, second] = at_hand::seat_names();
+            E::custom(format_args!("unknown variant `{}`, expected `{first}` or `{second}`", spag_io::quote(name)))
+        })
     }
 }

@@ -4,9 +4,12 @@
 mod atomic;
 mod command_files;
 mod contents;
+#[doc(hidden)]
+pub mod declared;
 mod digest;
 mod display;
 mod error;
+mod foreign;
 mod guard;
 mod identity;
 mod in_place;
@@ -28,9 +31,11 @@ mod whole;
 pub use atomic::{AtomicFile, read_json, sync_folder, write_atomically, write_json_atomically, write_jsonl_atomically};
 pub use command_files::CommandFiles;
 pub use contents::Contents;
+pub use declared::Declared;
 pub use digest::{hex, read_samples, sha256, sha256_file};
 pub use display::{abridge, escape, escape_lines, escape_table, quote};
 pub use error::{Classify, Error, ErrorClass, Result, error_chain};
+pub use foreign::{foreign_file, foreign_text};
 pub use guard::{catch_panic, catch_template_panic, is_panic_caught};
 pub use jsonl::{JsonlAppender, read_complete_lines};
 pub use leftovers::remove_unlocked_files;

@@ -10,6 +10,7 @@ use memchr::{memchr, memchr_iter};
 use serde::de::{DeserializeOwned, IgnoredAny};
 
 use crate::error::{Error, Result};
+use crate::foreign::foreign_text;
 use crate::row::{Layout, Row};
 
 /// Bytes read at a time. A chunk fits into a core's cache.
@@ -76,6 +77,9 @@ impl ChunkReader {
     pub fn from_reader(path: impl AsRef<Path>, input: impl Read + Send + 'static) -> Result<Self> {
         let mut chunks = Self::with_layout(path.as_ref(), input, Layout::Lines);
         chunks.fill()?;
+        if let Some(what) = foreign_text(&chunks.buffer) {
+            return Err(Error::io(&chunks.path)(io::Error::new(io::ErrorKind::InvalidData, what)));
+        }
         if chunks.buffer.starts_with(b"\xef\xbb\xbf") {
             chunks.buffer.drain(..3);
         }

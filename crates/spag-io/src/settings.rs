@@ -6,6 +6,7 @@ use std::marker::PhantomData;
 use serde::Deserialize;
 use serde::de::{DeserializeOwned, DeserializeSeed, Deserializer, Error, MapAccess, Visitor};
 
+use crate::declared::Declared;
 use crate::range::{Limits, in_range};
 
 /// Whether a setting is left out of files because it has the default of its type, for `#[serde(skip_serializing_if)]`.
@@ -50,7 +51,7 @@ macro_rules! settings {
     ($(
         $(#[$meta:meta])*
         $vis:vis $kind:ident $name:ident $(($expecting:literal))? { $(
-            $(#[$field_meta:meta])*
+            $(#[$($field_meta:tt)*])*
             $field_vis:vis $field:ident $(as $key:literal)?: $type:ty $([$limits:expr])? $(= $default:expr)?;
         )* } $(+ { $(
             $(#[$part_meta:meta])*
@@ -60,7 +61,7 @@ macro_rules! settings {
         $crate::settings! { @$kind
             $(#[$meta])*
             $vis struct $name {
-                $($(#[$field_meta])* $field_vis $field $(as $key)?: $type, [$($limits)?], [$($default)?];)*
+                $($(#[$($field_meta)*])* $field_vis $field $(as $key)?: $type, [$($limits)?], [$($default)?];)*
             } { $($($(#[$part_meta])* $part_vis $part: $part_type;)*)? }
         }
 
@@ -81,6 +82,21 @@ macro_rules! settings {
                 let mut names = ::std::vec![$($crate::settings!(@name $field $($key)?)),*];
                 $($(names.extend(<$part_type as $crate::Settings>::names());)*)?
                 names
+            }
+
+            fn declared(&self) -> ::std::vec::Vec<$crate::Declared> {
+                #[allow(unused_imports)]
+                use $crate::declared::{AsList, AsOption, AsTable, AsValue};
+                #[allow(unused_mut)]
+                let mut declared = ::std::vec![$($crate::Declared::new(
+                    $crate::settings!(@name $field $($key)?),
+                    ::std::concat!($($crate::settings!(@doc $($field_meta)*)),*),
+                    $crate::settings!(@expected $($limits)?),
+                    &self.$field,
+                    (&&&&$crate::declared::Of(&self.$field)).inner(),
+                )),*];
+                $($(declared.extend($crate::Settings::declared(&self.$part));)*)?
+                declared
             }
 
             fn read<'de, A: ::serde::de::MapAccess<'de>>(
@@ -111,21 +127,21 @@ macro_rules! settings {
     (@table
         $(#[$meta:meta])*
         $vis:vis struct $name:ident { $(
-            $(#[$field_meta:meta])*
+            $(#[$($field_meta:tt)*])*
             $field_vis:vis $field:ident $(as $key:literal)?: $type:ty, [$($limits:expr)?], [$($default:expr)?];
         )* } { $($(#[$part_meta:meta])* $part_vis:vis $part:ident: $part_type:ty;)* }
     ) => {
         $(#[$meta])*
         #[derive(Clone, Debug, PartialEq, ::serde::Serialize)]
         $vis struct $name {
-            $($(#[$field_meta])* $(#[serde(rename = $key)])? $field_vis $field: $type,)*
+            $($(#[$($field_meta)*])* $(#[serde(rename = $key)])? $field_vis $field: $type,)*
             $($(#[$part_meta])* #[serde(flatten)] $part_vis $part: $part_type,)*
         }
     };
     (@flags
         $(#[$meta:meta])*
         $vis:vis struct $name:ident { $(
-            $(#[$field_meta:meta])*
+            $(#[$($field_meta:tt)*])*
             $field_vis:vis $field:ident $(as $key:literal)?: $type:ty, [$($limits:expr)?], [$($default:expr)?];
         )* } { $($(#[$part_meta:meta])* $part_vis:vis $part:ident: $part_type:ty;)* }
     ) => {
@@ -136,7 +152,7 @@ macro_rules! settings {
             #[arg(long $(= $key)?)]
             $(#[arg(value_parser = $crate::parser($limits))])?
             $(#[arg(default_value_t = $default)])?
-            $(#[$field_meta])*
+            $(#[$($field_meta)*])*
             $(#[serde(rename = $key)])?
             $field_vis $field: $type,
         )* $(
@@ -150,6 +166,10 @@ macro_rules! settings {
     (@default $default:expr) => { $default };
     (@name $field:ident) => { stringify!($field) };
     (@name $field:ident $key:literal) => { $key };
+    (@doc doc = $line:expr) => { ::std::concat!($line, "\n") };
+    (@doc $($other:tt)*) => { "" };
+    (@expected) => { ::std::option::Option::None };
+    (@expected $limits:expr) => { ::std::option::Option::Some($crate::Limits::expected(&$limits)) };
     (@seed) => { ::std::marker::PhantomData };
     (@seed $limits:expr) => { $crate::Within::new($limits) };
 }
@@ -161,6 +181,9 @@ pub trait Settings: Default {
 
     /// The keys.
     fn names() -> Vec<&'static str>;
+
+    /// What can be set, with these values as the defaults.
+    fn declared(&self) -> Vec<Declared>;
 
     /// Reads the value of a key; `false` if there is no such key.
     ///

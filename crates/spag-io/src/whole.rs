@@ -5,13 +5,14 @@ use std::io::{self, ErrorKind, Read};
 use std::path::Path;
 
 use crate::error::{Error, Result};
+use crate::foreign::foreign_text;
 
 /// Reads a file of at most `limit` bytes.
 ///
 /// Only regular files are read: a pipe could wait for ever, and a device never ends.
 ///
 /// # Errors
-/// The file cannot be read, is not a regular file, or is larger.
+/// The file cannot be read, is not a regular file, is larger, or is compressed, UTF-16 or a pointer of Git LFS.
 pub fn read_whole(path: impl AsRef<Path>, limit: u64) -> Result<Vec<u8>> {
     let path = path.as_ref();
     read(path, limit).map_err(Error::io(path))
@@ -35,7 +36,11 @@ fn read(path: &Path, limit: u64) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     // The file may have grown since.
     File::open(path)?.take(limit.saturating_add(1)).read_to_end(&mut bytes)?;
-    if bytes.len() as u64 > limit { Err(too_large()) } else { Ok(bytes) }
+    match foreign_text(&bytes) {
+        Some(what) => Err(io::Error::new(ErrorKind::InvalidData, what)),
+        None if bytes.len() as u64 > limit => Err(too_large()),
+        None => Ok(bytes),
+    }
 }
 
 #[cfg(test)]

@@ -49,8 +49,8 @@ pub use adapter::{Adapter, AdapterPlaces, BaseDigest, LoraConfig};
 pub use checkpoint::{
     Checkpoint, DtypeChoice, LoadOptions, ShardSize, WeightDtype, WriteOptions, WrittenFile, check_checkpoint,
     is_quantised, load_config, load_model, load_model_with, load_quantised, load_quantised_layers, load_tokenizer,
-    python_files, read_buffers, read_tensors, save_checkpoint, save_model, weights_digest, write_buffers,
-    write_random_model,
+    own_head_note, python_files, read_buffers, read_tensors, save_checkpoint, save_model, weights_digest,
+    write_buffers, write_random_model,
 };
 pub use config::{
     Architecture, Biases, Embeddings, HeadNorm, ModelConfig, NormWeights, Norms, OutputHead, Position, Projections,

@@ -31,6 +31,34 @@ def without_verdict(episode):
     return {key: episode[key] for key in ("history", "target_word", "max_turns")}
 
 
+class Readme(unittest.TestCase):
+    """Expressions of README.md have the values in their comments, in which … stands for anything."""
+
+    def test_examples(self):
+        readme = (pathlib.Path(__file__).resolve().parents[1] / "README.md").read_text(encoding="utf-8")
+        code = readme.split("```python\n")[1].split("```")[0]
+        names, compared = {}, 0
+        exec("".join(line for line in code.splitlines(True) if "  # " not in line), names)
+        for line in code.splitlines():
+            expression, _, comment = line.partition("  # ")
+            if not comment.startswith(("(", "[", "{")):
+                continue
+            expected = eval(comment.replace("…", "..."))
+            self.assertTrue(fits(eval(expression, names), expected), f"{expression}: {eval(expression, names)}")
+            compared += 1
+        self.assertEqual(compared, 3)
+
+
+def fits(value, expected):
+    if expected is ...:
+        return True
+    if isinstance(expected, dict):
+        return isinstance(value, dict) and value.keys() == expected.keys() and all(fits(value[key], one) for key, one in expected.items())
+    if isinstance(expected, list):
+        return len(value) == len(expected) and all(map(fits, value, expected))
+    return value == expected
+
+
 class Recorded(unittest.TestCase):
     """Equal to what the reference gave for 3,000 games."""
 

@@ -4,7 +4,7 @@ use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 
 use bit_vec::BitVec;
-use spag_game::{EpisodeView, Game, Judge, Tally, Verdict};
+use spag_game::{EpisodeView, Game, Judge, Labels, Tally, Verdict};
 use spag_io::{ChunkReader, RowChunk, RowReader};
 
 use crate::credit::{Credit, Crediting};
@@ -63,12 +63,13 @@ pub fn assign_rewards_in_files(
 /// Parses and judges the episodes of a chunk that `select` accepts by their index, and passes them to `visit`.
 fn judge_chunk(
     chunk: &RowChunk,
+    labels: &'static Labels,
     judge: &mut dyn Judge,
     select: impl Fn(usize) -> bool,
     mut visit: impl FnMut(usize, &EpisodeView<'_>, Verdict) -> Result<()>,
 ) -> Result<()> {
     for (index, row) in (chunk.first_index()..).zip(chunk.rows()).filter(|(index, _)| select(*index)) {
-        let episode: EpisodeView<'_> = row.parse()?;
+        let episode: EpisodeView<'_> = labels.reading(|| row.parse())?;
         let verdict = judge.judge(&episode).map_err(|error| row.error(error.to_string()))?;
         visit(index, &episode, verdict).map_err(|error| match error {
             Error::LongGame { .. } | Error::Game(_) => row.error(error.to_string()).into(),
@@ -101,6 +102,7 @@ fn judge_file(
             let mut verdicts = Vec::new();
             judge_chunk(
                 &chunk?,
+                game.labels(),
                 judge.as_mut(),
                 |_| true,
                 |_, _, verdict| {
@@ -160,6 +162,7 @@ fn credit_file(
             let mut credited = CreditedChunk { rows: chunk.rows().len(), summary: none.clone(), text: Vec::new() };
             judge_chunk(
                 &chunk,
+                game.labels(),
                 judge.as_mut(),
                 |index| has_samples.get(index) == Some(true),
                 |index, episode, verdict| {

@@ -155,7 +155,7 @@ impl GameSettings {
 }
 
 impl SamplingSettings {
-    /// How a model draws tokens. Without `top_k` from the 50 most likely ones, as in the reference.
+    /// How a model draws tokens. Without `top_k` from the 50 most likely ones, as in the reference; with 0 from all.
     pub fn sampling(&self) -> Sampling {
         if self.temperature > 0.0 {
             Sampling::random(self.temperature, self.top_k.unwrap_or(Sampling::REFERENCE_TOP_K), self.top_p)

@@ -1,7 +1,7 @@
 //! `spag eval`: agreement with lm-evaluation-harness, interrupted evaluations, and invalid input.
 //!
 //! What lm-evaluation-harness's backend `hf` says of the tiny checkpoints was computed with `clients/lm_eval/evaluate.py`, as
-//! `serve_clients.rs` describes; the files `more-*` with `BOOTSTRAP_ITERS=100` and its tasks spag_letters, spag_examples and
+//! `serve/clients.rs` describes; the files `more-*` with `BOOTSTRAP_ITERS=100` and its tasks spag_letters, spag_examples and
 //! spag_blank.
 
 use std::path::{Path, PathBuf};

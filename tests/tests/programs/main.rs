@@ -25,6 +25,7 @@ mod provenance;
 mod reference_commands;
 mod reference_files;
 mod reference_games;
+mod release;
 mod show;
 mod textarena;
 mod unreadable_rows;

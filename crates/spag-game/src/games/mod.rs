@@ -48,6 +48,3 @@ pub(crate) fn ending(name: &str) -> Option<(usize, Ending)> {
     let all = own.chain([&textarena::WON]).chain(&shared::ENDINGS).enumerate();
     all.map(|(place, ending)| (place, *ending)).find(|(_, ending)| ending.name == name)
 }
-
-/// The names of seats that files may have, for an error message.
-pub(crate) const SEAT_NAMES: &[&str] = &[taboo::ATTACKER.name(), taboo::DEFENDER.name()];

@@ -1,8 +1,10 @@
 //! The driver plays a game that is not Adversarial Taboo: with private information, refusals, and a seat that moves twice.
 
+use spag_game::taboo::Taboo;
 use spag_game::{
-    CollectedGames, Ending, EndingLabel, Episode, Game, GameSpec, Labels, Match, Play, PlayConfig, Refusal, Ruling,
-    ScriptedPolicy, Seat, Seats, Tally, TurnRequest, UtteranceRule, Verdict, play_games,
+    AsSeat, CollectedGames, Ending, EndingLabel, Episode, Game, GameRecord, GameSpec, Labels, Match, PerEnding,
+    PerSeat, Play, PlayConfig, Refusal, Ruling, ScriptedPolicy, Seat, Seats, Tally, TurnRequest, UtteranceRule,
+    Verdict, play_games, read_games,
 };
 use spag_io::{PromptText, TurnPrompt};
 
@@ -212,4 +214,38 @@ fn tally_counts_any_game() {
     assert_eq!(LABELS.outcomes.iter().map(|outcome| tally.with_outcome(outcome)).collect::<Vec<_>>(), [1; 4]);
     let sum = Tally::sum(&LABELS, [&tally, &tally]);
     assert_eq!((sum.games(), sum.wins(SEEKER), sum.mean_turns()), (8, 4, tally.mean_turns()));
+}
+
+/// Files have the names of its seats, which no game of the crate has.
+#[test]
+fn records_are_read_by_the_names_of_the_game_at_hand() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("games.jsonl");
+    let spec = |game: usize| GameSpec { game, item: String::new(), max_turns: 0, seed: 3 };
+    let open = |games| GameRecord::open(&path, &GuessTheNumber, (0..games).map(spec).collect(), "hider=a; seeker=b");
+    let mut record = open(1).unwrap();
+    let mut hider = ScriptedPolicy::new(|_: &TurnRequest<'_>| "5".to_owned());
+    let mut seeker = ScriptedPolicy::new(|_: &TurnRequest<'_>| "3".to_owned());
+    let seats = Seats::Versus([&mut hider, &mut seeker]);
+    play_games(&GuessTheNumber, record.missing(), seats, &PlayConfig::default(), &mut record).unwrap();
+    let played = record.into_episodes();
+    // As after a kill.
+    let resumed = open(2).unwrap();
+    assert_eq!((resumed.missing().len(), resumed.into_episodes()), (1, played.clone()));
+    let read = read_games(&path, &GuessTheNumber).unwrap();
+    assert_eq!((read.len(), &read[0].0, read[0].1.ending), (1, &played[0], FOUND));
+    assert_eq!(read[0].0.history.iter().map(|said| said.role).collect::<Vec<_>>(), [HIDER, SEEKER]);
+    // Other games do not know them.
+    let said = read_games(&path, &Taboo::default()).unwrap_err().to_string();
+    assert!(said.contains("row 1") && said.contains("unknown variant `hider`, expected `attacker` or"), "{said}");
+    let said = std::fs::read_to_string(&path).unwrap().replace("\"hider\"", "\"hidden\"");
+    std::fs::write(&path, said).unwrap();
+    let said = read_games(&path, &GuessTheNumber).unwrap_err().to_string();
+    assert!(said.contains("unknown variant `hidden`, expected `hider` or `seeker`"), "{said}");
+    // Results too.
+    let [wins, endings] = [r#"{"as_seeker": 2, "as_hider": 1}"#, r#"{"not_found": 1, "found": 2, "attacker_wins": 1}"#];
+    let points: PerSeat<usize, AsSeat> = LABELS.reading(|| serde_json::from_str(wins)).unwrap();
+    assert_eq!((points[HIDER], points[SEEKER]), (1, 2));
+    let counts: PerEnding<usize> = LABELS.reading(|| serde_json::from_str(endings)).unwrap();
+    assert_eq!(counts.iter().map(|(ending, count)| (ending, *count)).collect::<Vec<_>>(), [(FOUND, 2), (NOT_FOUND, 1)]);
 }

@@ -18,6 +18,10 @@ pub struct LoraConfig {
     pub(super) rank: usize,
     pub(super) alpha: f64,
     pub(super) targets: Targets,
+    /// `exclude_modules`: targets without an adapter.
+    pub(super) excluded: Option<Targets>,
+    /// `layers_to_transform`: the numbers of the blocks that have adapters, of those that `targets` names.
+    pub(super) blocks: Option<Vec<usize>>,
     pub(super) ranks: Vec<(Pattern, usize)>,
     pub(super) alphas: Vec<(Pattern, f64)>,
     pub(super) scaling: Scaling,
@@ -48,7 +52,7 @@ impl LoraConfig {
             _ => Targets::Named(modules),
         };
         let (ranks, alphas) = (Vec::new(), Vec::new());
-        Ok(Self { rank, alpha, targets, ranks, alphas, scaling: Scaling::Rank, base })
+        Ok(Self { rank, alpha, targets, excluded: None, blocks: None, ranks, alphas, scaling: Scaling::Rank, base })
     }
 
     /// The modules of a new adapter if none are named: those that PEFT takes for most models, or the matrix of queries, keys and values
@@ -106,6 +110,16 @@ impl LoraConfig {
         })
     }
 
+    /// Whether a linear layer of a block has an adapter.
+    fn has_adapter(&self, module: &str) -> Result<bool, String> {
+        let is_excluded = match &self.excluded {
+            Some(excluded) => excluded.include(module)?,
+            None => false,
+        };
+        let has_block = |blocks: &Vec<usize>| block_of(module).is_some_and(|block| blocks.contains(&block));
+        Ok(!is_excluded && self.targets.include(module)? && self.blocks.as_ref().is_none_or(has_block))
+    }
+
     /// The layout of the adapter's weights for a model: A and B of each linear layer of its blocks that is a target, in the order of
     /// the model's parameters.
     ///
@@ -136,14 +150,21 @@ impl LoraConfig {
         }
         let mut targets = BTreeMap::new();
         for module in linear {
-            if self.targets.include(&module)? {
+            if self.has_adapter(&module)? {
                 let rank = self.rank_of(&module)?;
                 targets.insert(module, rank);
             }
         }
-        if let (Targets::Matching(pattern), true) = (&self.targets, targets.is_empty()) {
-            let text = quote(pattern.text());
-            return Err(format!("target_modules is \"{text}\", which matches no linear layer of the model's blocks"));
+        if targets.is_empty() {
+            let left_out = if self.excluded.is_some() || self.blocks.is_some() {
+                ", without those that exclude_modules and layers_to_transform leave out,"
+            } else {
+                ""
+            };
+            let modules = quote(&self.targets.to_json().to_string());
+            return Err(format!(
+                "target_modules is {modules}, which{left_out} matches no linear layer of the model's blocks"
+            ));
         }
         Ok(base.of_matrices(|name, shape| {
             let module = module_of(name)?;
@@ -151,6 +172,11 @@ impl LoraConfig {
             Some([(a, [rank, shape[1]]), (b, [shape[0], rank])])
         }))
     }
+}
+
+/// The number of the block that a module is in: 3 of `model.layers.3.mlp.up_proj`.
+fn block_of(module: &str) -> Option<usize> {
+    module.split('.').find_map(|part| part.parse().ok())
 }
 
 /// The value of the first pattern that means a module, in the order of the file.

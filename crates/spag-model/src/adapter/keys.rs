@@ -17,11 +17,9 @@ pub(super) const FILE: &str = "adapter_config.json";
 const MAX_BYTES: u64 = 1 << 20;
 
 /// Keys that say nothing about what an adapter computes, beside those that are read.
-const WITHOUT_EFFECT: [&str; 12] = [
+const WITHOUT_EFFECT: [&str; 11] = [
     "auto_mapping",
     "inference_mode",
-    // Which modules have an adapter follows from the file of weights too, which must agree with target_modules.
-    "layers_pattern",
     // Of training.
     "lora_dropout",
     "loftq_config",
@@ -40,28 +38,30 @@ const INITIALISATIONS: [&str; 3] = ["gaussian", "eva", "orthogonal"];
 impl LoraConfig {
     /// The settings as `adapter_config.json` has them.
     pub(super) fn to_json(&self) -> Value {
-        let targets = match &self.targets {
-            Targets::AllLinear => Value::from(ALL_LINEAR),
-            Targets::Named(names) => Value::from(names.as_slice()),
-            Targets::Matching(pattern) => Value::from(pattern.text()),
-        };
         let ranks: Map<_, _> = self.ranks.iter().map(|(key, rank)| (key.text().to_owned(), json!(rank))).collect();
         let alphas: Map<_, _> = self.alphas.iter().map(|(key, alpha)| (key.text().to_owned(), json!(alpha))).collect();
-        json!({
+        let mut keys = json!({
             "peft_type": "LORA",
             "task_type": "CAUSAL_LM",
             "base_model_name_or_path": self.base,
             "r": self.rank,
             "lora_alpha": self.alpha,
             "lora_dropout": 0.0,
-            "target_modules": targets,
+            "target_modules": self.targets.to_json(),
             "rank_pattern": ranks,
             "alpha_pattern": alphas,
             "bias": "none",
             "fan_in_fan_out": false,
             "use_rslora": self.scaling == Scaling::RootOfRank,
             "inference_mode": true,
-        })
+        });
+        for (key, value) in [
+            ("exclude_modules", self.excluded.as_ref().map(Targets::to_json)),
+            ("layers_to_transform", self.blocks.as_ref().map(|blocks| json!(blocks))),
+        ] {
+            keys.as_object_mut().into_iter().zip(value).for_each(|(keys, value)| drop(keys.insert(key.into(), value)));
+        }
+        keys
     }
 
     /// Reads `adapter_config.json` of a folder.
@@ -89,7 +89,19 @@ impl LoraConfig {
         let rank = rank(take("r").as_ref()).map_err(|reason| format!("r: {reason}"))?;
         let alpha = take("lora_alpha").as_ref().and_then(Value::as_f64).filter(|alpha| alpha.is_finite());
         let alpha = alpha.ok_or("lora_alpha must be a number")?;
-        let targets = targets(take("target_modules"))?;
+        let targets = take("target_modules").ok_or("target_modules is not set")?;
+        let targets = match targets.as_str() {
+            Some(ALL_LINEAR) => Targets::AllLinear,
+            _ => modules("target_modules", targets)?,
+        };
+        let excluded = take("exclude_modules").map(|value| modules("exclude_modules", value)).transpose()?;
+        let blocks = blocks(take("layers_to_transform"), take("layers_pattern"))?;
+        if let (Some(_), Targets::Matching(_)) = (&blocks, &targets) {
+            return Err(
+                "layers_to_transform needs a list as target_modules; PEFT refuses it beside a regular expression"
+                    .into(),
+            );
+        }
         let ranks = patterns(take("rank_pattern"), "rank_pattern", rank_of)?;
         let alphas = patterns(take("alpha_pattern"), "alpha_pattern", |value| {
             value.as_f64().filter(|alpha| alpha.is_finite()).ok_or_else(|| "expected a number".to_owned())
@@ -124,7 +136,7 @@ impl LoraConfig {
         }
         match keys.into_iter().find(|(_, value)| !is_unset(value)) {
             Some((key, value)) => Err(format!("{} is {}, which is not supported", quote(&key), shown(Some(&value)))),
-            None => Ok(Self { rank, alpha, targets, ranks, alphas, scaling, base }),
+            None => Ok(Self { rank, alpha, targets, excluded, blocks, ranks, alphas, scaling, base }),
         }
     }
 }
@@ -156,23 +168,47 @@ fn rank(value: Option<&Value>) -> Result<usize, String> {
     value.map_or_else(|| Err("it is not set".to_owned()), rank_of)
 }
 
-fn targets(value: Option<Value>) -> Result<Targets, String> {
+/// A list of names, or a regular expression.
+fn modules(key: &str, value: Value) -> Result<Targets, String> {
     match value {
-        Some(Value::String(name)) if name == ALL_LINEAR => Ok(Targets::AllLinear),
-        Some(Value::Array(names)) => {
-            let name = |name: &Value| {
-                name.as_str().map(str::to_owned).ok_or(format!("target_modules has {name}, which is no name"))
-            };
+        Value::Array(names) => {
+            let name =
+                |name: &Value| name.as_str().map(str::to_owned).ok_or(format!("{key} has {name}, which is no name"));
             Ok(Targets::Named(names.iter().map(name).collect::<Result<_, _>>()?))
         }
-        Some(Value::String(pattern)) => {
-            Ok(Targets::Matching(Pattern::of_names(&pattern).map_err(|reason| format!("target_modules: {reason}"))?))
+        Value::String(pattern) => {
+            Ok(Targets::Matching(Pattern::of_names(&pattern).map_err(|reason| format!("{key}: {reason}"))?))
         }
-        other => Err(format!(
-            "target_modules is {}; expected a list of names or a regular expression",
-            shown(other.as_ref())
-        )),
+        other => {
+            let shown = shown(Some(&other));
+            Err(format!("{key} is {shown}; expected a list of names or a regular expression"))
+        }
     }
+}
+
+/// The numbers of `layers_to_transform`, unless it is not set. `layers_pattern` names the list of blocks, which is `layers` here.
+fn blocks(value: Option<Value>, pattern: Option<Value>) -> Result<Option<Vec<usize>>, String> {
+    let Some(value) = value else { return Ok(None) };
+    let patterns = match pattern {
+        None => Vec::new(),
+        Some(Value::Array(patterns)) => patterns,
+        Some(pattern) => vec![pattern],
+    };
+    if !patterns.is_empty() && !patterns.iter().any(|pattern| pattern == "layers") {
+        let named = shown(Some(&patterns.into()));
+        return Err(format!(
+            "layers_pattern is {named}, but the blocks of the models that can be read are in \"layers\""
+        ));
+    }
+    let numbers = match value {
+        Value::Array(numbers) => numbers,
+        number => vec![number],
+    };
+    let number = |number: &Value| {
+        let wrong = || format!("layers_to_transform has {}; expected numbers of layers", shown(Some(number)));
+        number.as_u64().and_then(|number| usize::try_from(number).ok()).ok_or_else(wrong)
+    };
+    numbers.iter().map(number).collect::<Result<_, _>>().map(Some)
 }
 
 /// The entries of a table of patterns.

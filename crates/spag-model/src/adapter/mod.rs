@@ -82,7 +82,7 @@ impl Adapter {
         Self { base: Some(base), ..self }
     }
 
-    /// Reads `adapter_config.json` and `adapter_model.safetensors` of a folder, and the record of the model that it was trained on,
+    /// Reads `adapter_config.json` and `adapter_model.safetensors` or `adapter_model.bin` of a folder, and the record of the model that it was trained on,
     /// which is not compared with any.
     ///
     /// # Errors

@@ -1,7 +1,10 @@
 //! Which modules of a model PEFT means by a name or a regular expression.
 
 use fancy_regex::{Regex, RegexBuilder};
+use serde_json::Value;
 use spag_io::quote;
+
+use super::keys::ALL_LINEAR;
 
 /// Steps of the search for a match, at most. Names of modules are short, so no usual expression needs many.
 const MAX_STEPS: usize = 100_000;
@@ -20,6 +23,15 @@ pub(super) enum Targets {
 }
 
 impl Targets {
+    /// The value as `adapter_config.json` has it.
+    pub(super) fn to_json(&self) -> Value {
+        match self {
+            Self::AllLinear => ALL_LINEAR.into(),
+            Self::Named(names) => names.as_slice().into(),
+            Self::Matching(pattern) => pattern.text().into(),
+        }
+    }
+
     /// Whether a module has an adapter.
     ///
     /// # Errors

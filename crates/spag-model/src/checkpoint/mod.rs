@@ -11,6 +11,7 @@ mod shards;
 mod source;
 mod source_files;
 mod tensor_file;
+mod tied_head;
 mod torch;
 mod weight_file;
 mod weight_files;
@@ -29,8 +30,8 @@ pub(crate) use missing::folders_with;
 pub use quantised::{is_quantised, load_quantised, load_quantised_layers};
 pub(crate) use read::read_adapter;
 pub use read::{
-    check_checkpoint, load_config, load_model, load_model_with, load_tokenizer, read_buffers, read_tensors,
-    weights_digest,
+    check_checkpoint, load_config, load_model, load_model_with, load_tokenizer, own_head_note, read_buffers,
+    read_tensors, weights_digest,
 };
 pub use shard_size::ShardSize;
 pub use shards::write_buffers;

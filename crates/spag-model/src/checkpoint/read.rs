@@ -29,6 +29,15 @@ pub fn load_config(path: impl AsRef<Path>) -> Result<ModelConfig> {
     Source::find(path.as_ref())?.config()
 }
 
+/// What a user should know of a checkpoint whose configuration ties an output head that its weights have, as older versions of
+/// PEFT and transformers write; `None` for others. The head is used unless it equals the embedding.
+///
+/// # Errors
+/// As [`load_config`].
+pub fn own_head_note(path: impl AsRef<Path>) -> Result<Option<String>> {
+    Source::find(path.as_ref())?.own_head_note()
+}
+
 /// Reads the tokenizer of a checkpoint, with the files that a saved folder carries.
 ///
 /// # Errors

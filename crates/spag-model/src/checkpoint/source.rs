@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use super::gguf::Gguf;
 use super::missing::{missing, part_of_folder};
 use super::python_files;
+use super::tied_head::has_own_head;
 use super::weight_files::{self, MODEL, WeightFiles};
 use crate::config::ModelConfig;
 use crate::error::Result;
@@ -35,8 +36,33 @@ impl<'a> Source<'a> {
         }
     }
 
-    /// The configuration.
+    /// The configuration, untied if the weights have an output head of their own.
     pub(super) fn config(self) -> Result<ModelConfig> {
+        let config = self.stored_config()?;
+        if self.has_own_head(&config)? { config.with("tie_word_embeddings", false) } else { Ok(config) }
+    }
+
+    /// A note if the configuration ties an output head that the weights have.
+    pub(super) fn own_head_note(self) -> Result<Option<String>> {
+        let note = match self {
+            Self::Folder(dir) if self.has_own_head(&self.stored_config()?)? => Some(format!(
+                "{}: lm_head.weight is used as it is, since it differs from the embedding, to which config.json ties it",
+                dir.display()
+            )),
+            _ => None,
+        };
+        Ok(note)
+    }
+
+    fn has_own_head(self, config: &ModelConfig) -> Result<bool> {
+        match self {
+            Self::Folder(dir) => has_own_head(dir, config),
+            // Whether a GGUF file ties the head follows from its tensors.
+            Self::Gguf(_) => Ok(false),
+        }
+    }
+
+    fn stored_config(self) -> Result<ModelConfig> {
         match self {
             Self::Folder(dir) => {
                 let file = dir.join("config.json");

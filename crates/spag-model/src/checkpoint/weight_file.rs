@@ -144,10 +144,14 @@ impl WeightFile {
         let file = File::open(path).map_err(io)?;
         let length = file.metadata().map_err(io)?.len();
         let tensors = match format {
-            Format::Safetensors => safetensors::tensors(path, file, length)?,
-            Format::Torch => torch::tensors(path, file, length)?,
-            Format::Gguf => Gguf::open(path)?.weights()?,
+            Format::Safetensors => safetensors::tensors(path, file, length),
+            Format::Torch => torch::tensors(path, file, length),
+            Format::Gguf => Gguf::open(path).and_then(|file| file.weights()),
         };
+        let tensors = tensors.map_err(|error| match spag_io::foreign_file(path) {
+            Some(what) => format.invalid(path, what.to_owned()),
+            None => error,
+        })?;
         Ok(Self { path: path.to_owned(), format, tensors })
     }
 

@@ -9,6 +9,7 @@ use std::path::{Component, Path, PathBuf};
 use spag_io::{quote, read_whole};
 
 use super::weight_file::{Format, Stored, StoredDtype, TensorInfo, Values, WeightFile};
+use crate::adapter::Adapter;
 use crate::error::{Error, Result};
 use crate::params::Layout;
 
@@ -16,7 +17,9 @@ use crate::params::Layout;
 const MAX_INDEX: u64 = 64 << 20;
 /// Buffers that older versions of transformers saved. They follow from the configuration.
 const COMPUTED: [&str; 3] = [".rotary_emb.inv_freq", ".rotary_emb.cos_cached", ".rotary_emb.sin_cached"];
-const HEAD: &str = "lm_head.weight";
+/// The tensors of the output head and of the embedding.
+pub(super) const HEAD: &str = "lm_head.weight";
+pub(super) const EMBEDDING: &str = "model.embed_tokens.weight";
 /// The stem of a model's weights.
 pub(super) const MODEL: &str = "model";
 
@@ -33,9 +36,14 @@ pub(super) fn paths(dir: &Path, stem: &str) -> Result<Vec<PathBuf>> {
     Ok(find(dir, stem)?.paths)
 }
 
-/// Finds the files of `stem`. A model may also be in PyTorch's format; safetensors come first, as in transformers.
+/// Finds the files of `stem`. A model or an adapter may also be in PyTorch's format; safetensors come first, as in transformers.
 fn find(dir: &Path, stem: &str) -> Result<Found> {
-    let torch = (stem == MODEL).then_some((Format::Torch, "pytorch_model"));
+    let torch = match stem {
+        MODEL => Some("pytorch_model"),
+        Adapter::STEM => Some(Adapter::STEM),
+        _ => None,
+    };
+    let torch = torch.map(|stem| (Format::Torch, stem));
     for (format, stem) in [(Format::Safetensors, stem)].into_iter().chain(torch) {
         let single = dir.join(format!("{stem}{}", format.extension()));
         if single.try_exists().map_err(spag_io::Error::io(&single))? {
@@ -49,15 +57,15 @@ fn find(dir: &Path, stem: &str) -> Result<Found> {
             return Ok(Found { format, paths, index: Some((index, map)) });
         }
     }
-    if stem != MODEL {
-        let single = dir.join(format!("{stem}{}", Format::Safetensors.extension()));
-        return Err(spag_io::Error::io(&single)(ErrorKind::NotFound.into()).into());
-    }
-    Err(Error::MissingFile {
-        path: dir.to_owned(),
-        what: "weights",
-        expected: "model.safetensors or pytorch_model.bin, or the index of either (.index.json) with its shards",
-    })
+    let expected = match stem {
+        MODEL => "model.safetensors or pytorch_model.bin, or the index of either (.index.json) with its shards",
+        Adapter::STEM => "adapter_model.safetensors or adapter_model.bin",
+        _ => {
+            let single = dir.join(format!("{stem}{}", Format::Safetensors.extension()));
+            return Err(spag_io::Error::io(&single)(ErrorKind::NotFound.into()).into());
+        }
+    };
+    Err(Error::MissingFile { path: dir.to_owned(), what: "weights", expected })
 }
 
 /// The shard of every tensor. Shards lie in the folder of the index: another folder's files are not this checkpoint.
@@ -128,8 +136,7 @@ impl WeightFiles {
                 }
             }
         }
-        let values =
-            if matches!(stem, MODEL | "master" | crate::adapter::Adapter::STEM) { Values::Finite } else { Values::Any };
+        let values = if matches!(stem, MODEL | "master" | Adapter::STEM) { Values::Finite } else { Values::Any };
         Ok(Self { dir: dir.to_owned(), files, values })
     }
 
@@ -142,6 +149,12 @@ impl WeightFiles {
     /// Checks that the files hold every tensor of `layout`, in its shape, and no other.
     pub(super) fn check(&self, layout: &Layout) -> Result<()> {
         self.for_each(layout, |_, _, _, _| Ok(()))
+    }
+
+    /// Where the tensor of this name is.
+    pub(super) fn find(&self, name: &str) -> Option<Located<'_>> {
+        let file = self.files.iter().find(|file| file.tensors.contains_key(name))?;
+        Some(Located { file, name: name.to_owned() })
     }
 
     /// What the values of the tensors may be.

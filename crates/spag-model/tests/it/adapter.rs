@@ -31,11 +31,11 @@ fn log_probs(model: &Checkpoint, ids: &[u32]) -> Vec<f32> {
     model.model.log_probs(&PackedBatch::new([ids]), &targets).unwrap()
 }
 
-/// Half of the linear layers; all of them, with other ranks and alphas by pattern and `use_rslora`; and those that a regular
-/// expression names, with ranks and alphas by expressions.
+/// Half of the linear layers; all of them, with other ranks and alphas by pattern and `use_rslora`; those that a regular expression
+/// names, with ranks and alphas by expressions; all but excluded ones, in PyTorch's format; and those of one block.
 #[test]
 fn merged_model_has_the_log_probabilities_of_peft() {
-    for name in ["attention", "patterns", "expressions"] {
+    for name in ["attention", "patterns", "expressions", "excluded", "layers"] {
         let folder = fixture("peft").join(name);
         let expected: Value = serde_json::from_slice(&fs::read(folder.join("expected.json")).unwrap()).unwrap();
         let ids: Vec<u32> = serde_json::from_value(expected["ids"].clone()).unwrap();
@@ -91,6 +91,10 @@ fn settings_that_are_not_supported_are_refused_by_name() {
         ("target_modules", json!(r".*\.q_proj"), "v_proj.lora_A.weight"),
         ("target_modules", json!(r".*\.[qkv]_proj"), "k_proj.lora_A.weight"),
         ("target_modules", json!([]), "target_modules"),
+        ("exclude_modules", json!(["v_proj", "q_proj"]), "exclude_modules and layers_to_transform leave out"),
+        ("exclude_modules", json!("*"), "exclude_modules: the regular expression"),
+        ("layers_to_transform", json!([0, "1"]), "layers_to_transform has \"1\""),
+        ("layers_to_transform", json!(7), "layers_to_transform leave out"),
         ("rank_pattern", json!({"layers.[01.*": 2}), "regular expression"),
         ("rank_pattern", json!({"q_proj": -2}), "rank_pattern"),
         ("a_key_of_the_future", json!(3), "a_key_of_the_future"),
@@ -106,6 +110,43 @@ fn settings_that_are_not_supported_are_refused_by_name() {
         keys.extend([("a_key_of_the_future".to_owned(), Value::Null), ("another".to_owned(), json!(false))]);
     });
     assert!(Adapter::load(unknown.path(), &base().model.config().architecture).is_ok());
+}
+
+/// Settings that leave modules out survive a round trip, and hold for a regular expression and one number too.
+#[test]
+fn modules_that_are_left_out_have_no_matrices() {
+    let architecture = base().model.config().architecture.clone();
+    let load = |folder: &Path| Adapter::load(folder, &architecture).map_err(|error| error.to_string());
+    for name in ["excluded", "layers"] {
+        let folder = tempfile::tempdir().unwrap();
+        let adapter = load(&fixture("peft").join(name)).unwrap();
+        adapter.save(adapter.weights(), folder.path(), spag_model::WriteOptions::new(WeightDtype::F32)).unwrap();
+        assert_eq!(load(folder.path()).unwrap().config(), adapter.config());
+        // Without the setting, more matrices are asked for.
+        let key = if name == "excluded" { "exclude_modules" } else { "layers_to_transform" };
+        let mut keys = keys(name);
+        assert!(keys.remove(key).is_some());
+        fs::write(folder.path().join("adapter_config.json"), serde_json::to_vec(&keys).unwrap()).unwrap();
+        assert!(load(folder.path()).unwrap_err().contains("its weights lack"), "{name}");
+    }
+    for (name, key, value) in [
+        ("excluded", "exclude_modules", json!(r".*\.(?:k|down)_proj")),
+        ("layers", "layers_to_transform", json!(1)),
+        ("layers", "layers_pattern", Value::Null),
+    ] {
+        let folder = tempfile::tempdir().unwrap();
+        spag_tests::copy_folder(fixture("peft").join(name), folder.path());
+        let mut keys = keys(name);
+        keys.insert(key.to_owned(), value);
+        fs::write(folder.path().join("adapter_config.json"), serde_json::to_vec(&keys).unwrap()).unwrap();
+        load(folder.path()).unwrap();
+    }
+    let pattern = altered("expressions", |keys| drop(keys.insert("layers_to_transform".to_owned(), json!([1]))));
+    assert!(refused(pattern.path()).contains("layers_to_transform needs a list"));
+    let elsewhere = altered("attention", |keys| {
+        keys.extend([("layers_to_transform".to_owned(), json!([1])), ("layers_pattern".to_owned(), json!(["h"]))]);
+    });
+    assert!(refused(elsewhere.path()).contains("layers_pattern is [\"h\"]"));
 }
 
 #[test]

@@ -5,8 +5,9 @@ use std::path::Path;
 
 use serde_json::{Value, json};
 use spag_model::{
-    Checkpoint, Engine, EngineConfig, Error, Generate, GenerationConfig, MemoryBudget, ModelConfig, Request,
-    WeightDtype, WriteOptions, check_checkpoint, load_model, save_model, write_random_model,
+    Checkpoint, Engine, EngineConfig, Error, Generate, GenerationConfig, MemoryBudget, Model, ModelConfig, OutputHead,
+    Request, WeightDtype, WriteOptions, check_checkpoint, load_config, load_model, own_head_note, save_model,
+    write_random_model,
 };
 use spag_tests::{copy_folder, fixture};
 use tempfile::TempDir;
@@ -84,6 +85,58 @@ fn buffers_that_follow_from_the_configuration_and_a_tied_head_are_accepted() {
         json!({"dtype": "F32", "shape": [8], "data_offsets": [end, end + 32]});
     write_parts(&folder.path().join("model.safetensors"), &header, &[&data[..], &[0; 32]].concat());
     load_model(folder.path()).unwrap();
+}
+
+#[test]
+fn pointers_and_compressed_files_are_named() {
+    for (bytes, expected) in [
+        (&b"version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 1\n"[..], "git lfs pull"),
+        (b"\x1f\x8b\x08\0\0\0\0\0\0", "gunzip"),
+    ] {
+        for name in ["model.safetensors", "pytorch_model.bin", "config.json", "model.gguf"] {
+            let folder = copy();
+            let path = folder.path().join(name);
+            if name == "pytorch_model.bin" {
+                fs::remove_file(folder.path().join("model.safetensors")).unwrap();
+            }
+            fs::write(&path, bytes).unwrap();
+            let error = refused(if name == "model.gguf" { &path } else { folder.path() });
+            assert!(error.contains(name) && error.contains(expected), "{name}: {error}");
+        }
+    }
+}
+
+#[test]
+fn head_of_its_own_is_used_though_the_configuration_ties_it() {
+    let folder = configured(&[("tie_word_embeddings", json!(true))]);
+    let model = load_model(folder.path()).unwrap();
+    let note = own_head_note(folder.path()).unwrap().unwrap();
+    assert!(note.contains("lm_head.weight") && note.contains("config.json"), "{note}");
+    assert_eq!(own_head_note(fixture("tiny-llama")).unwrap(), None);
+    let is_same = |a: &Model, b: &Model| {
+        let weights = |model: &Model| -> Vec<Vec<f32>> {
+            model.parameters().layers().iter().map(|layer| layer.to_vec1().unwrap()).collect()
+        };
+        weights(a) == weights(b)
+    };
+    assert!(is_same(&model, &load_model(fixture("tiny-llama")).unwrap()));
+    // What is saved says so.
+    let saved = tempfile::tempdir().unwrap();
+    save_model(&model, saved.path(), WriteOptions::new(WeightDtype::F32)).unwrap();
+    assert_eq!(load_config(saved.path()).unwrap().keys()["tie_word_embeddings"], false);
+    assert!(is_same(&model, &load_model(saved.path()).unwrap()));
+    assert_eq!(own_head_note(saved.path()).unwrap(), None);
+    // A head that equals the embedding is tied.
+    let (header, mut data) = parts();
+    let range = |name: &str| {
+        let offsets: [usize; 2] = serde_json::from_value(header[name]["data_offsets"].clone()).unwrap();
+        offsets[0]..offsets[1]
+    };
+    data.copy_within(range("model.embed_tokens.weight"), range("lm_head.weight").start);
+    write_parts(&folder.path().join("model.safetensors"), &header, &data);
+    assert_eq!(load_config(folder.path()).unwrap().architecture.head, OutputHead::Tied);
+    assert_eq!(own_head_note(folder.path()).unwrap(), None);
+    assert!(!is_same(&model, &load_model(folder.path()).unwrap()));
 }
 
 #[test]

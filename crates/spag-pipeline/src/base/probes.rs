@@ -48,7 +48,7 @@ pub(super) fn probe(
     progress.advance(1, "");
     let named_in_question = named(&questions, &ask(&questions, Sampling::Greedy)?);
     progress.advance(2, "");
-    let drawn = Sampling::random(1.0, config.probes.top_k, config.probes.top_p);
+    let drawn = config.probes.sampling();
     let true_clues = truth(lexicon, &attacks, &ask(&attacks, drawn)?);
     progress.advance(3, "");
     progress.end();

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 use spag_game::NamedGame;
 use spag_io::Progress;
-use spag_model::{Checkpoint, EngineConfig, GenerationConfig, MemoryBudget, Sampling, Tokenizer};
+use spag_model::{Checkpoint, EngineConfig, GenerationConfig, MemoryBudget, Tokenizer};
 use spag_selfplay::{GameMeter, MeterSize, ModelPlayer, Rate};
 
 use super::probes::{self, ANSWER_TOKENS, SLOTS};
@@ -88,7 +88,7 @@ fn meters(
     progress: &mut dyn Progress,
 ) -> Result<BTreeMap<String, GameMeter>> {
     let engine = EngineConfig::new(checkpoint.model.config(), SLOTS, MemoryBudget::host());
-    let sampling = Sampling::random(1.0, config.probes.top_k, config.probes.top_p);
+    let sampling = config.probes.sampling();
     let generation =
         GenerationConfig { max_new_tokens: ANSWER_TOKENS, min_new_tokens: 1, sampling, ..GenerationConfig::default() };
     let mut player = ModelPlayer::load(checkpoint, generation, engine)?;

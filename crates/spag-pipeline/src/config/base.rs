@@ -4,7 +4,8 @@ use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
-use spag_selfplay::limits;
+use spag_model::Sampling;
+use spag_selfplay::{SamplingSettings, limits};
 use spag_train::{DataOrder, TrainConfig};
 
 use super::layers::{InputFinder, load_config};
@@ -64,8 +65,8 @@ spag_io::settings! {
     pub table ProbeSettings {
         /// Questions of each kind; positions of each game.
         pub count: usize [1..=100_000] = 480;
-        /// Clues are drawn from the `top_k` most likely tokens; 0, the default, means all.
-        pub top_k: usize [limits::TOP_K];
+        /// Clues are drawn from the `top_k` most likely tokens, 0 for all; from 50 if absent.
+        pub top_k: Option<usize> [limits::TOP_K];
         /// Clues are drawn from the smallest set of most likely tokens whose probabilities sum to `top_p`.
         pub top_p: Option<f64> [limits::TOP_P];
     }
@@ -122,6 +123,13 @@ pub enum TokenSplit {
     /// Around digits, single capital letters and the cells of boards, and at ends of lines: the fixed phrases of a game become
     /// one token, and what differs between positions keeps its own.
     Phrases,
+}
+
+impl ProbeSettings {
+    /// How clues are drawn.
+    pub(crate) fn sampling(&self) -> Sampling {
+        SamplingSettings { temperature: 1.0, top_k: self.top_k, top_p: self.top_p }.sampling()
+    }
 }
 
 impl BaseConfig {

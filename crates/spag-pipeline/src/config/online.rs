@@ -120,10 +120,10 @@ impl PolicyLossSettings {
 }
 
 impl OnlineSettings {
-    /// How tokens are drawn. Here all tokens can be, unless a setting restricts them.
+    /// How tokens are drawn. A `top_p` of 1 leaves out no token.
     pub(crate) fn sampling(&self) -> Sampling {
-        let SamplingSettings { temperature, top_k, top_p } = self.sampling;
-        Sampling::random(temperature, top_k.unwrap_or(0), top_p.filter(|share| *share < 1.0))
+        let top_p = self.sampling.top_p.filter(|share| *share < 1.0);
+        SamplingSettings { top_p, ..self.sampling }.sampling()
     }
 
     /// The opponent, by the settings and the control.
@@ -231,10 +231,9 @@ impl OnlineSettings {
     /// tokens.
     fn check_sampling(&self) -> Result<()> {
         let bad = |setting, message: &str| Err(Error::BadSetting { setting, message: message.to_owned() });
-        let Sampling::Random { temperature, top_k, top_p } = self.sampling() else { return Ok(()) };
-        if temperature == 0.0 {
+        let Sampling::Random { top_k, top_p, .. } = self.sampling() else {
             return bad("online.temperature", "0 is greedy, so that games of equal words are equal; use 1, or less");
-        }
+        };
         let restricted = match (top_k, top_p) {
             (Some(_), _) => "online.top_k",
             (None, Some(_)) => "online.top_p",

@@ -40,8 +40,8 @@ fn message(text: &str, overrides: &[&str]) -> String {
 }
 
 #[test]
-fn empty_file_gives_the_defaults() {
-    let config = Repository::new().load("", &[]).unwrap();
+fn settings_that_a_file_does_not_name_have_their_defaults() {
+    let config = Repository::new().load("seed = 0", &[]).unwrap();
     assert_eq!((config.epochs, config.max_turns), (3, 5));
     assert_eq!(config.imitation.train.method, TrainMethod::SftWithKl);
     assert_eq!((config.train.method, config.train.lm_kl_coeff), (TrainMethod::OfflinePo, 0.2));
@@ -129,12 +129,12 @@ fn overrides_are_toml_or_strings() {
 #[test]
 fn bad_overrides_are_refused() {
     for text in ["seed", "=3", "train..x=1"] {
-        let said = message("", &[text]);
+        let said = message("seed = 0", &[text]);
         assert!(said.contains(&format!("--set {text}: an override is written key=value")), "{said}");
     }
-    let said = message("", &["self_play.gams=3"]);
+    let said = message("seed = 0", &["self_play.gams=3"]);
     assert!(said.contains("--set self_play.gams=3: unknown setting `gams`; did you mean `games`?"), "{said}");
-    let said = message("", &["epochs=many"]);
+    let said = message("seed = 0", &["epochs=many"]);
     assert!(said.contains("--set epochs=many"), "{said}");
 }
 
@@ -298,7 +298,7 @@ fn unset_removes_what_files_and_earlier_overrides_set() {
 fn policy_of_an_on_policy_run_is_not_held_to_actions() {
     let repository = Repository::new();
     let held = "self_play.constrain_actions=true";
-    let online = repository.load("", &[held, "method=online"]).unwrap_err().to_string();
+    let online = repository.load("seed = 0", &[held, "method=online"]).unwrap_err().to_string();
     assert!(online.contains("self_play.constrain_actions") && online.contains("on-policy"), "{online}");
-    assert!(repository.load("", &[held]).unwrap().self_play.constrain_actions);
+    assert!(repository.load("seed = 0", &[held]).unwrap().self_play.constrain_actions);
 }

@@ -10,4 +10,5 @@ mod online;
 mod own_games;
 mod report;
 mod run;
+mod settings_page;
 mod sources;

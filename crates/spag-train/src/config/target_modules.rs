@@ -4,7 +4,7 @@ use clap::{ArgMatches, Args, Command, FromArgMatches};
 use serde::de::MapAccess;
 use serde::ser::SerializeMap;
 use serde::{Deserialize, Serialize, Serializer};
-use spag_io::Settings;
+use spag_io::{Declared, Settings};
 
 const NAME: &str = "lora_target_modules";
 
@@ -92,6 +92,11 @@ enum Words {
 impl Settings for TargetModules {
     fn names() -> Vec<&'static str> {
         vec![NAME]
+    }
+
+    fn declared(&self) -> Vec<Declared> {
+        let doc = "Names of the linear layers with an adapter, or `all-linear`; q_proj and v_proj, or W_pack, if absent.";
+        vec![Declared::new(NAME, doc, None, &self.0, None)]
     }
 
     fn read<'de, A: MapAccess<'de>>(&mut self, name: &str, map: &mut A) -> Result<bool, A::Error> {

@@ -3,13 +3,14 @@
 //! It has the meaning that it has for transformers' Trainer (4.37, `integrations/deepspeed.py`) and DeepSpeed
 //! (<https://www.deepspeed.ai/docs/config-json/>):
 //!
-//! - `"auto"` takes a flag's value; the three bucket sizes follow from the model's hidden size.
+//! - `"auto"` takes a flag's value.
 //! - A value that contradicts a flag is an error, and so are features that this program does not have: other
 //!   optimizers, fp16, NVMe, quantised communication. All problems are reported at once.
-//! - Reporting, profiling and tuning of DeepSpeed's implementation is accepted and has no effect.
+//! - Other keys, which report, profile or tune DeepSpeed's implementation (the sizes of its buckets, say), have no effect, and one note
+//!   names them.
 //!
-//! There are two differences to DeepSpeed. An unknown key is an error. An absent key that repeats a flag takes the
-//! flag's value, like `"auto"`, instead of DeepSpeed's default (no clipping, a learning rate of 1e-3).
+//! There are two differences to DeepSpeed. A misspelled key within a section is an error. An absent key that repeats a flag takes
+//! the flag's value, like `"auto"`, instead of DeepSpeed's default (no clipping, a learning rate of 1e-3).
 //!
 //! ```no_run
 //! use spag_train::TrainConfig;
@@ -17,7 +18,7 @@
 //!
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! let config = TrainConfig::default();
-//! let run = RunFacts { config: &config, world_size: 8, total_steps: 1000, hidden_size: 4096 };
+//! let run = RunFacts { config: &config, world_size: 8, total_steps: 1000 };
 //! let settings = DeepSpeed::load("configs/default_offload_opt_param.json".as_ref(), &run)?;
 //! println!("ZeRO stage {}", settings.sharding_plan().stage.number());
 //! println!("{}", serde_json::to_string_pretty(&settings)?);
@@ -34,6 +35,7 @@ mod scheduler;
 mod schema;
 #[cfg(test)]
 mod tests;
+mod unread;
 
 use std::path::Path;
 
@@ -62,8 +64,6 @@ pub struct RunFacts<'a> {
     pub world_size: usize,
     /// Optimizer steps of the whole run.
     pub total_steps: usize,
-    /// `hidden_size` of the model's `config.json`.
-    pub hidden_size: usize,
 }
 
 impl RunFacts<'_> {
@@ -94,6 +94,9 @@ pub struct DeepSpeed {
     /// A schedule of DeepSpeed, which replaces `--lr_scheduler_type`, as in transformers.
     #[serde(skip)]
     pub(crate) scheduler: Option<Scheduler>,
+    /// Keys of the file without an effect, quoted.
+    #[serde(skip)]
+    without_effect: Vec<String>,
 }
 
 impl DeepSpeed {
@@ -112,14 +115,28 @@ impl DeepSpeed {
 
     /// As [`DeepSpeed::load`], for parsed JSON.
     fn resolve(root: &Value, run: &RunFacts<'_>) -> Result<Self, Vec<String>> {
-        let Some(object) = root.as_object() else {
+        if !root.is_object() {
             return Err(vec![error::invalid("the file", "a JSON object", root)]);
-        };
-        let mut reader = Reader::new(root, schema::check(object));
+        }
+        let mut reader = Reader::new(root);
+        schema::refuse_unsupported(&mut reader);
         checks::check(&mut reader, run);
         let (sharding_plan, scheduler) = resolve::resolve(&mut reader, run);
+        let without_effect = reader.without_effect();
         let Reader { problems, resolved, .. } = reader;
-        if problems.is_empty() { Ok(Self { sharding_plan, scheduler, resolved }) } else { Err(problems) }
+        if problems.is_empty() {
+            Ok(Self { resolved, sharding_plan, scheduler, without_effect })
+        } else {
+            Err(problems)
+        }
+    }
+
+    /// The keys of the file that have no effect here, quoted and separated by commas; `None` without any.
+    pub fn without_effect(&self) -> Option<String> {
+        let listed = self.without_effect.iter().take(error::LISTED).map(String::as_str).collect::<Vec<_>>().join(", ");
+        let more = self.without_effect.len().saturating_sub(error::LISTED);
+        let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+        (!listed.is_empty()).then(|| listed + &more)
     }
 
     /// Sharding and offloads of the file.

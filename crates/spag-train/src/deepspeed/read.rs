@@ -1,5 +1,8 @@
 //! Typed values of the JSON by their path. Problems are collected, so that all are reported at once.
 
+use std::cell::RefCell;
+use std::collections::BTreeSet;
+
 use serde::Serialize;
 use serde_json::Value;
 
@@ -76,20 +79,29 @@ pub(super) enum Given<T> {
 
 /// The file, its problems so far, and its settings with `"auto"` filled in.
 pub(super) struct Reader<'a> {
-    root: &'a Value,
+    pub(super) root: &'a Value,
     pub(super) problems: Vec<String>,
     pub(super) resolved: Value,
+    /// Keys that were looked up. All others of the file have no effect.
+    pub(super) asked: RefCell<BTreeSet<String>>,
 }
 
 impl<'a> Reader<'a> {
-    /// A file with the problems of its keys.
-    pub(super) fn new(root: &'a Value, problems: Vec<String>) -> Self {
-        Self { root, problems, resolved: Value::Null }
+    /// A file without problems so far.
+    pub(super) fn new(root: &'a Value) -> Self {
+        Self { root, problems: Vec::new(), resolved: Value::Null, asked: RefCell::default() }
     }
 
     /// The value at `key`, unless it is absent or `null`.
     pub(super) fn find(&self, key: &str) -> Option<&'a Value> {
+        self.asked.borrow_mut().insert(key.to_owned());
         key.split('.').try_fold(self.root, |value, part| value.get(part)).filter(|value| !value.is_null())
+    }
+
+    /// Whether the `type` of a section is refused.
+    pub(super) fn type_is_refused(&self, section: &str) -> bool {
+        let begin = unsupported(&format!("{section}.type"));
+        self.problems.iter().any(|problem| problem.starts_with(&begin))
     }
 
     /// The value at `key` if it is valid; reports nothing.
@@ -120,15 +132,9 @@ impl<'a> Reader<'a> {
 
     /// The value at `key`, or DeepSpeed's default if it is absent or `"auto"`.
     pub(super) fn or<T: Copy + Serialize>(&mut self, key: &str, kind: Kind<T>, default: T) -> T {
-        self.or_auto(key, kind, default, default)
-    }
-
-    /// The value at `key`, `auto` if it is `"auto"`, or `default` if it is absent.
-    pub(super) fn or_auto<T: Copy + Serialize>(&mut self, key: &str, kind: Kind<T>, auto: T, default: T) -> T {
         let value = match self.given(key, kind) {
             Given::Value(value) => value,
-            Given::Auto => auto,
-            Given::Absent => default,
+            Given::Auto | Given::Absent => default,
         };
         self.set(key, value);
         value

@@ -29,7 +29,7 @@ pub(super) fn resolve(reader: &mut Reader<'_>, run: &RunFacts<'_>) -> (ShardingP
     reader.agree("optimizer.params.eps", NUMBER, "--adam_epsilon", config.adam_epsilon);
     reader.agree("optimizer.params.weight_decay", NUMBER, "--weight_decay", config.weight_decay);
     let scheduler = scheduler(reader, run);
-    (zero(reader, run.hidden_size as u64), scheduler)
+    (zero(reader), scheduler)
 }
 
 fn scheduler(reader: &mut Reader<'_>, run: &RunFacts<'_>) -> Option<Scheduler> {
@@ -55,48 +55,11 @@ fn scheduler(reader: &mut Reader<'_>, run: &RunFacts<'_>) -> Option<Scheduler> {
     Some(scheduler)
 }
 
-/// `zero_optimization`, documented at <https://deepspeed.readthedocs.io/en/latest/zero3.html>. Defaults:
-/// `deepspeed/runtime/zero/config.py`; `"auto"` by hidden size: `trainer_config_finalize` of transformers.
-fn zero(reader: &mut Reader<'_>, hidden: u64) -> ShardingPlan {
-    /// Python's `sys.maxsize`.
-    const UNLIMITED: u64 = i64::MAX as u64;
-
-    let key = |name: &str| format!("zero_optimization.{name}");
-    let stage = reader.or(&key("stage"), STAGE, ZeroStage::Disabled);
-    let is_3 = stage == ZeroStage::Parameters;
-    let mut offload = |section: &str| {
-        let device = reader.or(&key(&format!("{section}.device")), DEVICE, Placement::Device);
-        reader.or(&key(&format!("{section}.pin_memory")), SWITCH, false);
-        device
-    };
-    let plan = ShardingPlan { stage, optimizer: offload("offload_optimizer"), parameters: offload("offload_param") };
-    let old_gather = match reader.given(&key("stage3_gather_fp16_weights_on_model_save"), SWITCH) {
-        Given::Value(gather) => gather,
-        Given::Auto | Given::Absent => false,
-    };
-    for (name, default) in [
-        ("overlap_comm", is_3),
-        ("contiguous_gradients", true),
-        ("stage3_gather_16bit_weights_on_model_save", old_gather),
-    ] {
-        reader.or(&key(name), SWITCH, default);
-    }
-    // transformers fills two of these in for stage 3 only.
-    let stage3 = |value: u64, default: u64| if is_3 { value } else { default };
-    // In floats, as in Python: 0.9 · 4096² is 15,099,494.4, and DeepSpeed drops the fraction.
-    let prefetch = stage3((0.9 * hidden as f64 * hidden as f64) as u64, 50_000_000);
-    let persistence = stage3(hidden.saturating_mul(10), 100_000);
-    for (name, auto, default) in [
-        ("allgather_bucket_size", 500_000_000, 500_000_000),
-        ("reduce_bucket_size", hidden.saturating_mul(hidden), 500_000_000),
-        ("sub_group_size", 1_000_000_000, 1_000_000_000),
-        ("stage3_prefetch_bucket_size", prefetch, 50_000_000),
-        ("stage3_param_persistence_threshold", persistence, 100_000),
-        ("stage3_model_persistence_threshold", UNLIMITED, UNLIMITED),
-        ("stage3_max_live_parameters", 1_000_000_000, 1_000_000_000),
-        ("stage3_max_reuse_distance", 1_000_000_000, 1_000_000_000),
-    ] {
-        reader.or_auto(&key(name), COUNT, auto, default);
-    }
-    plan
+/// The settings of `zero_optimization`, documented at <https://deepspeed.readthedocs.io/en/latest/zero3.html>, that have an effect here.
+/// Buckets and thresholds are those of DeepSpeed's implementation.
+fn zero(reader: &mut Reader<'_>) -> ShardingPlan {
+    let stage = reader.or("zero_optimization.stage", STAGE, ZeroStage::Disabled);
+    let mut offload =
+        |section: &str| reader.or(&format!("zero_optimization.{section}.device"), DEVICE, Placement::Device);
+    ShardingPlan { stage, optimizer: offload("offload_optimizer"), parameters: offload("offload_param") }
 }

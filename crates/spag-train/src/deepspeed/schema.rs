@@ -1,17 +1,15 @@
-//! Every key of a DeepSpeed file, and how it is treated.
+//! Keys of a DeepSpeed file that would change the result and cannot be honoured.
 //!
 //! Collected from DeepSpeed's documentation (<https://www.deepspeed.ai/docs/config-json/>), `runtime/config.py`,
 //! `runtime/constants.py`, `runtime/zero/config.py` and `runtime/zero/offload_config.py`, older names included.
 
-use std::collections::BTreeMap;
+use serde_json::Value;
 
-use serde_json::{Map, Value};
-use spag_io::quote;
-
-use super::error::{LISTED, invalid, shown, unsupported};
+use super::error::{shown, unsupported};
+use super::read::Reader;
 
 /// Keys that are refused for some of their values.
-pub(super) struct Refusal {
+struct Refusal {
     /// Whether a value is refused.
     refuses: fn(&Value) -> bool,
     /// What to do instead.
@@ -23,58 +21,6 @@ pub(super) struct Refusal {
 const fn refuse(refuses: fn(&Value) -> bool, advice: &'static str, keys: &'static str) -> Refusal {
     Refusal { refuses, advice, keys }
 }
-
-/// The objects of a file by their paths, the whole file first, with the names of keys that are accepted: those that are read,
-/// and those that configure DeepSpeed's implementation or its output without influence on the result.
-const SECTIONS: &[(&str, &str)] = &[
-    (
-        "",
-        "train_batch_size train_micro_batch_size_per_gpu gradient_accumulation_steps gradient_clipping \
-         steps_per_print wall_clock_breakdown memory_breakdown dump_state timers flops_profiler comms_logger tensorboard \
-         csv_monitor wandb comet aio compile disable_allgather fp32_allreduce gradient_predivide_factor \
-         graph_harvesting prescale_gradients seq_parallel_comm_data_type seq_parallel_communication_data_type \
-         sparse_gradients use_data_before_expert_parallelism vocabulary_size zero_allow_untested_optimizer \
-         zero_force_ds_cpu_optimizer",
-    ),
-    (
-        "fp16",
-        "auto_cast loss_scale initial_scale_power loss_scale_window hysteresis consecutive_hysteresis min_loss_scale \
-         fused_mode fp16_master_weights_and_grads",
-    ),
-    ("bf16", "enabled immediate_grad_update check_grad_overflow"),
-    ("bfloat16", "enabled immediate_grad_update check_grad_overflow"),
-    ("data_types", ""),
-    ("optimizer", "legacy_fusion"),
-    (
-        "optimizer.params",
-        "lr betas eps weight_decay torch_adam fused foreach capturable differentiable set_grad_none \
-         fp32_optimizer_states",
-    ),
-    ("scheduler", ""),
-    ("scheduler.params", "warmup_min_lr warmup_max_lr warmup_num_steps warmup_type total_num_steps"),
-    ("activation_checkpointing", "number_checkpoints synchronize_checkpoint_boundary profile"),
-    (
-        "pipeline",
-        "partition seed_layers activation_checkpoint_interval pipe_partitioned grad_partitioned use_reentrant",
-    ),
-    ("tensor_parallel", "preset_model tp_overlap_comm tensor_parallel injection_policy_tuple partition_config"),
-    ("checkpoint", "tag_validation use_node_local_storage parallel_write writer"),
-    (
-        "zero_optimization",
-        "stage overlap_comm contiguous_gradients allgather_bucket_size reduce_bucket_size sub_group_size \
-         stage3_prefetch_bucket_size stage3_param_persistence_threshold stage3_model_persistence_threshold \
-         stage3_max_live_parameters stage3_max_reuse_distance stage3_gather_16bit_weights_on_model_save \
-         stage3_gather_fp16_weights_on_model_save allgather_partitions allgather_sequential ignore_unused_parameters \
-         leaf_module legacy_stage1 load_from_fp32_weights log_trace_cache_warnings memory_efficient_linear \
-         override_module_apply pipeline_loading_checkpoint reduce_scatter round_robin_gradients \
-         stage3_module_granularity_threshold stage3_use_all_reduce_for_fetch_params use_multi_rank_bucket_allreduce",
-    ),
-    (
-        "zero_optimization.offload_optimizer",
-        "pin_memory nvme_path buffer_count pipeline_read pipeline_write fast_init cpuadam_cores_perc convert_grad_on_cpu",
-    ),
-    ("zero_optimization.offload_param", "pin_memory nvme_path buffer_count buffer_size max_in_cpu"),
-];
 
 const REMOVE: &str = "remove the key or turn it off";
 const RECOMPUTE: &str = "use --gradient_checkpointing";
@@ -162,21 +108,6 @@ const REFUSED: &[Refusal] = &[
     ),
 ];
 
-/// All known keys by their paths, with their refusals.
-pub(super) fn known() -> BTreeMap<String, Option<&'static Refusal>> {
-    let mut known = BTreeMap::new();
-    for (path, names) in SECTIONS {
-        if !path.is_empty() {
-            known.insert((*path).to_owned(), None);
-        }
-        known.extend(names.split_whitespace().map(|name| (join(path, name), None)));
-    }
-    for refusal in REFUSED {
-        known.extend(refusal.keys.split_whitespace().map(|key| (key.to_owned(), Some(refusal))));
-    }
-    known
-}
-
 /// Turned on: true, `enabled`, or (in compression's sections) `enabled` in a nested object.
 fn on(value: &Value) -> bool {
     match value {
@@ -225,67 +156,15 @@ fn above_zero(value: &Value) -> bool {
     value.as_f64().is_some_and(|number| number > 0.0)
 }
 
-/// All problems with the keys of `root` that do not depend on other keys.
-pub(super) fn check(root: &Map<String, Value>) -> Vec<String> {
-    let mut problems = Vec::new();
-    check_section("", root, &known(), &mut problems);
-    problems
-}
-
-fn check_section(
-    path: &str,
-    object: &Map<String, Value>,
-    known: &BTreeMap<String, Option<&'static Refusal>>,
-    problems: &mut Vec<String>,
-) {
-    let mut nested = Vec::new();
-    let mut type_refused = false;
-    for (name, value) in object {
-        let key = join(path, name);
-        // A name with a dot in it is not a path.
-        match known.get(&key).filter(|_| !name.contains('.')) {
-            Some(Some(refusal)) if (refusal.refuses)(value) => {
-                type_refused |= name == "type";
-                problems.push(format!("{}{} is not supported; {}", unsupported(&key), shown(value), refusal.advice));
-            }
-            Some(_) if SECTIONS.iter().any(|(section, _)| *section == key) => match value {
-                Value::Object(object) => nested.push((key, object)),
-                Value::Null => {}
-                other => problems.push(invalid(&key, "an object", other)),
-            },
-            Some(_) => {}
-            None => {
-                // Searched for those that are listed only: a file may have millions of keys.
-                let nearest = if problems.len() < LISTED { nearest(known, path, name) } else { None };
-                let hint = match nearest {
-                    Some(name) => format!("; did you mean `{name}`?"),
-                    None => " to DeepSpeed or not known here; remove it if nothing depends on it".to_owned(),
-                };
-                problems.push(format!("`{}` is unknown{hint}", quote(&key)));
+/// Reports features that this program does not have.
+pub(super) fn refuse_unsupported(reader: &mut Reader<'_>) {
+    for Refusal { refuses, advice, keys } in REFUSED {
+        for key in keys.split_whitespace() {
+            // The parameters of a refused optimizer or scheduler are not reported as well.
+            let type_is_refused = key.split_once(".params").is_some_and(|(section, _)| reader.type_is_refused(section));
+            if let Some(value) = reader.find(key).filter(|value| refuses(value) && !type_is_refused) {
+                reader.problems.push(format!("{}{} is not supported; {advice}", unsupported(key), shown(value)));
             }
         }
     }
-    // The parameters of a refused optimizer or scheduler are not reported as well.
-    if !type_refused {
-        for (path, object) in nested {
-            check_section(&path, object, known, problems);
-        }
-    }
-}
-
-/// The only key of this name, or the most similar name of this section.
-fn nearest(known: &BTreeMap<String, Option<&'static Refusal>>, path: &str, name: &str) -> Option<String> {
-    let all = || known.keys().map(|key| key.rsplit_once('.').unwrap_or(("", key)));
-    let mut elsewhere = all().filter(|(_, other)| *other == name);
-    match (elsewhere.next(), elsewhere.next()) {
-        (Some((path, name)), None) => Some(join(path, name)),
-        _ => {
-            let here = all().filter(|(section, _)| *section == path).map(|(_, name)| name);
-            spag_io::nearest_name(name, here).map(|name| join(path, name))
-        }
-    }
-}
-
-fn join(path: &str, name: &str) -> String {
-    if path.is_empty() { name.to_owned() } else { format!("{path}.{name}") }
 }

@@ -10,7 +10,7 @@ use spag_dist::{JoinOptions, LaunchEnv, ProcessGroup, agree, broadcast_text, joi
 use spag_io::Progress;
 use spag_model::{
     LoadOptions, Model, ModelConfig, Tokenizer, WeightSource, check_checkpoint, load_config, load_model_with,
-    save_checkpoint,
+    own_head_note, save_checkpoint,
 };
 use spag_ops::OpenDevice;
 use spag_run::Provenance;
@@ -100,8 +100,12 @@ fn train(
     check_dropout(job, &model_dir)?;
     let tokenizer = spag_model::load_tokenizer(&model_dir)?.with_bos_rule(job.add_bos_token);
     let dataset = Dataset::read(files, &tokenizer, job.config.max_length)?;
-    notes(&job.config, &dataset).iter().for_each(|note| progress.message(&format!("note: {note}")));
     let deepspeed = deepspeed(job, dataset.samples().len(), group.size())?;
+    let ignored = deepspeed.as_ref().and_then(DeepSpeed::without_effect);
+    let ignored =
+        job.deepspeed.iter().zip(ignored).map(|(file, keys)| format!("{}: no effect here: {keys}", file.display()));
+    let notes = own_head_note(&model_dir)?.into_iter().chain(notes(&job.config, &dataset)).chain(ignored);
+    notes.for_each(|note| progress.message(&format!("note: {note}")));
     let architecture = check_checkpoint(&model_dir)?;
     if let (Some(file), Some(name)) = (&job.deepspeed, deepspeed.as_ref().and_then(DeepSpeed::scheduler_name)) {
         let (file, kind) = (file.display(), job.config.lr_scheduler_type);
@@ -247,7 +251,6 @@ fn deepspeed(job: &TrainJob, samples: usize, ranks: usize) -> Result<Option<Deep
         config: &job.config,
         world_size: ranks,
         total_steps: BatchSampler::new(&job.config, samples, ranks).steps,
-        hidden_size: load_config(&job.model_name_or_path)?.architecture.hidden_size,
     };
     Ok(Some(DeepSpeed::load(path, &run)?))
 }

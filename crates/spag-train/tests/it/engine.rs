@@ -125,7 +125,7 @@ fn interrupted_reference_pass_resumes_from_its_file() {
     let many: Vec<Sample> = (0..4).flat_map(|_| samples()).collect();
     let order = DataOrder::Sequential;
     let config = TrainConfig { max_steps: Some(1), data_order: order, ..config(TrainMethod::SftWithKl) };
-    let job = job(dir.path(), config.clone(), &many);
+    let job = TrainJob { start: Start::Overwrite, ..job(dir.path(), config.clone(), &many) };
     run(&job, &mut Silent).unwrap();
     let kept = || {
         let mut files = std::fs::read_dir(dir.path().join("out/ref_log_probs")).unwrap();
@@ -173,7 +173,11 @@ fn non_finite_steps_are_skipped_and_three_in_a_row_stop_the_run() {
     }
     rows[3].weight = 1e300;
     rows[4].weight = 1e300;
-    let error = run(&job(dir.path(), config, &rows), &mut Silent).unwrap_err();
+    // A finished model is not replaced unasked.
+    let again = job(dir.path(), config, &rows);
+    let error = run(&again, &mut Silent).unwrap_err().to_string();
+    assert!(error.contains("holds a model") && error.contains("--overwrite_output_dir"), "{error}");
+    let error = run(&TrainJob { start: Start::Overwrite, ..again }, &mut Silent).unwrap_err();
     let Error::NotFinite { count: 3, step: 5, samples, .. } = &error else { panic!("{error}") };
     assert_eq!(samples, &[4]);
 }

@@ -68,6 +68,7 @@ fn run_learns_an_adapter_and_resumes_with_the_same_bits() {
         let adapter = Adapter::load(&out, &model.config().architecture).unwrap();
         assert_eq!(adapter.len(), 3 * (2 * 2 * 4 * 64 + 4 * (172 + 64)));
         // Another base of the same shape, other settings.
+        let resumed = TrainJob { output_dir: dir.path().join("other"), ..resumed };
         let other = TrainJob { model_name_or_path: fixture("tiny-llama/ref"), ..resumed.clone() };
         let said = run(&other, &mut Silent).unwrap_err().to_string();
         assert!(said.contains("checkpoint-3") && said.contains("digest"), "{said}");

@@ -179,7 +179,8 @@ fn deepspeed_files_have_adamw_only() {
     fs::write(&file, r#"{"zero_optimization": {"stage": 0}}"#).unwrap();
     let with = |optim| {
         let config = TrainConfig { optim, max_steps: Some(1), ..config(TrainMethod::Sft) };
-        run(&TrainJob { deepspeed: Some(file.clone()), ..job(dir.path(), config, &samples()) }, &mut Silent)
+        let job = job(dir.path(), config, &samples());
+        run(&TrainJob { deepspeed: Some(file.clone()), start: Start::Overwrite, ..job }, &mut Silent)
     };
     assert!(with(Optim::AdamW).is_ok());
     assert!(with(Optim::Sgd).unwrap_err().to_string().contains("`optim`: sgd is not the AdamW of a DeepSpeed file"));

@@ -39,6 +39,9 @@ impl WordList {
         // Not only regular files: a shell may pass a pipe. The limit is for devices that never end.
         let read = File::open(path).and_then(|file| file.take(MAX_BYTES + 1).read_to_end(&mut bytes));
         read.map_err(spag_io::Error::io(path))?;
+        if let Some(what) = spag_io::foreign_text(&bytes) {
+            return Err(Error::Line { path: path.to_owned(), line: 1, reason: what.to_owned() });
+        }
         if bytes.len() as u64 > MAX_BYTES {
             let reason = format!("the file has more than {MAX_BYTES} bytes, the most of a word list");
             return Err(Error::Line { path: path.to_owned(), line: 1, reason });

@@ -54,7 +54,8 @@ impl Gguf {
         let length = file.metadata().map_err(io)?.len();
         let mut header = Header::new(path, file, length);
         if header.left() < 4 || header.bytes()? != MAGIC {
-            return Err(header.invalid("it does not begin as a GGUF file; a checkpoint is that or a folder".into()));
+            let what = "it does not begin as a GGUF file; a checkpoint is that or a folder";
+            return Err(header.invalid(spag_io::foreign_file(path).unwrap_or(what).to_owned()));
         }
         match header.u32()? {
             2 | 3 => {}

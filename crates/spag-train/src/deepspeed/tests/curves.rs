@@ -44,7 +44,7 @@ const RATES_OF_100: [f64; 100] = [
 /// The schedule of the run of `steps` steps that the reference's commands describe.
 fn schedule(config: &TrainConfig, steps: usize) -> Schedule {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../configs/default_offload_opt_param.json");
-    let run = RunFacts { config, world_size: 8, total_steps: steps, hidden_size: 4096 };
+    let run = RunFacts { config, world_size: 8, total_steps: steps };
     let scheduler = DeepSpeed::load(&path, &run).unwrap().scheduler.expect("the file has a scheduler");
     Schedule::new(config, steps).of_deepspeed(scheduler)
 }

@@ -1,0 +1,73 @@
+//! Files that are something else than their names say: pointers of Git LFS, compressed files, and text in another encoding.
+
+use std::fs::File;
+use std::io::Read;
+use std::path::Path;
+
+/// What a file of text or JSON is instead, with what to do about it, by its first bytes.
+pub fn foreign_text(begin: &[u8]) -> Option<&'static str> {
+    // ASCII in two bytes a character, without a mark of the byte order.
+    let is_wide = matches!(begin, [0, 1..=0x7f, ..] | [1..=0x7f, 0, ..]);
+    if is_wide || begin.starts_with(b"\xff\xfe") || begin.starts_with(b"\xfe\xff") {
+        return Some("this file is UTF-16; save it as UTF-8");
+    }
+    foreign(begin).or_else(|| begin.starts_with(b"PK\x03\x04").then_some("this is a zip archive; unpack it first"))
+}
+
+/// What a file is instead of the format in which it could not be read, with what to do about it. Only for files that could not be
+/// read: the length at the beginning of a safetensors file may look like a mark of gzip.
+pub fn foreign_file(path: &Path) -> Option<&'static str> {
+    let mut begin = Vec::new();
+    File::open(path).ok()?.take(64).read_to_end(&mut begin).ok()?;
+    foreign(&begin)
+}
+
+fn foreign(begin: &[u8]) -> Option<&'static str> {
+    const MARKS: [(&[u8], &str); 4] = [
+        (
+            b"version https://git-lfs.github.com/spec/",
+            "this is a Git LFS pointer instead of the file; run `git lfs pull` in its repository",
+        ),
+        (b"\x1f\x8b", "this file is compressed by gzip; unpack it first (gunzip)"),
+        (b"\x28\xb5\x2f\xfd", "this file is compressed by zstd; unpack it first (unzstd)"),
+        (b"\xfd7zXZ\0", "this file is compressed by xz; unpack it first (unxz)"),
+    ];
+    MARKS.iter().find(|(mark, _)| begin.starts_with(mark)).map(|(_, what)| *what)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{ChunkReader, Classify, ErrorClass, read_text, read_whole};
+
+    #[test]
+    fn readers_of_text_name_what_a_file_is() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("rows.json");
+        let utf_16: Vec<u8> = "[1]".encode_utf16().flat_map(u16::to_le_bytes).collect();
+        let lfs = b"version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 1\n";
+        for (bytes, expected) in [
+            (&lfs[..], "git lfs pull"),
+            (b"\x1f\x8b\x08\0", "gunzip"),
+            (b"PK\x03\x04\x14", "zip archive"),
+            (&[b"\xff\xfe", &utf_16[..]].concat(), "save it as UTF-8"),
+            (&utf_16, "save it as UTF-8"),
+            (b"\0[\0]", "save it as UTF-8"),
+        ] {
+            std::fs::write(&path, bytes).unwrap();
+            let errors = [
+                read_whole(&path, 1 << 20).map(drop).unwrap_err(),
+                read_text(&path, 1 << 20).map(drop).unwrap_err(),
+                ChunkReader::open(&path).map(drop).unwrap_err(),
+            ];
+            for error in errors {
+                assert!(error.to_string().contains("rows.json: ") && error.to_string().contains(expected), "{error}");
+                assert_eq!(error.class(), ErrorClass::BadInput);
+            }
+        }
+        for text in ["", "[", "\u{feff}[]", "versions", "é"] {
+            std::fs::write(&path, text).unwrap();
+            assert!(read_whole(&path, 9).is_ok() && ChunkReader::open(&path).is_ok(), "{text:?}");
+        }
+    }
+}

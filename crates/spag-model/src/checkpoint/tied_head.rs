@@ -1,0 +1,54 @@
+//! Output heads in folders whose configuration ties them to the embedding. As in transformers 5, a head of its own is used: older
+//! versions of PEFT and transformers wrote it without a change of the configuration.
+
+use std::fs::File;
+use std::io::{Read, Seek, SeekFrom};
+use std::path::Path;
+
+use super::weight_files::{EMBEDDING, HEAD, Located, MODEL, WeightFiles};
+use crate::config::ModelConfig;
+use crate::error::Result;
+
+/// Bytes that are compared at a time.
+const PIECE: usize = 1 << 20;
+
+/// Whether `config` ties the head to the embedding, and the files of `dir` hold a head with other weights.
+///
+/// # Errors
+/// The tensors cannot be read.
+pub(super) fn has_own_head(dir: &Path, config: &ModelConfig) -> Result<bool> {
+    if !config.architecture.is_tied() {
+        return Ok(false);
+    }
+    // Folders without weights have a configuration too. What reads the weights reports damaged ones.
+    let Ok(files) = WeightFiles::open(dir, MODEL) else { return Ok(false) };
+    match (files.find(HEAD), files.find(EMBEDDING)) {
+        (Some(head), Some(embedding)) => differs(&head, &embedding),
+        _ => Ok(false),
+    }
+}
+
+/// Whether two tensors differ in their format, shape or bytes.
+fn differs(a: &Located<'_>, b: &Located<'_>) -> Result<bool> {
+    if (&a.info().dtype, &a.info().shape) != (&b.info().dtype, &b.info().shape) {
+        return Ok(true);
+    }
+    let open = |tensor: &Located<'_>| {
+        let path = &tensor.file.path;
+        let mut file = File::open(path).map_err(spag_io::Error::io(path))?;
+        file.seek(SeekFrom::Start(tensor.info().start)).map_err(spag_io::Error::io(path))?;
+        Ok::<_, spag_io::Error>(file.take(tensor.bytes()))
+    };
+    let (mut first, mut second) = (open(a)?, open(b)?);
+    let (mut left, mut right) = (Vec::with_capacity(PIECE), Vec::with_capacity(PIECE));
+    loop {
+        left.clear();
+        right.clear();
+        let piece = PIECE as u64;
+        first.by_ref().take(piece).read_to_end(&mut left).map_err(spag_io::Error::io(&a.file.path))?;
+        second.by_ref().take(piece).read_to_end(&mut right).map_err(spag_io::Error::io(&b.file.path))?;
+        if left != right || left.is_empty() {
+            return Ok(left != right);
+        }
+    }
+}
