@@ -93,27 +93,27 @@ mod tests {
 
     crate::settings! {
         /// A part.
-        pub table Part {
+        pub(super) table Part {
             /// How many.
-            pub count: usize [1..=9] = 3;
+            pub(super) count: usize [1..=9] = 3;
         }
 
         /// A whole.
-        pub table Whole {
+        pub(super) table Whole {
             /// The name,
             /// in two lines.
-            pub name as "title": Option<String>;
+            pub(super) name as "title": Option<String>;
             /// One.
-            pub one: Part = Part { count: 5 };
+            pub(super) one: Part = Part { count: 5 };
             /// Perhaps one.
-            pub perhaps: Option<Part>;
+            pub(super) perhaps: Option<Part>;
             /// Several.
-            pub several: Vec<Part>;
+            pub(super) several: Vec<Part>;
             /// Words.
-            pub words: Vec<String>;
+            pub(super) words: Vec<String>;
         } + {
             /// In the same table.
-            pub part: Part;
+            pub(super) part: Part;
         }
     }
 

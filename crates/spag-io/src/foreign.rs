@@ -37,7 +37,6 @@ fn foreign(begin: &[u8]) -> Option<&'static str> {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use crate::{ChunkReader, Classify, ErrorClass, read_text, read_whole};
 
     #[test]

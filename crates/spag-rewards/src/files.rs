@@ -162,7 +162,7 @@ fn credit_file(
             let mut credited = CreditedChunk { rows: chunk.rows().len(), summary: none.clone(), text: Vec::new() };
             judge_chunk(
                 &chunk,
-                game.labels(),
+                crediting.game.labels(),
                 judge.as_mut(),
                 |index| has_samples.get(index) == Some(true),
                 |index, episode, verdict| {

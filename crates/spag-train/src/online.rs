@@ -101,12 +101,7 @@ impl OnlineLearner {
         let architecture = check_checkpoint(&weights)?;
         // Of the run, not of its settings, which its checkpoints have.
         let config = on_policy_settings(&job.config, job.max_length);
-        let run = RunFacts {
-            config: &config,
-            world_size: group.size(),
-            total_steps: job.steps,
-            hidden_size: architecture.architecture.hidden_size,
-        };
+        let run = RunFacts { config: &config, world_size: group.size(), total_steps: job.steps };
         let JobSettings { zero_stage, offload_param, offload_optimizer, deepspeed, .. } = &job.sharding;
         let deepspeed = deepspeed.as_deref().map(|file| DeepSpeed::load(file, &run)).transpose()?;
         let sharding = deepspeed.as_ref().map(DeepSpeed::sharding_plan);

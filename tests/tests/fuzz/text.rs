@@ -226,7 +226,7 @@ fn deepspeed() {
     let target = Target::new("deepspeed", names.map(repository_file).to_vec());
     let input = target.folder().join("input");
     let config = TrainConfig::default();
-    let run = RunFacts { config: &config, world_size: 1, total_steps: 10, hidden_size: 64 };
+    let run = RunFacts { config: &config, world_size: 1, total_steps: 10 };
     target.run(|_| {
         let _ = DeepSpeed::load(&input, &run);
     });

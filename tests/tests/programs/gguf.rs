@@ -3,6 +3,8 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use candle_core::quantized::{GgmlDType, QTensor};
+use candle_core::{Device, Tensor};
 use spag_tests::gguf::GgufFile;
 use spag_tests::{Serve, fixture, json, json_lines, play_command, program, run};
 use tempfile::TempDir;
@@ -104,4 +106,45 @@ fn a_file_that_is_no_model_is_an_error_of_every_program() {
         let (_, err) = run(&mut command, 2);
         assert!(err.contains("bad.gguf") && err.contains("incomplete"), "{command:?}: {err}");
     }
+}
+
+/// The fixture's model with its matrices in Q8_0, where their rows are whole blocks.
+fn quantised() -> GgufFile {
+    let mut file = GgufFile::from_folder(fixture("tiny-llama"));
+    let is_whole = |sizes: &[u64]| sizes.len() == 2 && sizes[0].is_multiple_of(32);
+    for tensor in file.tensors.iter_mut().filter(|tensor| is_whole(&tensor.sizes)) {
+        let numbers: Vec<f32> = tensor.data.as_chunks().0.iter().map(|four| f32::from_le_bytes(*four)).collect();
+        let sizes = (tensor.sizes[1] as usize, tensor.sizes[0] as usize);
+        let numbers = Tensor::from_vec(numbers, sizes, &Device::Cpu).unwrap();
+        tensor.data = QTensor::quantize(&numbers, GgmlDType::Q8_0).unwrap().data().unwrap().into_owned();
+        tensor.kind = 8;
+    }
+    file
+}
+
+/// Programs that only generate keep the matrices of a file as they are, unless they are told otherwise; training does not.
+#[test]
+fn quantised_file_stays_as_it_is_in_generation() {
+    let folder = tempfile::tempdir().unwrap();
+    let dir = folder.path();
+    fs::write(dir.join("tiny.gguf"), quantised().bytes()).unwrap();
+    fs::write(dir.join("prompts.jsonl"), "{\"prompt\": \"The horse\"}\n").unwrap();
+    fs::write(dir.join("words.txt"), "horse\n").unwrap();
+    let note = "tiny.gguf: quantised matrices stay as in the file; --quantize none dequantises them";
+    let generate = |flags: &[&str]| {
+        let arguments = "generate --model tiny.gguf --input prompts.jsonl --output texts.jsonl --max_new_tokens 8";
+        let (_, err) = run(program("spag").current_dir(dir).args(arguments.split(' ')).args(flags), 0);
+        (err.contains(note), fs::read_to_string(dir.join("texts.jsonl")).unwrap())
+    };
+    let (stored, whole) = (generate(&["--quantize", "stored"]), generate(&["--quantize", "none"]));
+    assert_eq!(generate(&[]), (true, stored.1));
+    assert!(!stored.0 && !whole.0 && !generate(&["--dtype", "f32"]).0);
+    let (_, err) = run(&mut play_command(dir, "tiny.gguf", "tiny.gguf"), 0);
+    assert!(err.contains(note), "{err}");
+    let mut train = program("spag-train");
+    train.args(
+        "--model_name_or_path tiny.gguf --train_method SFT --max_steps 1 --max_length 64 --output_dir out-2".split(' '),
+    );
+    let (_, err) = run(train.arg("--train_data_path").arg(fixture("training/train_items.json")).current_dir(dir), 0);
+    assert!(!err.contains("quantised matrices"), "{err}");
 }

@@ -31,7 +31,13 @@ fn first_command_of_the_readme_works_in_an_unpacked_archive() {
     run(spag.args(tiny.get_args()).current_dir(&folder).env_remove("SPAG_PROMPTS"), 0);
     assert!(json(folder.join("runs/tiny/report.json")).is_object());
     // The other files that the README names.
-    for name in ["configs/smollm2-135m.toml", "configs/tasks/paper.toml", "scripts/get-smollm2.sh", "docs/INSTALL.md", "data/README.md"] {
+    for name in [
+        "configs/smollm2-135m.toml",
+        "configs/tasks/paper.toml",
+        "scripts/get-smollm2.sh",
+        "docs/INSTALL.md",
+        "data/README.md",
+    ] {
         assert!(folder.join(name).is_file(), "{name}");
     }
     for name in ["share/man/man1/spag-run.1", "share/bash-completion/completions/spag-play"] {

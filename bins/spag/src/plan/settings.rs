@@ -206,12 +206,7 @@ impl Settings {
                 return Err(bad_setting("deepspeed", file.display(), problem));
             }
             (None, Some(file)) => {
-                let run = RunFacts {
-                    config: &settings.config,
-                    world_size: settings.gpus,
-                    total_steps: 1000,
-                    hidden_size: model.architecture.hidden_size,
-                };
+                let run = RunFacts { config: &settings.config, world_size: settings.gpus, total_steps: 1000 };
                 let file = DeepSpeed::load(&file, &run)?;
                 settings.scheduler = file.scheduler_name();
                 let file = file.sharding_plan();

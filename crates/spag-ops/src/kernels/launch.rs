@@ -104,7 +104,7 @@ pub(crate) fn suffix(dtype: DType) -> Result<&'static str> {
     }
 }
 
-/// Threads per block of elementwise kernels (`ops/cuda/elements.cuh`).
+/// Threads per block of elementwise kernels (`cuda/elements.cuh`).
 pub(crate) const THREADS: u32 = 256;
 
 /// Blocks of [`THREADS`] threads for `count` elements, `each` of them per thread.

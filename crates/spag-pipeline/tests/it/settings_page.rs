@@ -22,7 +22,8 @@ fn tables(path: &str, settings: &[Declared], page: &mut String) {
     }
     for setting in values {
         let (doc, expected) = (text(setting.doc), setting.expected.as_deref().unwrap_or_default());
-        let expected = expected.replace("expected a whole number of", "A whole number,").replace("expected a number of", "");
+        let expected =
+            expected.replace("expected a whole number of", "A whole number,").replace("expected a number of", "");
         let expected = expected.trim();
         let mut limits = expected.to_owned();
         if let Some(first) = limits.get_mut(..1) {

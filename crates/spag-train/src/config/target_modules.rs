@@ -95,7 +95,8 @@ impl Settings for TargetModules {
     }
 
     fn declared(&self) -> Vec<Declared> {
-        let doc = "Names of the linear layers with an adapter, or `all-linear`; q_proj and v_proj, or W_pack, if absent.";
+        let doc =
+            "Names of the linear layers with an adapter, or `all-linear`; q_proj and v_proj, or W_pack, if absent.";
         vec![Declared::new(NAME, doc, None, &self.0, None)]
     }
 

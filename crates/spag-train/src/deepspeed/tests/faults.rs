@@ -4,7 +4,7 @@ use std::{error::Error, fs, path::Path};
 
 use serde_json::json;
 
-use super::{super::*, Outcome, at, config, problems, run};
+use super::{super::*, Outcome, at, config, problems, resolved, run};
 
 fn load(text: &str) -> Result<String, Box<dyn Error>> {
     let folder = tempfile::tempdir()?;
