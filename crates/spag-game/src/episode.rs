@@ -50,7 +50,7 @@ pub struct Episode {
     #[serde(rename = "target_word")]
     pub item: String,
     /// Turns after which an undecided game is tied. A turn is one utterance of each player.
-    #[serde(default = "default_turns")]
+    #[serde(default = "default_turns", deserialize_with = "turns")]
     pub max_turns: usize,
     /// All other keys of the object, kept on a round trip.
     #[serde(flatten)]
@@ -68,6 +68,10 @@ pub(crate) const GAME_OPTIONS: &str = "game_options";
 
 fn default_turns() -> usize {
     Episode::TURNS
+}
+
+fn turns<'de, D: Deserializer<'de>>(deserializer: D) -> std::result::Result<usize, D::Error> {
+    Ok(Option::deserialize(deserializer)?.unwrap_or(Episode::TURNS))
 }
 
 impl Episode {
@@ -142,7 +146,7 @@ pub struct EpisodeView<'a> {
     #[serde(borrow, rename = "target_word")]
     pub item: Cow<'a, str>,
     /// Turns after which an undecided game is tied.
-    #[serde(default = "default_turns")]
+    #[serde(default = "default_turns", deserialize_with = "turns")]
     pub max_turns: usize,
     /// The seed of the game's draws; 0 if the record has none.
     #[serde(default, deserialize_with = "seed")]

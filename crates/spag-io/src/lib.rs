@@ -44,7 +44,7 @@ pub use nearest::nearest_name;
 pub use progress::{Nested, Progress, Silent};
 pub use prompt::{ChatMessage, ChatRole, PromptFormat, PromptText, TurnPrompt, Wordings};
 pub use range::{Limits, Ranged, in_range, parser, truth};
-pub use row::{Row, cause};
+pub use row::{Row, cause, null_is_default};
 pub use rows::{ChunkReader, RowChunk, RowReader};
 pub use settings::{Number, Settings, Within, is_default};
 pub use size::{folder_size, format_gib, free_disk, gib};

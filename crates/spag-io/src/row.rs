@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use serde::Deserialize;
+use serde::{Deserialize, Deserializer};
 
 use crate::display::{abridge, escape};
 use crate::error::{Error, Result};
@@ -94,4 +94,14 @@ fn key_path<'a, T: Deserialize<'a>>(text: &'a [u8]) -> String {
         Err(error) if error.inner().is_data() && error.path().iter().next().is_some() => format!("{}: ", error.path()),
         _ => String::new(),
     }
+}
+
+/// Reads a key for which null means that it is absent, as other programs write it: for `#[serde(default, deserialize_with = …)]`.
+///
+/// # Errors
+/// A value of another type.
+pub fn null_is_default<'de, T: Default + Deserialize<'de>, D: Deserializer<'de>>(
+    deserializer: D,
+) -> std::result::Result<T, D::Error> {
+    Ok(Option::deserialize(deserializer)?.unwrap_or_default())
 }

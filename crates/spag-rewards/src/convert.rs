@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use serde::{Deserialize, Deserializer, Serialize};
+use serde::{Deserialize, Serialize};
 use spag_game::{EpisodeReader, Game};
 use spag_io::RowReader;
 
@@ -17,14 +17,10 @@ pub struct AlpacaRow {
     /// The task.
     pub instruction: String,
     /// The material of the task; often empty.
-    #[serde(default, deserialize_with = "null_is_empty")]
+    #[serde(default, deserialize_with = "spag_io::null_is_default")]
     pub input: String,
     /// The answer.
     pub output: String,
-}
-
-fn null_is_empty<'de, D: Deserializer<'de>>(deserializer: D) -> Result<String, D::Error> {
-    Ok(Option::deserialize(deserializer)?.unwrap_or_default())
 }
 
 /// A prompt and its target.

@@ -57,6 +57,8 @@ fn unknown_keys_survive_a_round_trip_in_order() {
     // The default of max_turns is the paper's.
     let short: Episode = serde_json::from_value(json!({"history": [], "target_word": "tea"})).unwrap();
     assert_eq!((short.max_turns, short.next_role()), (5, taboo::ATTACKER));
+    let nulls = json!({"history": [], "target_word": "tea", "max_turns": null, "seed": null, "game_name": null});
+    assert_eq!(serde_json::from_value::<Episode>(nulls).unwrap().max_turns, 5);
 }
 
 #[test]

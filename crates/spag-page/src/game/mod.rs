@@ -72,7 +72,7 @@ struct Named {
 #[serde(deny_unknown_fields)]
 struct NamedSoFar {
     game_name: String,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "spag_io::null_is_default")]
     game_options: Map<String, Value>,
     seed: u64,
     temperature: Option<f64>,

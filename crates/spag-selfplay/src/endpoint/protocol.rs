@@ -101,9 +101,9 @@ pub(super) enum Content {
 /// Tokens as reported by an answer.
 #[derive(Clone, Copy, Debug, Default, Deserialize)]
 pub(super) struct Usage {
-    #[serde(default)]
+    #[serde(default, deserialize_with = "spag_io::null_is_default")]
     pub(super) prompt_tokens: u64,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "spag_io::null_is_default")]
     pub(super) completion_tokens: u64,
 }
 

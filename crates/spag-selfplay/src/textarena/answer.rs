@@ -29,10 +29,10 @@ pub(super) struct Observation {
     /// Who moves next; none at the end.
     player: Option<usize>,
     /// Whether the action was refused.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "spag_io::null_is_default")]
     pub(super) invalid: bool,
     /// What this player had not been told before.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "spag_io::null_is_default")]
     observations: Vec<Told>,
     rewards: Option<Rewards>,
     reason: Option<String>,

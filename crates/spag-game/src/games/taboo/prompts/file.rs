@@ -1,6 +1,6 @@
 //! The format of a prompt file, and what makes one valid. [`PromptSet`](super::PromptSet) documents the keys.
 
-use serde::Deserialize;
+use serde::{Deserialize, Deserializer};
 use spag_io::{PromptText, quote};
 
 use super::template::{Template, Value};
@@ -14,11 +14,15 @@ pub(super) struct PromptFile {
     pub(super) rules: Vec<Template>,
     pub(super) playing: Playing,
     /// The built-in one if absent.
-    #[serde(default = "super::built_in_chat")]
+    #[serde(default = "super::built_in_chat", deserialize_with = "chat")]
     pub(super) chat: Chat,
     pub(super) training: Training,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "spag_io::null_is_default")]
     pub(super) utterances: UtteranceRule,
+}
+
+fn chat<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Chat, D::Error> {
+    Ok(Option::deserialize(deserializer)?.unwrap_or_else(super::built_in_chat))
 }
 
 #[derive(Clone, Debug, Default, Deserialize)]
@@ -58,7 +62,7 @@ impl Instruction {
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Training {
-    #[serde(default)]
+    #[serde(default, deserialize_with = "spag_io::null_is_default")]
     pub(super) playing_share: f64,
     pub(super) layouts: Layouts,
     pub(super) dialogue_prefixes: Vec<String>,
