@@ -4,14 +4,21 @@ use std::fs::File;
 use std::io::Read;
 use std::path::Path;
 
-/// What a file of text or JSON is instead, with what to do about it, by its first bytes.
+const UTF_16: &str = "this file is UTF-16; save it as UTF-8";
+
+/// What a file of text is instead, with what to do about it, by its first bytes.
 pub fn foreign_text(begin: &[u8]) -> Option<&'static str> {
     // ASCII in two bytes a character, without a mark of the byte order.
     let is_wide = matches!(begin, [0, 1..=0x7f, ..] | [1..=0x7f, 0, ..]);
-    if is_wide || begin.starts_with(b"\xff\xfe") || begin.starts_with(b"\xfe\xff") {
-        return Some("this file is UTF-16; save it as UTF-8");
-    }
-    foreign(begin).or_else(|| begin.starts_with(b"PK\x03\x04").then_some("this is a zip archive; unpack it first"))
+    foreign_small(begin).or(is_wide.then_some(UTF_16))
+}
+
+/// What a small file is instead, which may be binary.
+pub(crate) fn foreign_small(begin: &[u8]) -> Option<&'static str> {
+    let is_wide = begin.starts_with(b"\xff\xfe") || begin.starts_with(b"\xfe\xff");
+    let is_zip = begin.starts_with(b"PK\x03\x04");
+    let other = is_wide.then_some(UTF_16).or(is_zip.then_some("this is a zip archive; unpack it first"));
+    other.or_else(|| foreign(begin))
 }
 
 /// What a file is instead of the format in which it could not be read, with what to do about it. Only for files that could not be
@@ -54,11 +61,11 @@ mod tests {
             (b"\0[\0]", "save it as UTF-8"),
         ] {
             std::fs::write(&path, bytes).unwrap();
-            let errors = [
-                read_whole(&path, 1 << 20).map(drop).unwrap_err(),
-                read_text(&path, 1 << 20).map(drop).unwrap_err(),
-                ChunkReader::open(&path).map(drop).unwrap_err(),
-            ];
+            // Without a mark, it may be a binary file.
+            let is_binary = bytes.starts_with(b"[\0") || bytes.starts_with(b"\0[");
+            assert_eq!(read_whole(&path, 1 << 20).is_ok(), is_binary);
+            let errors =
+                [read_text(&path, 1 << 20).map(drop).unwrap_err(), ChunkReader::open(&path).map(drop).unwrap_err()];
             for error in errors {
                 assert!(error.to_string().contains("rows.json: ") && error.to_string().contains(expected), "{error}");
                 assert_eq!(error.class(), ErrorClass::BadInput);

@@ -4,6 +4,7 @@ use std::io::{self, ErrorKind};
 use std::path::Path;
 
 use crate::error::{Error, Result};
+use crate::foreign::foreign_text;
 use crate::whole::read_whole;
 
 /// Reads a regular file of at most `limit` bytes that must be UTF-8.
@@ -12,7 +13,11 @@ use crate::whole::read_whole;
 /// As [`read_whole`], or the file is not UTF-8; the error names the line.
 pub fn read_text(path: impl AsRef<Path>, limit: u64) -> Result<String> {
     let path = path.as_ref();
-    String::from_utf8(read_whole(path, limit)?).map_err(|error| {
+    let bytes = read_whole(path, limit)?;
+    if let Some(what) = foreign_text(&bytes) {
+        return Err(Error::io(path)(io::Error::new(ErrorKind::InvalidData, what)));
+    }
+    String::from_utf8(bytes).map_err(|error| {
         let at = error.utf8_error().valid_up_to();
         let line = error.as_bytes()[..at].iter().filter(|byte| **byte == b'\n').count() + 1;
         let message = format!("line {line} is not UTF-8; save the file as UTF-8");

@@ -5,7 +5,7 @@ use std::io::{self, ErrorKind, Read};
 use std::path::Path;
 
 use crate::error::{Error, Result};
-use crate::foreign::foreign_text;
+use crate::foreign::foreign_small;
 
 /// Reads a file of at most `limit` bytes.
 ///
@@ -36,7 +36,7 @@ fn read(path: &Path, limit: u64) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     // The file may have grown since.
     File::open(path)?.take(limit.saturating_add(1)).read_to_end(&mut bytes)?;
-    match foreign_text(&bytes) {
+    match foreign_small(&bytes) {
         Some(what) => Err(io::Error::new(ErrorKind::InvalidData, what)),
         None if bytes.len() as u64 > limit => Err(too_large()),
         None => Ok(bytes),

@@ -121,10 +121,13 @@ proptest! {
         let folder = tempfile::TempDir::new().unwrap();
         let path = folder.path().join("episodes");
         std::fs::write(&path, bytes).unwrap();
-        for row in EpisodeReader::open(&path).unwrap() {
-            if let Err(error) = row {
-                prop_assert!(error.to_string().contains("episodes: row "));
+        match EpisodeReader::open(&path) {
+            Ok(rows) => {
+                for error in rows.filter_map(Result::err) {
+                    prop_assert!(error.to_string().contains("episodes: row "));
+                }
             }
+            Err(error) => prop_assert!(error.to_string().contains("episodes: this file is ")),
         }
     }
 

@@ -73,7 +73,7 @@ spag_io::settings! {
 
     /// The configuration of a base model, in which [`BaseConfig::load`] has set every value and found every input.
     pub table BaseConfig {
-        /// Another configuration, relative to this one, that provides missing settings. `None` after loading.
+        /// Another configuration, relative to this one, that provides missing settings. Left out of the resolved settings.
         #[serde(skip_serializing)]
         pub extends: Option<String>;
         /// The Hugging Face folder to be written, relative to the current directory.

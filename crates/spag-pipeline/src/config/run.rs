@@ -23,7 +23,7 @@ spag_io::settings! {
     ///
     /// Written to the run folder as `config.resolved.toml`.
     pub table RunConfig {
-        /// Another configuration, relative to this one, that provides missing settings. `None` after loading.
+        /// Another configuration, relative to this one, that provides missing settings. Left out of the resolved settings.
         #[serde(skip_serializing)]
         pub extends: Option<String>;
         /// The folder of all files of the run, relative to the current directory.
@@ -61,7 +61,7 @@ spag_io::settings! {
         pub imitation: ImitationSettings;
         /// Self-play.
         pub self_play: SelfPlaySettings;
-        /// Updates of an on-policy run. `Some` after loading, if `method` is `online`.
+        /// Updates of an on-policy run: of one with `method = "online"`.
         pub online: Option<OnlineSettings>;
         /// Credit assignment.
         pub rewards: RewardSettings;
@@ -72,7 +72,7 @@ spag_io::settings! {
         pub train: TrainSettings = TrainSettings::new(TrainConfig {
             method: TrainMethod::OfflinePo, lm_kl_coeff: 0.2, lm_sft_coeff: 0.5, ..TrainConfig::default()
         });
-        /// Evaluation of the trained models. `epochs` is `Some` after loading.
+        /// Evaluation of the trained models.
         pub evaluation: EvaluationSettings;
         /// Benchmarks; none if absent.
         pub benchmarks: Option<BenchmarkSettings>;

@@ -15,7 +15,9 @@ impl Reader<'_> {
     /// The keys of the file that were not looked up, quoted. A section that is no object and a misspelled key in a section are reported.
     pub(super) fn without_effect(&mut self) -> Vec<String> {
         let mut ignored = Vec::new();
-        let asked = self.asked.take();
+        let mut asked = self.asked.take();
+        let sections = asked.iter().flat_map(|key| key.match_indices('.').map(|(end, _)| key[..end].to_owned()));
+        asked.extend(sections.collect::<Vec<_>>());
         if let Value::Object(root) = self.root {
             self.walk("", root, &asked, &mut ignored);
         }
