@@ -95,7 +95,10 @@ impl Contents {
     pub fn of(path: &Path) -> Result<Vec<(Self, String)>> {
         let io = Error::io(path);
         let entries = match fs::read_dir(path) {
-            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
+            // Below a file nothing can be, and creating the folder says so.
+            Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => {
+                return Ok(Vec::new());
+            }
             entries => entries.map_err(io)?,
         };
         let mut names = Vec::new();
