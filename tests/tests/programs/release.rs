@@ -44,3 +44,15 @@ fn first_command_of_the_readme_works_in_an_unpacked_archive() {
         assert!(folder.join(name).is_file(), "{name}");
     }
 }
+
+#[test]
+fn every_page_is_in_the_index() {
+    let docs = root().join("docs");
+    let index = fs::read_to_string(docs.join("README.md")).unwrap();
+    let pages = fs::read_dir(&docs).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap());
+    let pages: Vec<String> = pages.filter(|name| name.ends_with(".md") && name != "README.md").collect();
+    assert!(pages.len() > 15);
+    for page in pages {
+        assert!(index.contains(&format!("]({page})")), "{page} is not in docs/README.md");
+    }
+}
