@@ -197,8 +197,8 @@ fn invalid_deepspeed_files_are_rejected() {
     train("[1]", &["zero.json"]);
     // All problems are reported together.
     train(
-        r#"{"optimizer": {"type": "AdamW", "params": {"lr": 2e-4}}, "bf16": {"enabled": false}, "gradient_cliping": 1}"#,
-        &["optimizer.params.lr", "--learning_rate", "0.0001", "bf16.enabled", "gradient_cliping", "gradient_clipping"],
+        r#"{"optimizer": {"type": "AdamW", "params": {"lr": 2e-4, "bettas": 1}}, "bf16": {"enabled": false}}"#,
+        &["optimizer.params.lr", "--learning_rate", "0.0001", "bf16.enabled", "bettas", "optimizer.params.betas"],
     );
     train(r#"{"zero_optimization": {"stage": 3, "offload_param": {"device": "nvme"}}}"#, &["offload_param", "nvme"]);
     train(r#"{"zero_optimization": {"stage": 1, "offload_param": {"device": "cpu"}}}"#, &["offload_param", "stage"]);

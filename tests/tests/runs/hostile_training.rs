@@ -305,10 +305,6 @@ fn deepspeed(text: impl AsRef<[u8]>, words: &[&str]) {
 
 #[test]
 fn hostile_deepspeed_files_are_refused_in_little_time_and_few_words() {
-    deepspeed(format!("{{\"{}\": 1}}", "gradient_clipping".repeat(1 << 20)), &["unknown", "bytes left out"]);
-    let keys: Vec<String> = (0..200_000).map(|n| format!("\"gradient_clippin{n}\": {n}")).collect();
-    deepspeed(format!("{{{}}}", keys.join(",")), &["gradient_clippin0", "more"]);
-    deepspeed("{\"a\\u001b]0;title\\u0007\\nerror: forged\": 1}", &["unknown"]);
     deepspeed("{\"fp16\": {\"enabled\": \"\\u202e\\u001b\"}}", &["fp16.enabled"]);
     deepspeed(format!("{{\"{0}\": 1, \"{0}\": 1}}", "x".repeat(1 << 20)), &["given twice"]);
     deepspeed(b"{\"a\": \"\xff\"}", &["UTF-8"]);
@@ -320,6 +316,23 @@ fn hostile_deepspeed_files_are_refused_in_little_time_and_few_words() {
     deepspeed("{\"train_micro_batch_size_per_gpu\": 1099511627776}", &["train_micro_batch_size_per_gpu"]);
     let rate = json!({"scheduler": {"type": "WarmupLR", "params": {"warmup_min_lr": 1e308}}});
     deepspeed(rate.to_string(), &["warmup_min_lr", "at most 100"]);
+}
+
+#[test]
+fn keys_of_a_deepspeed_file_without_an_effect_are_a_short_note() {
+    let many: Vec<String> = (0..200_000).map(|n| format!("\"gradient_clippin{n}\": {n}")).collect();
+    for (text, words) in [
+        (format!("{{\"{}\": 1}}", "gradient_clipping".repeat(1 << 20)), ["no effect here", "bytes left out"]),
+        (format!("{{{}}}", many.join(",")), ["gradient_clippin0", "and 199968 more"]),
+        ("{\"a\\u001b]0;title\\u0007\\nerror: forged\": 1}".to_owned(), ["no effect here", "forged"]),
+    ] {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("zero.json");
+        fs::write(&file, text).unwrap();
+        let (_, err) = run(train(SHORT, &dir.path().join("out")).arg("--deepspeed").arg(&file), 0);
+        assert!(words.iter().all(|word| err.contains(word)) && err.len() < 20_000, "{err}");
+        assert!(!err.contains('\u{1b}') && !err.lines().any(|line| line.starts_with("error")), "{err:?}");
+    }
 }
 
 #[test]
