@@ -49,7 +49,10 @@ impl Parser<'_> {
     pub(super) fn expression(&mut self) -> Result<Expr> {
         let _level = self.enter()?;
         let mut expr = self.binary(Strength::Or)?;
+        // Each condition nests what is before it.
+        let mut levels = Vec::new();
         while self.skip_word("if") {
+            levels.push(self.enter()?);
             let condition = self.binary(Strength::Or)?;
             let otherwise = if self.skip_word("else") { Some(self.expression()?) } else { None };
             expr = Expr::If(Box::new((expr, condition, otherwise)));
