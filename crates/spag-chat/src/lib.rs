@@ -15,7 +15,7 @@
 
 mod error;
 mod history;
-mod json;
+pub mod jinja;
 mod prompt_encoder;
 mod rendered;
 mod special;

@@ -13,7 +13,7 @@ use crate::error::{Error, Result};
 use crate::rows;
 use crate::selection::{Chosen, MissingData, MissingTask, choose, refuse};
 use crate::task::{Beside, Task};
-use crate::template::{Fields, Templates};
+use crate::template::{self, Fields};
 use crate::tiny;
 
 /// Bytes of a file with a description, at most.
@@ -108,10 +108,10 @@ impl<'a> TaskSource<'a> {
     /// The files of a task.
     fn files(&self, Chosen { config, subtask }: &Chosen) -> Result<Files> {
         let folder = self.data_dir.or_else(|| self.tasks.parent()).unwrap_or(Path::new(""));
-        let (templates, variables) = (Templates::new(), variables(subtask.as_deref()));
+        let variables = variables(subtask.as_deref());
         let path = |template: &String| {
             let wrong = |what: String| Error::tasks(self.tasks, format!("task `{}`: {what}", quote(&config.name)));
-            templates.literal(template, &variables).map(|file| folder.join(file)).map_err(wrong)
+            template::literal(template, &variables).map(|file| folder.join(file)).map_err(wrong)
         };
         let shots = config.few_shot.as_ref().filter(|shots| shots.number > 0);
         Ok(Files {

@@ -12,7 +12,7 @@ use crate::context::{ContextFormat, Part};
 use crate::error::{Error, Result};
 use crate::few_shot::FewShot;
 use crate::rows::Row;
-use crate::template::{Fields, Templates};
+use crate::template::{self, Fields};
 
 /// A task with its rows.
 #[derive(Debug)]
@@ -97,7 +97,7 @@ impl Task {
                 Some(FewShot::new(few, path, rows.collect(), false)?)
             }
         };
-        let mut maker = ItemMaker { config: &config, kind, templates: Templates::new(), shots, description, format };
+        let mut maker = ItemMaker { config: &config, kind, shots, description, format };
         let mut items = Vec::with_capacity(rows.len().min(limit.unwrap_or(usize::MAX)));
         for row in rows.into_iter().take(limit.unwrap_or(usize::MAX)) {
             let question = maker.question(&row).map_err(|reason| Error::Row {
@@ -157,7 +157,6 @@ fn digest(value: &impl Serialize, path: &Path) -> Result<String> {
 struct ItemMaker<'a> {
     config: &'a TaskConfig,
     kind: Kind,
-    templates: Templates,
     shots: Option<FewShot>,
     /// The text before the examples, if it is no template.
     description: Option<String>,
@@ -205,7 +204,7 @@ impl ItemMaker<'_> {
     fn before(&mut self, row: &Row) -> Result<Vec<Part>, String> {
         let description = match (&self.description, &self.config.description) {
             (Some(text), _) => text.clone(),
-            (None, Some(template)) => self.templates.literal(template, &row.fields)?,
+            (None, Some(template)) => template::literal(template, &row.fields)?,
             (None, None) => String::new(),
         };
         let drawn = self.shots.as_mut().map(|shots| shots.draw(row)).unwrap_or_default();
@@ -237,7 +236,7 @@ impl ItemMaker<'_> {
         let config = self.config;
         let mut turn = Turn { prompts: Vec::new(), choices: Vec::new(), answer: 0, right: String::new() };
         if let Some(listed) = &config.choices {
-            turn.choices = self.templates.list(listed, fields)?;
+            turn.choices = template::list(listed, fields)?;
             if turn.choices.len() < 2 {
                 return Err(format!("it has {} choices; there must be at least 2", turn.choices.len()));
             }
@@ -266,15 +265,15 @@ impl ItemMaker<'_> {
     }
 
     fn text(&self, key: &str, template: Option<&String>, fields: &Fields) -> Result<String, String> {
-        self.templates.text(template.map_or("", String::as_str), fields).map_err(|why| format!("{key}: {why}"))
+        template::text(template.map_or("", String::as_str), fields).map_err(|why| format!("{key}: {why}"))
     }
 
     /// The index of the right choice.
     fn answer(&self, choices: &[String], fields: &Fields) -> Result<usize, String> {
         let template = self.config.answer.as_deref().unwrap_or("");
-        let answer = self.templates.value(template, fields).map_err(|why| format!("answer: {why}"))?;
+        let answer = template::value(template, fields).map_err(|why| format!("answer: {why}"))?;
         let labels: Option<Vec<String>> =
-            self.config.labels.as_ref().map(|labels: &Listed| self.templates.list(labels, fields)).transpose()?;
+            self.config.labels.as_ref().map(|labels: &Listed| template::list(labels, fields)).transpose()?;
         let text = match &answer {
             Value::Number(number) if labels.is_none() => {
                 let index = number.as_u64().and_then(|number| usize::try_from(number).ok());

@@ -5,7 +5,6 @@
 
 use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::thread;
 
 thread_local! {
     /// Calls of [`catch_panic`] that this thread is in.
@@ -52,51 +51,6 @@ pub fn catch_panic<T>(call: impl FnOnce() -> T) -> Result<T, String> {
     outcome.map_err(|payload| {
         let text = payload.downcast_ref::<&str>().map(|text| (*text).to_owned());
         text.or_else(|| payload.downcast_ref::<String>().cloned()).unwrap_or_else(|| "a panic without a message".into())
-    })
-}
-
-/// Stack that every thread of the programs has free.
-const USUAL_STACK: usize = 1 << 20;
-/// Stack that a call needs beside that of the text's levels.
-const OWN_STACK: usize = 256 << 10;
-
-/// Bytes of a template. Its compiler's time grows with the square of a chain's length: this one takes some seconds at most.
-const MAX_TEMPLATE: usize = 1 << 15;
-/// Stack for a byte of a template. Its compiler calls itself for each link of a chain such as `a / b / c`, which takes 700
-/// bytes at most.
-const STACK_PER_BYTE: usize = 1 << 10;
-
-/// As [`catch_panic`], for what compiles a Jinja template in `call`: with stack for each of the template's bytes.
-///
-/// # Errors
-/// The template has more than 32 KiB, the message of the panic, or no thread with this stack can be started.
-///
-/// ```
-/// fn depth(text: &[u8]) -> usize {
-///     text.split_first().map_or(0, |(_, rest)| 1 + depth(rest))
-/// }
-/// let template = "(".repeat(32_000);
-/// assert_eq!(spag_io::catch_template_panic(&template, || depth(template.as_bytes())), Ok(32_000));
-/// let longer = "(".repeat(33_000);
-/// assert!(spag_io::catch_template_panic(&longer, || ()).is_err_and(|why| why.contains("32768 bytes")));
-/// ```
-pub fn catch_template_panic<T: Send>(template: &str, call: impl FnOnce() -> T + Send) -> Result<T, String> {
-    if template.len() > MAX_TEMPLATE {
-        return Err(format!("it is longer than {MAX_TEMPLATE} bytes"));
-    }
-    catch_panic_with_stack(template.len() * STACK_PER_BYTE, call)
-}
-
-/// As [`catch_panic`], with `stack` bytes. More than every thread has is that of a new thread.
-fn catch_panic_with_stack<T: Send>(stack: usize, call: impl FnOnce() -> T + Send) -> Result<T, String> {
-    if stack <= USUAL_STACK {
-        return catch_panic(call);
-    }
-    thread::scope(|scope| {
-        let builder = thread::Builder::new().stack_size(stack.saturating_add(OWN_STACK));
-        let running = builder.spawn_scoped(scope, || catch_panic(call));
-        let running = running.map_err(|error| format!("a thread with a stack of {stack} bytes: {error}"))?;
-        running.join().unwrap_or_else(|_| Err("a panic without a message".into()))
     })
 }
 

@@ -36,7 +36,7 @@ pub use digest::{hex, read_samples, sha256, sha256_file};
 pub use display::{abridge, escape, escape_lines, escape_table, quote};
 pub use error::{Classify, Error, ErrorClass, Result, error_chain};
 pub use foreign::{foreign_file, foreign_text};
-pub use guard::{catch_panic, catch_template_panic, is_panic_caught};
+pub use guard::{catch_panic, is_panic_caught};
 pub use jsonl::{JsonlAppender, read_complete_lines};
 pub use leftovers::remove_unlocked_files;
 pub use lock::FileLock;

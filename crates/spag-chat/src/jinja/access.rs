@@ -1,0 +1,160 @@
+//! Attributes and items of values, as Jinja's sandbox gives them.
+
+use super::error::{Error, Result};
+use super::run::Run;
+use super::text;
+use super::value::{Method, Value, item, quoted};
+
+/// Methods that would change a list or a dict, which the sandbox forbids.
+const CHANGING: [&str; 13] = [
+    "add",
+    "append",
+    "clear",
+    "discard",
+    "extend",
+    "insert",
+    "pop",
+    "popitem",
+    "remove",
+    "reverse",
+    "setdefault",
+    "sort",
+    "update",
+];
+
+/// `value.name`: an attribute of Python, or else the item of that name.
+pub(crate) fn attribute(run: &Run, value: &Value, name: &str) -> Result<Value> {
+    run.budget.work(name.len())?;
+    if let Some(found) = own_attribute(run, value, name)? {
+        return Ok(found);
+    }
+    if let Some(found) = value.entry(&run.budget, &Value::plain(name)) {
+        return Ok(found);
+    }
+    Ok(missing(run, value, name))
+}
+
+/// `value[key]`: an item, or else the attribute of that name.
+pub(crate) fn subscript(run: &Run, value: &Value, key: &Value) -> Result<Value> {
+    run.budget.work(1)?;
+    if let Value::Undefined(undefined) = value {
+        return Err(Error::new(undefined.why.clone()));
+    }
+    if let Some(found) = value.entry(&run.budget, key) {
+        return Ok(found);
+    }
+    if let Some(index) = key.as_int() {
+        if let Some(found) = item(&run.budget, value, index)? {
+            return Ok(found);
+        }
+        return Ok(run.undefined(format!("{} object has no element {index}", value.type_name())));
+    }
+    match key.as_text() {
+        Some(name) => match own_attribute(run, value, name)? {
+            Some(found) => Ok(found),
+            None => Ok(missing(run, value, name)),
+        },
+        None => Ok(run.undefined(format!("{} object has no such element", value.type_name()))),
+    }
+}
+
+fn missing(run: &Run, value: &Value, name: &str) -> Value {
+    if matches!(value, Value::List(_) | Value::Dict(_)) && CHANGING.contains(&name) {
+        return run.undefined(format!(
+            "access to attribute {} of '{}' object is unsafe.",
+            quoted(name),
+            value.type_name()
+        ));
+    }
+    let name: String = name.chars().take(100).collect();
+    run.undefined(match value {
+        Value::None => format!("None has no attribute {}", quoted(&name)),
+        value => format!("'{} object' has no attribute {}", value.type_name(), quoted(&name)),
+    })
+}
+
+/// An attribute that the value's type has.
+fn own_attribute(run: &Run, value: &Value, name: &str) -> Result<Option<Value>> {
+    let methods: &[&str] = match value {
+        Value::Undefined(undefined) => return Err(Error::new(undefined.why.clone())),
+        Value::Text(_) => &text::METHODS,
+        Value::List(_) => &["copy", "count", "index"],
+        Value::Tuple(seq) => {
+            let named = ["grouper", "list"].iter().position(|own| *own == name).filter(|_| seq.is_group);
+            if let Some(index) = named {
+                return Ok(seq.items.get(index).cloned());
+            }
+            &["count", "index"]
+        }
+        Value::Dict(_) => &["copy", "fromkeys", "get", "items", "keys", "values"],
+        Value::Range(range) => {
+            let found = match name {
+                "start" => range.begin,
+                "stop" => range.end,
+                "step" => range.step,
+                _ => return method(run, value, name, &["count", "index"]),
+            };
+            return Ok(Some(Value::Int(found)));
+        }
+        Value::Bool(_) | Value::Int(_) => match (name, value.int()?) {
+            ("real" | "numerator", int) => return Ok(Some(Value::Int(int))),
+            ("imag", _) => return Ok(Some(Value::Int(0))),
+            ("denominator", _) => return Ok(Some(Value::Int(1))),
+            _ => &["bit_count", "bit_length", "conjugate"],
+        },
+        Value::Float(float) => match name {
+            "real" => return Ok(Some(Value::Float(*float))),
+            "imag" => return Ok(Some(Value::Float(0.0))),
+            _ => &["conjugate", "is_integer"],
+        },
+        Value::Namespace(namespace) => return Ok(namespace.values.borrow().get(name).cloned()),
+        Value::Loop(state) => return loop_attribute(run, value, state, name),
+        Value::Macro(made) => {
+            let definition = &made.definition;
+            return Ok(match name {
+                "name" => Some(Value::text(&run.budget, definition.name.clone())?),
+                "arguments" => {
+                    let names = definition.parameters.iter().map(|(name, _)| Value::text(&run.budget, name.clone()));
+                    Some(Value::tuple(&run.budget, names.collect::<Result<_>>()?)?)
+                }
+                "catch_varargs" => Some(Value::Bool(definition.uses.varargs)),
+                "catch_kwargs" => Some(Value::Bool(definition.uses.kwargs)),
+                "caller" => Some(Value::Bool(definition.uses.caller)),
+                _ => None,
+            });
+        }
+        Value::Cycler(cycler) => match name {
+            "current" => return Ok(cycler.items.items.get(cycler.at.get()).cloned()),
+            _ => &["next", "reset"],
+        },
+        Value::Function(super::value::Function::Dict) => &["fromkeys"],
+        _ => &[],
+    };
+    method(run, value, name, methods)
+}
+
+fn method(run: &Run, value: &Value, name: &str, methods: &[&str]) -> Result<Option<Value>> {
+    if methods.contains(&name) { Method::new(&run.budget, value, name).map(Some) } else { Ok(None) }
+}
+
+fn loop_attribute(run: &Run, value: &Value, state: &super::value::Loop, name: &str) -> Result<Option<Value>> {
+    let (at, len) = (state.at.get(), state.items.items.len());
+    let neighbour = |index: Option<usize>, which: &str| match index.and_then(|index| state.items.items.get(index)) {
+        Some(item) => item.clone(),
+        None => run.undefined(format!("there is no {which} item")),
+    };
+    Ok(Some(match name {
+        "index" => Value::Int(at as i128 + 1),
+        "index0" => Value::Int(at as i128),
+        "revindex" => Value::Int(len as i128 - at as i128),
+        "revindex0" => Value::Int(len as i128 - at as i128 - 1),
+        "first" => Value::Bool(at == 0),
+        "last" => Value::Bool(at + 1 == len),
+        "length" => Value::Int(len as i128),
+        "depth" => Value::Int(state.depth as i128 + 1),
+        "depth0" => Value::Int(state.depth as i128),
+        "previtem" => neighbour(at.checked_sub(1), "previous"),
+        "nextitem" => neighbour(Some(at + 1), "next"),
+        _ => return method(run, value, name, &["changed", "cycle"]),
+    }))
+}
