@@ -110,7 +110,8 @@ impl ChatTemplate {
         match rendered {
             Ok(Ok(text)) => Ok(text),
             Ok(Err(error)) => Err(raised(&error).unwrap_or_else(|| RenderError::Failed(error_chain(&error)))),
-            Err(panic) => Err(RenderError::Failed(panic)),
+            // Its text is not for those who sent the messages.
+            Err(_) => Err(RenderError::Failed("it cannot be rendered with these messages".to_owned())),
         }
     }
 }

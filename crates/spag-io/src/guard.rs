@@ -88,7 +88,10 @@ pub fn catch_template_panic<T: Send>(template: &str, call: impl FnOnce() -> T + 
 }
 
 /// As [`catch_panic`], with `stack` bytes. More than every thread has is that of a new thread.
-fn catch_panic_with_stack<T: Send>(stack: usize, call: impl FnOnce() -> T + Send) -> Result<T, String> {
+///
+/// # Errors
+/// The message of the panic, or no thread with this stack can be started.
+pub fn catch_panic_with_stack<T: Send>(stack: usize, call: impl FnOnce() -> T + Send) -> Result<T, String> {
     if stack <= USUAL_STACK {
         return catch_panic(call);
     }

@@ -31,7 +31,7 @@ pub use contents::Contents;
 pub use digest::{hex, read_samples, sha256, sha256_file};
 pub use display::{abridge, escape, escape_lines, escape_table, quote};
 pub use error::{Classify, Error, ErrorClass, Result, error_chain};
-pub use guard::{catch_panic, catch_template_panic, is_panic_caught};
+pub use guard::{catch_panic, catch_panic_with_stack, catch_template_panic, is_panic_caught};
 pub use jsonl::{JsonlAppender, read_complete_lines};
 pub use leftovers::remove_unlocked_files;
 pub use lock::FileLock;
