@@ -40,8 +40,7 @@ impl GrammarCompiler {
             let slices = llguidance::earley::SlicedBiasComputer::general_slices();
             ParserFactory::new(&environment, InferenceCapabilities::default(), &slices)
         });
-        let mut factory =
-            factory
+        let mut factory = factory
             .map_err(|_| FAULT.to_owned())
             .and_then(|made| made.map_err(|error| told(error.to_string())))
             .map_err(Error::Vocabulary)?;
@@ -72,7 +71,8 @@ impl GrammarCompiler {
             Ok(SharedGrammar::new(Compiled::new(matcher)))
         };
         // The library calls itself for each of a chain of rules or references.
-        catch_panic_with_stack(size * STACK_PER_BYTE, compile).unwrap_or_else(|_| Err(Error::Language(FAULT.to_owned())))
+        catch_panic_with_stack(size * STACK_PER_BYTE, compile)
+            .unwrap_or_else(|_| Err(Error::Language(FAULT.to_owned())))
     }
 }
 

@@ -41,3 +41,16 @@ impl Classify for Error {
         ErrorClass::BadInput
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn texts_of_panics_are_left_out() {
+        for panic in ["panic: index out of bounds\n<backtrace>\n 0: a\n</backtrace>", "Parser Error: panic: a"] {
+            assert_eq!(told(panic.to_owned()), FAULT);
+        }
+        assert_eq!(told("invalid regex".to_owned()), "invalid regex");
+    }
+}

@@ -6,8 +6,8 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
-use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, header};
 use axum::extract::Request;
+use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, header};
 use tower_http::cors::{AllowHeaders, AllowOrigin, CorsLayer};
 
 use crate::api::ApiError;
@@ -159,7 +159,11 @@ mod tests {
 
     fn request(target: &str, headers: &[(&str, &str)]) -> Request {
         let request = axum::http::Request::builder().method("POST").uri(target);
-        headers.iter().fold(request, |request, (name, value)| request.header(*name, *value)).body(Body::empty()).unwrap()
+        headers
+            .iter()
+            .fold(request, |request, (name, value)| request.header(*name, *value))
+            .body(Body::empty())
+            .unwrap()
     }
 
     fn answers(sites: &Sites, host: &str) -> bool {
@@ -171,15 +175,38 @@ mod tests {
         for address in ["127.0.0.1:80", "127.9.9.9:80", "[::1]:80", "[::ffff:127.0.0.1]:80"] {
             let sites = sites(address, &["Play.example.org", "[fd00::1]"], &[]).unwrap();
             for host in [
-                "127.0.0.1", "127.0.0.1:8000", "127.200.3.4:1", "localhost", "LOCALHOST:8000", "localhost:", "[::1]",
-                "[::1]:8000", "[0:0:0:0:0:0:0:1]:8000", "play.example.org", "play.example.org:443", "[fd00::1]:8000",
+                "127.0.0.1",
+                "127.0.0.1:8000",
+                "127.200.3.4:1",
+                "localhost",
+                "LOCALHOST:8000",
+                "localhost:",
+                "[::1]",
+                "[::1]:8000",
+                "[0:0:0:0:0:0:0:1]:8000",
+                "play.example.org",
+                "play.example.org:443",
+                "[fd00::1]:8000",
             ] {
                 assert!(answers(&sites, host), "{host}");
             }
             for host in [
-                "", "evil.example", "evil.example:8000", "localhost.evil.example", "127.0.0.1.evil.example", "0.0.0.0:8000",
-                "10.0.0.1", "[::]:8000", "::1", "evil.example:127.0.0.1", "localhost:80:80", "user@localhost",
-                "xplay.example.org", "127.0.0.1, evil.example", "[127.0.0.1]", "localhost evil",
+                "",
+                "evil.example",
+                "evil.example:8000",
+                "localhost.evil.example",
+                "127.0.0.1.evil.example",
+                "0.0.0.0:8000",
+                "10.0.0.1",
+                "[::]:8000",
+                "::1",
+                "evil.example:127.0.0.1",
+                "localhost:80:80",
+                "user@localhost",
+                "xplay.example.org",
+                "127.0.0.1, evil.example",
+                "[127.0.0.1]",
+                "localhost evil",
             ] {
                 assert!(!answers(&sites, host), "{host}");
             }
@@ -213,8 +240,14 @@ mod tests {
             // A proxy in front of it may have TLS.
             assert!(from(&own, "127.0.0.1", "https://127.0.0.1"));
             for foreign in [
-                "http://evil.example", "null", "", "http://localhost", "http://localhost:8001", "http://127.0.0.1:8000",
-                "file://", "localhost:8000",
+                "http://evil.example",
+                "null",
+                "",
+                "http://localhost",
+                "http://localhost:8001",
+                "http://127.0.0.1:8000",
+                "file://",
+                "localhost:8000",
             ] {
                 assert!(!from(&own, "localhost:8000", foreign), "{foreign}");
             }
@@ -233,7 +266,9 @@ mod tests {
         for kind in ["application/json", "Application/JSON", "application/json; charset=utf-8", "application/json;"] {
             assert!(check(&[("content-type", kind)]), "{kind}");
         }
-        for kind in ["", "text/plain", "text/plain; application/json", "application/jsonp", "application/json, text/plain"] {
+        for kind in
+            ["", "text/plain", "text/plain; application/json", "application/jsonp", "application/json, text/plain"]
+        {
             assert!(!check(&[("content-type", kind)]), "{kind}");
         }
         assert!(!check(&[]));

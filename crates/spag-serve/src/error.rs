@@ -37,7 +37,9 @@ pub enum Error {
         origin: String,
     },
     /// A host of this server is unusable.
-    #[error("--allowed_host {host:?}: expected a name or an address without a port, such as play.example.org, or * for all")]
+    #[error(
+        "--allowed_host {host:?}: expected a name or an address without a port, such as play.example.org, or * for all"
+    )]
     Host {
         /// The host.
         host: String,

@@ -75,7 +75,9 @@ impl Exchange {
         let version = request.version();
         request.map(|body| {
             let body = RequestBody { body, version, exchange: self.clone() };
-            body.note_end();
+            if body.is_end_stream() {
+                body.note_end();
+            }
             body
         })
     }
@@ -98,7 +100,7 @@ pub(crate) struct RequestBody {
 
 impl RequestBody {
     fn note_end(&self) {
-        if self.body.is_end_stream() && self.exchange.state().phase == Phase::Receiving {
+        if self.exchange.state().phase == Phase::Receiving {
             self.exchange.enter(Phase::Working(self.version));
         }
     }
@@ -110,7 +112,10 @@ impl HttpBody for RequestBody {
 
     fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, hyper::Error>>> {
         let frame = ready!(Pin::new(&mut self.body).poll_frame(cx));
-        self.note_end();
+        // The end of chunks is known only once it is there.
+        if frame.is_none() || self.body.is_end_stream() {
+            self.note_end();
+        }
         Poll::Ready(frame)
     }
 
@@ -139,7 +144,9 @@ impl HttpBody for ResponseBody {
         let is_due = std::mem::take(&mut self.exchange.state().is_probe_due);
         match polled {
             // Between two pieces, each of which is whole events.
-            Poll::Pending if is_due && self.has_events => Poll::Ready(Some(Ok(Frame::data(Bytes::from_static(COMMENT))))),
+            Poll::Pending if is_due && self.has_events => {
+                Poll::Ready(Some(Ok(Frame::data(Bytes::from_static(COMMENT)))))
+            }
             polled => polled,
         }
     }

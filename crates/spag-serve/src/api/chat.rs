@@ -112,7 +112,11 @@ impl ChatJob {
 }
 
 /// The conversation in `messages`, with the fields that change what the template writes.
-pub(super) fn conversation(fields: &mut Fields, length: TextLength, model: &ServedModel) -> Result<Conversation, ApiError> {
+pub(super) fn conversation(
+    fields: &mut Fields,
+    length: TextLength,
+    model: &ServedModel,
+) -> Result<Conversation, ApiError> {
     let template = model.template()?;
     let messages = messages(fields.take("messages"))?;
     let continued = fields.truth("continue_final_message")?.unwrap_or(false);

@@ -88,7 +88,8 @@ fn structured_outputs(fields: &mut Fields) -> Result<Option<Language>, ApiError>
 
 /// A schema, as an object or as the text of one.
 fn json(name: &str, value: Value) -> Result<Language, ApiError> {
-    let wrong = |error: &dyn std::fmt::Display| ApiError::field(name, format_args!("the schema is not valid JSON: {error}"));
+    let wrong =
+        |error: &dyn std::fmt::Display| ApiError::field(name, format_args!("the schema is not valid JSON: {error}"));
     let schema = match value {
         Value::String(text) => {
             JsonSize::default().add(text.as_bytes()).map_err(|error| ApiError::field(name, error))?;
