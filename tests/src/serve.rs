@@ -167,7 +167,7 @@ impl Serve {
         let (mut stream, body) = (TcpStream::connect(self.address).unwrap(), body.to_string());
         stream.set_read_timeout(Some(Duration::from_secs(300))).unwrap();
         let head = format!(
-            "POST {path} HTTP/1.1\r\nHost: test\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\r\n",
+            "POST {path} HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\r\n",
             body.len()
         );
         stream.write_all(head.as_bytes()).unwrap();

@@ -25,10 +25,22 @@ pub(crate) struct NetworkArgs {
     api_key_file: Option<PathBuf>,
     #[command(flatten)]
     limits: Limits,
+    #[command(flatten)]
+    hosts: AllowedHosts,
     /// Origin whose pages may use the server from a browser (CORS), e.g. https://example.org, or * for all. May be given
     /// several times.
     #[arg(long, value_name = "ORIGIN", help_heading = HEADING)]
     cors_origin: Vec<String>,
+}
+
+/// The hosts by which a server is known.
+#[derive(Debug, Args)]
+#[command(rename_all = "snake_case")]
+pub(crate) struct AllowedHosts {
+    /// Host by which clients may name the server, e.g. play.example.org, or * for all: that of a proxy in front of it. May be given
+    /// several times [default: hosts of this machine, or all if it listens on another address than this machine's own].
+    #[arg(long, alias = "allowed_hosts", value_name = "HOST", help_heading = HEADING)]
+    pub(crate) allowed_host: Vec<String>,
 }
 
 impl NetworkArgs {
@@ -43,6 +55,7 @@ impl NetworkArgs {
             keys: self.api_key_file.as_ref().map(ApiKeys::read).transpose()?,
             limits: self.limits,
             queue,
+            allowed_hosts: self.hosts.allowed_host.clone(),
             cors_origins: self.cors_origin.clone(),
             adapter_loading: AdapterLoading::Refused,
         })
@@ -53,13 +66,14 @@ impl NetworkArgs {
 ///
 /// # Errors
 /// An engine failed, or a second signal came.
-pub(crate) fn serve(server: Server, keys: Keys, open: &str) -> Result<()> {
+pub(crate) fn serve(mut server: Server, keys: Keys, open: &str) -> Result<()> {
     let address = server.address();
     if keys == Keys::None && !address.ip().is_loopback() {
         exit::note(format_args!(
             "warning: everybody who can connect to {address} {open}; restrict it with --api_key_file"
         ));
     }
+    server.take_signals()?;
     exit::say(format_args!("listening on http://{address}"))?;
     let stopped = |signal| {
         let message = "stopped by a second signal; requests in progress were not completed".to_owned();

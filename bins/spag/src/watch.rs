@@ -7,7 +7,7 @@ use spag_cli::{Result, exit};
 use spag_page::WatchPage;
 use spag_serve::{ApiKeys, Background, Limits, Server, ServerConfig};
 
-use crate::network::{self, Keys};
+use crate::network::{self, AllowedHosts, Keys};
 
 /// The port of the page.
 pub(crate) const PORT: &str = "8010";
@@ -37,18 +37,19 @@ pub(crate) struct WatchArgs {
     /// File with the keys of readers, one a line. Without it, everybody who can connect can read the run.
     #[arg(long, value_name = "FILE")]
     api_key_file: Option<PathBuf>,
+    #[command(flatten)]
+    hosts: AllowedHosts,
 }
 
-fn config(host: String, port: u16, keys: Option<ApiKeys>) -> ServerConfig {
+fn config(host: String, port: u16) -> ServerConfig {
     let limits = Limits { max_connections: CONNECTIONS, ..Limits::default() };
-    let (queue, cors_origins, adapter_loading) = Default::default();
-    ServerConfig { host, port, keys, limits, queue, cors_origins, adapter_loading }
+    ServerConfig { limits, ..ServerConfig::new(host, port) }
 }
 
 pub(crate) fn run(args: WatchArgs) -> Result<()> {
     let page = WatchPage::open(args.run_dir, args.others)?;
     let keys = args.api_key_file.as_ref().map(ApiKeys::read).transpose()?;
-    let config = config(args.host, args.port, keys);
+    let config = ServerConfig { keys, allowed_hosts: args.hosts.allowed_host, ..config(args.host, args.port) };
     let access = Keys::of(&config);
     let server = Server::bind_with(config, Vec::new(), |services| page.routes(services))?;
     network::serve(server, access, "can read the run")
@@ -67,7 +68,7 @@ impl OwnPage {
     /// The port cannot be listened on.
     pub(crate) fn start(run_dir: &Path, port: u16) -> Result<Self> {
         let page = WatchPage::of_run(run_dir);
-        let config = config("127.0.0.1".to_owned(), port, None);
+        let config = config("127.0.0.1".to_owned(), port);
         let server = Server::bind_with(config, Vec::new(), |services| page.routes(services))?.start();
         exit::note(format_args!("the run can be watched on http://{}", server.address()));
         Ok(Self { page, _server: server })

@@ -25,5 +25,5 @@ mod traits;
 pub use error::{Error, Result};
 pub use history::PromptHistory;
 pub use prompt_encoder::PromptEncoder;
-pub use rendered::{encode_continued, encode_messages};
+pub use rendered::{render_continued, render_messages};
 pub use template::{ChatTemplate, RenderError, object, special_tokens};

@@ -44,15 +44,21 @@ impl PromptEncoder {
     }
 
     /// The text of a prompt, as it is encoded.
-    pub(crate) fn text(&self, prompt: &TurnPrompt) -> Result<PromptText> {
+    ///
+    /// # Errors
+    /// The model has no template for a chat, or one that refuses it.
+    pub fn text(&self, prompt: &TurnPrompt) -> Result<PromptText> {
         match prompt {
             TurnPrompt::Plain(text) => Ok(text.clone()),
             TurnPrompt::Chat(messages) => self.rendered(messages),
         }
     }
 
-    /// The tokens of the begin of a prompt's text.
-    pub(crate) fn begin(&self, prompt: &TurnPrompt, text: &PromptText) -> Result<Vec<u32>> {
+    /// The tokens of a prompt's [`text`](PromptEncoder::text), or of its begin.
+    ///
+    /// # Errors
+    /// The tokenizer cannot encode it.
+    pub fn begin(&self, prompt: &TurnPrompt, text: &PromptText) -> Result<Vec<u32>> {
         Ok(match prompt {
             TurnPrompt::Plain(_) => self.tokenizer.encode_said_prompt(text)?,
             TurnPrompt::Chat(_) => self.tokenizer.encode_said(text)?,

@@ -1,4 +1,4 @@
-//! Conversations as tokens: what a template renders of them, encoded.
+//! Conversations as text: what a template renders of them.
 
 use serde_json::{Map, Value, json};
 use spag_io::{ChatMessage, PromptText};
@@ -8,34 +8,33 @@ use crate::error::{Error, Result};
 use crate::special::{contain, free_mark, mark, mark_said, without_marks};
 use crate::template::ChatTemplate;
 
-/// The tokens of a conversation, with everything that the template writes around the messages. BOS is there if the template
-/// writes it. `more` are further variables of the template. All texts of `messages` are text: a special token in one of them
-/// is none.
+/// A conversation for [`Tokenizer::encode_said`], with everything that the template writes around the messages. BOS is there if
+/// the template writes it. `more` are further variables of the template. All texts of `messages` are text: a special token in one
+/// of them is none.
 ///
 /// # Errors
-/// The template refuses the messages, or the tokenizer the text.
-pub fn encode_messages(
+/// The template refuses the messages.
+pub fn render_messages(
     template: &ChatTemplate,
     tokenizer: &Tokenizer,
     mut messages: Vec<Value>,
     more: &Map<String, Value>,
-) -> Result<Vec<u32>> {
+) -> Result<PromptText> {
     let mark = mark(tokenizer, &mut messages)?;
-    let text = without_marks(template.render(&messages, more)?, mark);
-    Ok(tokenizer.encode_said(&text)?)
+    Ok(without_marks(template.render(&messages, more)?, mark))
 }
 
-/// As [`encode_messages`], up to the end of the last message's content, which the answer goes on with, as `continue_final_message` of
+/// As [`render_messages`], up to the end of the last message's content, which the answer goes on with, as `continue_final_message` of
 /// transformers does it: blanks at its end stay if the template keeps them.
 ///
 /// # Errors
-/// As [`encode_messages`]; or the template leaves the content out.
-pub fn encode_continued(
+/// As [`render_messages`]; or the template leaves the content out.
+pub fn render_continued(
     template: &ChatTemplate,
     tokenizer: &Tokenizer,
     mut messages: Vec<Value>,
     more: &Map<String, Value>,
-) -> Result<Vec<u32>> {
+) -> Result<PromptText> {
     let mark = mark(tokenizer, &mut messages)?;
     let end = free_mark(|mark| contain(&messages, mark))?;
     if let Some(Value::String(content)) = messages.last_mut().and_then(|message| message.get_mut("content")) {
@@ -49,8 +48,7 @@ pub fn encode_continued(
     if is_trimmed {
         text.truncate(text.trim_end().len());
     }
-    let text = without_marks(text.replace(end, ""), mark);
-    Ok(tokenizer.encode_said(&text)?)
+    Ok(without_marks(text.replace(end, ""), mark))
 }
 
 /// What a template renders of a conversation and the begin of an answer, with the special tokens that players said.

@@ -4,12 +4,17 @@ use std::sync::Arc;
 
 use llguidance::toktrie::{ApproximateTokEnv, InferenceCapabilities, TokEnv, TokRxInfo, TokTrie};
 use llguidance::{Matcher, ParserFactory};
-use spag_io::catch_panic;
+use spag_io::{catch_panic, catch_panic_with_stack};
 use spag_model::{SharedGrammar, Tokenizer};
 
-use crate::error::{Error, Result};
+use crate::error::{Error, FAULT, Result, told};
 use crate::language::Language;
 use crate::state::Compiled;
+
+/// Stack for a byte of a language. The library takes 400 bytes at most, for rules that lead from one to the next.
+const STACK_PER_BYTE: usize = 1 << 10;
+/// States of the lexer of a language, of 2 KiB at most.
+const MAX_LEXER_STATES: usize = 1 << 16;
 
 /// Compiles grammars for a tokenizer. Clones share the trie of its vocabulary.
 #[derive(Clone)]
@@ -35,31 +40,39 @@ impl GrammarCompiler {
             let slices = llguidance::earley::SlicedBiasComputer::general_slices();
             ParserFactory::new(&environment, InferenceCapabilities::default(), &slices)
         });
-        let mut factory =
-            factory.and_then(|made| made.map_err(|error| error.to_string())).map_err(Error::Vocabulary)?;
+        let mut factory = factory
+            .map_err(|_| FAULT.to_owned())
+            .and_then(|made| made.map_err(|error| told(error.to_string())))
+            .map_err(Error::Vocabulary)?;
         factory.quiet();
+        let limits = factory.limits_mut();
         // Errors are sent to clients, who know their grammar.
-        factory.limits_mut().verbose_errors = false;
+        limits.verbose_errors = false;
+        limits.max_lexer_states = MAX_LEXER_STATES;
         Ok(Self(Arc::new(factory)))
     }
 
-    /// Compiles a language, within limits of size and work.
+    /// Compiles a language, within limits of size and work. May take seconds.
     ///
     /// # Errors
     /// A language that is not written as it must be, is empty or needs more than the limits.
     pub fn compile(&self, language: &Language) -> Result<SharedGrammar> {
-        let grammar = language.grammar()?;
-        let parser = catch_panic(|| self.0.create_parser(grammar)).map_err(Error::Language)?;
-        let mut matcher = Matcher::new(parser);
-        if let Some(error) = matcher.get_error() {
-            return Err(Error::Language(error));
-        }
-        // What is unusable is found now, and the work is done once.
-        let first = matcher.compute_mask().map_err(|error| Error::Language(error.to_string()))?;
-        if first.is_zero() {
-            return Err(Error::Language("no text is in it".to_owned()));
-        }
-        Ok(SharedGrammar::new(Compiled::new(matcher)))
+        let size = language.size()?;
+        let compile = || {
+            let mut matcher = Matcher::new(self.0.create_parser(language.grammar()?));
+            if let Some(error) = matcher.get_error() {
+                return Err(Error::Language(told(error)));
+            }
+            // What is unusable is found now, and the work is done once.
+            let first = matcher.compute_mask().map_err(|error| Error::Language(told(error.to_string())))?;
+            if first.is_zero() {
+                return Err(Error::Language("no text is in it".to_owned()));
+            }
+            Ok(SharedGrammar::new(Compiled::new(matcher)))
+        };
+        // The library calls itself for each of a chain of rules or references.
+        catch_panic_with_stack(size * STACK_PER_BYTE, compile)
+            .unwrap_or_else(|_| Err(Error::Language(FAULT.to_owned())))
     }
 }
 

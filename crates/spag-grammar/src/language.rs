@@ -23,7 +23,43 @@ pub enum Language {
     Lark(String),
 }
 
+/// Texts of a list of choices.
+const MAX_CHOICES: usize = 1 << 14;
+/// Bytes of all choices.
+const MAX_CHOICE_BYTES: usize = 1 << 18;
+/// Bytes of a JSON schema or a regular expression.
+const MAX_BYTES: usize = 1 << 16;
+/// Bytes of a grammar in Lark's notation, which takes the longest: time can grow with the square of it.
+const MAX_LARK_BYTES: usize = 1 << 15;
+
+/// Refuses what has more than `most` of something.
+fn within(what: &'static str, found: usize, most: usize) -> Result<usize> {
+    if found <= most { Ok(found) } else { Err(Error::TooLarge { what, found, most }) }
+}
+
 impl Language {
+    /// Checks that it is no larger than what is compiled, in time that does not depend on what is in it.
+    ///
+    /// # Errors
+    /// It is larger.
+    pub fn check_size(&self) -> Result<()> {
+        self.size().map(drop)
+    }
+
+    /// Bytes that the stack of the compiler depends on.
+    pub(crate) fn size(&self) -> Result<usize> {
+        match self {
+            Self::JsonObject => Ok(0),
+            Self::JsonSchema(schema) => within("bytes", schema.to_string().len(), MAX_BYTES),
+            Self::Regex(regex) => within("bytes", regex.len(), MAX_BYTES),
+            Self::Lark(grammar) => within("bytes", grammar.len(), MAX_LARK_BYTES),
+            Self::Choice(choices) => {
+                within("choices", choices.len(), MAX_CHOICES)?;
+                within("bytes in all choices", choices.iter().map(String::len).sum(), MAX_CHOICE_BYTES).map(|_| 0)
+            }
+        }
+    }
+
     /// As `llguidance` has it.
     pub(crate) fn grammar(&self) -> Result<TopLevelGrammar> {
         let wrong = |what: &str| Err(Error::Language(what.to_owned()));
@@ -38,7 +74,8 @@ impl Language {
             Self::Choice(choices) => {
                 let choices: Vec<String> =
                     choices.iter().map(|choice| Value::from(choice.as_str()).to_string()).collect();
-                TopLevelGrammar::from_lark(format!("start: {}", choices.join(" | ")))
+                // A terminal: the library makes a trie of it, in linear time. Of alternatives of a rule it takes 2000 at most.
+                TopLevelGrammar::from_lark(format!("start: CHOICE\nCHOICE: {}", choices.join(" | ")))
             }
             Self::Lark(grammar) => TopLevelGrammar::from_lark(grammar.clone()),
         })

@@ -5,7 +5,9 @@ use std::sync::Mutex;
 use llguidance::Matcher;
 use spag_model::{AllowedTokens, Grammar, GrammarState};
 
-/// A compiled grammar: its begin, of which each completion gets a copy.
+use crate::error::told;
+
+/// A compiled grammar: its begin, of which each completion gets a copy. All of them share the lexer, which can have megabytes.
 pub(crate) struct Compiled(Mutex<Matcher>);
 
 impl Compiled {
@@ -18,20 +20,24 @@ impl Grammar for Compiled {
     fn start(&self) -> Box<dyn GrammarState> {
         // A copy was made or not: another thread's panic leaves the original as it was.
         let begin = self.0.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-        Box::new(Place(begin.deep_clone()))
+        Box::new(Place(begin.clone()))
     }
 }
 
 struct Place(Matcher);
 
+fn said(error: impl ToString) -> String {
+    told(error.to_string())
+}
+
 impl GrammarState for Place {
     fn allowed(&mut self) -> Result<AllowedTokens, String> {
-        let mask = self.0.compute_mask_or_eos().map_err(|error| error.to_string())?;
-        let end = self.0.is_stopped() || self.0.is_accepting().map_err(|error| error.to_string())?;
+        let mask = self.0.compute_mask_or_eos().map_err(said)?;
+        let end = self.0.is_stopped() || self.0.is_accepting().map_err(said)?;
         Ok(AllowedTokens { words: mask.as_slice().to_vec(), end })
     }
 
     fn accept(&mut self, token: u32) -> Result<(), String> {
-        self.0.consume_token(token).map_err(|error| error.to_string())
+        self.0.consume_token(token).map_err(said)
     }
 }

@@ -54,6 +54,27 @@ pub fn catch_panic<T>(call: impl FnOnce() -> T) -> Result<T, String> {
     })
 }
 
+/// Stack that every thread of the programs has free.
+const USUAL_STACK: usize = 1 << 20;
+/// Stack that a call needs beside that of the text's levels.
+const OWN_STACK: usize = 256 << 10;
+
+/// As [`catch_panic`], with `stack` bytes. More than every thread has is that of a new thread.
+///
+/// # Errors
+/// The message of the panic, or no thread with this stack can be started.
+pub fn catch_panic_with_stack<T: Send>(stack: usize, call: impl FnOnce() -> T + Send) -> Result<T, String> {
+    if stack <= USUAL_STACK {
+        return catch_panic(call);
+    }
+    thread::scope(|scope| {
+        let builder = thread::Builder::new().stack_size(stack.saturating_add(OWN_STACK));
+        let running = builder.spawn_scoped(scope, || catch_panic(call));
+        let running = running.map_err(|error| format!("a thread with a stack of {stack} bytes: {error}"))?;
+        running.join().unwrap_or_else(|_| Err("a panic without a message".into()))
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

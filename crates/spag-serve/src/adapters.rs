@@ -148,6 +148,6 @@ async fn change(
     }
     let received = app.receiver.receive(request).await?;
     let shared = app.clone();
-    let said = app.receiver.work(move || make(&shared, Fields::parse(&received.bytes)?)).await?;
+    let said = app.receiver.work_on(received, move |body| make(&shared, Fields::parse(body)?)).await?;
     Ok(([(header::CONTENT_TYPE, "text/plain; charset=utf-8")], said).into_response())
 }

@@ -36,6 +36,14 @@ pub enum Error {
         /// The origin.
         origin: String,
     },
+    /// A host of this server is unusable.
+    #[error(
+        "--allowed_host {host:?}: expected a name or an address without a port, such as play.example.org, or * for all"
+    )]
+    Host {
+        /// The host.
+        host: String,
+    },
     /// An added route has the path of another one.
     #[error("two routes have the path {path:?}")]
     Route {
@@ -71,7 +79,7 @@ impl Classify for Error {
         match self {
             Self::File(error) => error.class(),
             Self::Model(error) => error.class(),
-            Self::Keys { .. } | Self::Name { .. } | Self::Origin { .. } => ErrorClass::BadInput,
+            Self::Keys { .. } | Self::Name { .. } | Self::Origin { .. } | Self::Host { .. } => ErrorClass::BadInput,
             Self::Listen { .. } => ErrorClass::BadInput,
             Self::Route { .. } | Self::Start(_) | Self::Engine { .. } => ErrorClass::Failure,
         }

@@ -1,7 +1,7 @@
 //! Routes that a program adds to a server, and what their handlers may use of it.
 //!
-//! An added route is admitted like the server's own: keys, sizes of headers and bodies, the end of the server, metrics and
-//! the form of errors are the same.
+//! An added route is admitted like the server's own: hosts and origins, keys, types and sizes of headers and bodies, the end of the
+//! server, metrics and the form of errors are the same.
 
 use std::sync::Arc;
 
@@ -9,11 +9,12 @@ use axum::Router;
 use axum::extract::Request;
 use axum::routing::MethodRouter;
 use spag_chat::PromptEncoder;
+use spag_io::TurnPrompt;
 use spag_model::{Event, Tokenizer};
 use tokio::sync::OwnedSemaphorePermit;
 
 use crate::answer::failure;
-use crate::api::ApiError;
+use crate::api::{ApiError, TextLength};
 use crate::drain::{Busy, Drain};
 use crate::engine_thread::{SequenceEvent, Sequences};
 use crate::model::NamedModel;
@@ -124,7 +125,7 @@ impl Services {
     /// Receives the body of a request within the server's limits, and works on it as [`Services::work`] does.
     ///
     /// # Errors
-    /// The body cannot be received, is not JSON by its header, or `read` refuses it.
+    /// The body cannot be received, has too many parts, or `read` refuses it.
     pub async fn receive<T: Send + 'static>(
         &self,
         request: Request,
@@ -132,7 +133,7 @@ impl Services {
     ) -> Result<T, ApiError> {
         let _busy = self.0.drain.enter();
         let received = self.0.receiver.receive(request).await?;
-        self.0.receiver.work(move || read(&received.bytes)).await
+        self.0.receiver.work_on(received, read).await
     }
 
     /// Runs `work` outside of the threads of the network, a few at once. A panic in it is an error of this request.
@@ -197,6 +198,17 @@ impl ModelHandle {
     /// Its encoder of prompts, with its chat template.
     pub fn encoder(&self) -> &PromptEncoder {
         &self.0.model.encoder
+    }
+
+    /// The tokens of a prompt, which may have more than the context: its begin is cut then.
+    ///
+    /// # Errors
+    /// 400 if it is so long that it is not encoded; the tokenizer cannot encode it, or the model has no template for a chat.
+    pub fn encode(&self, prompt: &TurnPrompt) -> Result<Vec<u32>, ApiError> {
+        let failed = |error: spag_chat::Error| ApiError::server(error.to_string());
+        let text = self.encoder().text(prompt).map_err(failed)?;
+        TextLength::Any.check("history", text.text().len(), &self.0.model)?;
+        self.encoder().begin(prompt, &text).map_err(failed)
     }
 
     /// Tokens of a prompt and its completion, at most.

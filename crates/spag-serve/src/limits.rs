@@ -66,6 +66,14 @@ pub(crate) const RECEIVED_BYTES: usize = 256 << 20;
 pub(crate) const DISCARDED_BYTES: usize = 64 << 20;
 /// Bodies that are parsed, encoded or rendered at once. Parsed JSON takes a multiple of its size.
 pub(crate) const WORKERS: usize = 4;
+/// Bytes of a body that take the place of another one that is worked on.
+pub(crate) const LARGE_BODY: usize = 2 << 20;
+/// Languages that are compiled at once, beside bodies.
+pub(crate) const COMPILERS: usize = 2;
+/// Bytes of a text that may be longer than the context: one whose tokens are counted, or a game whose begin is cut.
+pub(crate) const LONG_TEXT: usize = 1 << 20;
+/// Token ids of a text that may be longer than the context.
+pub(crate) const LONG_TOKENS: usize = 1 << 18;
 /// Completions of one prompt.
 pub(crate) const MAX_N: usize = 128;
 /// Prompts of a request, times completions of each.

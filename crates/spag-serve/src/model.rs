@@ -71,6 +71,8 @@ pub(crate) struct ServedModel {
     pub(crate) max_length: usize,
     /// The number of embeddings: each token id is below it.
     pub(crate) vocabulary: usize,
+    /// Bytes of a token's text, at most.
+    pub(crate) longest_token: usize,
     /// What requests do not say of sampling.
     pub(crate) defaults: SamplingDefaults,
     /// Made when a request needs it first.
@@ -101,6 +103,9 @@ impl ServedModel {
         }
         let vocabulary = architecture.vocab_size;
         let tokenizer = engine.tokenizer().clone();
+        // As the vocabulary writes them, which is no shorter than their texts.
+        let lengths = (0..vocabulary).filter_map(|id| Some(tokenizer.token(u32::try_from(id).ok()?)?.len()));
+        let longest_token = lengths.max().unwrap_or(1);
         Ok(Self {
             name: name.to_owned(),
             texts: TokenTexts::new(tokenizer.clone(), vocabulary),
@@ -109,6 +114,7 @@ impl ServedModel {
             encoder: PromptEncoder::new(tokenizer),
             max_length: engine.config().max_length,
             vocabulary,
+            longest_token,
             architecture,
             base,
             engine: EngineHandle::start(engine, metrics, queue.max_waiting, faulty)?,

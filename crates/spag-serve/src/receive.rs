@@ -7,13 +7,15 @@ use std::time::Duration;
 
 use axum::body::Body;
 use axum::extract::Request;
-use axum::http::{StatusCode, header};
+use axum::http::StatusCode;
 use hyper::body::{Body as _, Bytes};
-use spag_io::{catch_panic, quote};
+use spag_io::quote;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use crate::api::ApiError;
-use crate::limits::{DISCARDED_BYTES, Limits, RECEIVED_BYTES, WORKERS};
+use crate::json_size::JsonSize;
+use crate::limits::{DISCARDED_BYTES, LARGE_BODY, Limits, RECEIVED_BYTES, WORKERS};
+use crate::workers::Workers;
 
 /// Unit of the memory of bodies.
 const UNIT: usize = 1024;
@@ -26,7 +28,7 @@ pub(crate) struct Receiver {
     limits: Limits,
     /// Memory of bodies that are being received or worked on.
     memory: Arc<Semaphore>,
-    workers: Arc<Semaphore>,
+    workers: Workers,
 }
 
 /// A body, and its share of the memory.
@@ -52,22 +54,15 @@ impl Receiver {
         Self {
             limits,
             memory: Arc::new(Semaphore::new((bytes / UNIT).min(Semaphore::MAX_PERMITS))),
-            workers: Arc::new(Semaphore::new(WORKERS)),
+            workers: Workers::new(WORKERS),
         }
     }
 
     /// The body of a request.
     ///
     /// # Errors
-    /// It is not JSON by its header, too large, or does not arrive in time; or too many bodies arrive at once.
+    /// It is too large, has too many parts or does not arrive in time; or too many bodies arrive at once.
     pub(crate) async fn receive(&self, request: Request) -> Result<Received, ApiError> {
-        if let Some(kind) = request.headers().get(header::CONTENT_TYPE) {
-            let kind = kind.to_str().unwrap_or_default().split(';').next().unwrap_or_default().trim();
-            // Pages of other origins can send other types without the server's consent.
-            if !kind.eq_ignore_ascii_case("application/json") {
-                return Err(ApiError::not_json());
-            }
-        }
         let mut body = request.into_body();
         let received = tokio::time::timeout(self.limits.read_timeout(), self.all(&mut body)).await;
         let received = received.unwrap_or_else(|_| Err(ApiError::slow(self.limits.read_timeout().as_secs_f64())));
@@ -75,7 +70,10 @@ impl Receiver {
             // A client that is cut off while it sends does not see the answer.
             let _ = tokio::time::timeout(DISCARDING, discard(&mut body)).await;
         }
-        received
+        let received = received?;
+        let many = |error| ApiError::bad(format!("The body has too many parts: {error}"));
+        JsonSize::default().add(&received.bytes).map_err(many)?;
+        Ok(received)
     }
 
     async fn all(&self, body: &mut Body) -> Result<Received, ApiError> {
@@ -111,12 +109,16 @@ impl Receiver {
         &self,
         work: impl FnOnce() -> Result<T, ApiError> + Send + 'static,
     ) -> Result<T, ApiError> {
-        let fault = |what: String| ApiError::server(format!("A fault of this server: {}", quote(&what)));
-        let place = self.workers.clone().acquire_owned().await.map_err(|error| fault(error.to_string()))?;
-        let task = tokio::task::spawn_blocking(move || {
-            let _place = place;
-            catch_panic(work)
-        });
-        task.await.map_err(|error| fault(error.to_string()))?.unwrap_or_else(|panic| Err(fault(panic)))
+        self.workers.run(1, work).await
+    }
+
+    /// Runs `work` on a body: large ones one after the other, since tokens take hundreds of times the memory of their text while
+    /// they are encoded.
+    pub(crate) async fn work_on<T: Send + 'static>(
+        &self,
+        received: Received,
+        work: impl FnOnce(&[u8]) -> Result<T, ApiError> + Send + 'static,
+    ) -> Result<T, ApiError> {
+        self.workers.run(1 + received.bytes.len() / LARGE_BODY, move || work(&received.bytes)).await
     }
 }

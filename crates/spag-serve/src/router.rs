@@ -7,19 +7,19 @@ use axum::Router;
 use axum::body::HttpBody;
 use axum::extract::rejection::{PathRejection, QueryRejection};
 use axum::extract::{Path, Query, Request, State};
-use axum::http::{HeaderName, HeaderValue, Method, StatusCode, header};
+use axum::http::{HeaderName, HeaderValue, StatusCode, header};
 use axum::middleware::{Next, from_fn_with_state};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use serde_json::{Value, json};
-use tower_http::cors::{AllowHeaders, AllowOrigin, CorsLayer};
 
 use crate::adapters::{self, AdapterLoading};
 use crate::answer::{ChatAnswer, CompletionAnswer, Head, collect};
 use crate::api::{
-    ApiError, ChatJob, CompletionJob, Delivery, Fields, detokenize, json_response, tokenize, tokenizer_info,
+    ApiError, ChatJob, CompletionJob, Delivery, Fields, Settings, detokenize, json_response, tokenize, tokenizer_info,
 };
 use crate::auth::ApiKeys;
+use crate::browser::{Sites, check_content_type};
 use crate::drain::{Busy, Drain};
 use crate::error::{Error, Result};
 use crate::extension::Routes;
@@ -28,13 +28,17 @@ use crate::metrics::Metrics;
 use crate::model::{ModelPool, NamedModel, ServedModel};
 use crate::receive::Receiver;
 use crate::stream;
+use crate::workers::Workers;
 
 /// What all requests share.
 pub(crate) struct App {
     pub(crate) pool: ModelPool,
     pub(crate) metrics: Metrics,
+    pub(crate) sites: Sites,
     pub(crate) keys: Option<ApiKeys>,
     pub(crate) receiver: Receiver,
+    /// Those who compile languages.
+    pub(crate) compilers: Workers,
     pub(crate) drain: Drain,
     pub(crate) adapter_loading: AdapterLoading,
 }
@@ -71,8 +75,8 @@ struct Gate {
 /// The routes of a server, and those that a program adds.
 ///
 /// # Errors
-/// An origin that no browser sends, or two routes with one path.
-pub(crate) fn router(app: Arc<App>, origins: &[String], routes: Routes) -> Result<Router> {
+/// Two routes have one path.
+pub(crate) fn router(app: Arc<App>, routes: Routes) -> Result<Router> {
     let healthy = routes.health_status();
     let gate = Arc::new(Gate { app: app.clone(), added: routes.paths(), open: routes.open() });
     let mut paths: HashSet<&str> = ROUTES.into();
@@ -91,10 +95,11 @@ pub(crate) fn router(app: Arc<App>, origins: &[String], routes: Routes) -> Resul
             ApiError::wrong_method(request.method().as_str(), request.uri().path())
         })
         .layer(from_fn_with_state(gate.clone(), admit));
-    let router = match origins {
-        [] => router,
-        origins => router.layer(cors(origins)?),
+    let router = match app.sites.cors() {
+        Some(cors) => router.layer(cors),
+        None => router,
     };
+    let router = router.layer(from_fn_with_state(gate.clone(), refuse_other_sites));
     Ok(router.layer(from_fn_with_state(gate, count)).with_state(app))
 }
 
@@ -110,21 +115,6 @@ fn of_models(router: Router<Arc<App>>) -> Router<Arc<App>> {
         .route("/tokenize", post(|app: Shared, request: Request| about_tokens(app, request, tokenize)))
         .route("/detokenize", post(|app: Shared, request: Request| about_tokens(app, request, detokenize)))
         .route("/tokenizer_info", get(info))
-}
-
-fn cors(origins: &[String]) -> Result<CorsLayer> {
-    let allowed = if origins.iter().any(|origin| origin == "*") {
-        AllowOrigin::any()
-    } else {
-        let read = |origin: &String| {
-            let scheme = ["http://", "https://"].iter().any(|scheme| origin.starts_with(scheme));
-            let value = HeaderValue::from_str(origin).ok().filter(|_| scheme && !origin.ends_with('/'));
-            value.ok_or_else(|| Error::Origin { origin: origin.clone() })
-        };
-        AllowOrigin::list(origins.iter().map(read).collect::<Result<Vec<_>>>()?)
-    };
-    let methods = [Method::GET, Method::POST];
-    Ok(CorsLayer::new().allow_origin(allowed).allow_methods(methods).allow_headers(AllowHeaders::mirror_request()))
 }
 
 /// Counts the response to each request, and ends the connection of a refused request that has a body: what is refused before
@@ -146,7 +136,13 @@ async fn count(State(gate): State<Arc<Gate>>, request: Request, next: Next) -> R
     response
 }
 
-/// Refuses requests without a key, with too large headers, and all of them while the server ends.
+/// Refuses requests for other hosts and from pages of other origins, also those that ask what is allowed.
+async fn refuse_other_sites(State(gate): State<Arc<Gate>>, request: Request, next: Next) -> Answered {
+    gate.app.sites.check(&request)?;
+    Ok(next.run(request).await)
+}
+
+/// Refuses requests without a key, with too large headers or a body of another type, and all of them while the server ends.
 async fn admit(State(gate): State<Arc<Gate>>, request: Request, next: Next) -> Answered {
     let app = &gate.app;
     let path = request.uri().path();
@@ -162,12 +158,23 @@ async fn admit(State(gate): State<Arc<Gate>>, request: Request, next: Next) -> A
     if app.drain.has_begun() && path != METRICS {
         return Err(ApiError::unavailable("The server is ending; it accepts no more requests"));
     }
+    check_content_type(&request)?;
     Ok(next.run(request).await)
+}
+
+/// Compiles the language of a request, beside other requests. One that is given up while it waits is not compiled.
+async fn compile(app: &App, model: &Arc<ServedModel>, settings: &mut Settings) -> Result<(), ApiError> {
+    let Some((field, language)) = settings.language.take() else { return Ok(()) };
+    let model = model.clone();
+    let compile = move || model.grammar(&language).map_err(|error| ApiError::field(field, error));
+    settings.grammar = Some(app.compilers.run(1, compile).await?);
+    Ok(())
 }
 
 async fn completions(State(app): Shared, request: Request) -> Answered {
     let busy = app.drain.enter();
-    let (NamedModel { model, adapter }, head, job) = read(&app, request, "cmpl", CompletionJob::read).await?;
+    let (NamedModel { model, adapter }, head, mut job) = read(&app, request, "cmpl", CompletionJob::read).await?;
+    compile(&app, &model, &mut job.settings).await?;
     let number = job.prompts.len() * job.settings.n;
     let delivery = job.settings.delivery;
     let sequences = match job.is_echo_only() {
@@ -187,7 +194,8 @@ async fn completions(State(app): Shared, request: Request) -> Answered {
 
 async fn chat(State(app): Shared, request: Request) -> Answered {
     let busy = app.drain.enter();
-    let (NamedModel { model, adapter }, head, job) = read(&app, request, "chatcmpl", ChatJob::read).await?;
+    let (NamedModel { model, adapter }, head, mut job) = read(&app, request, "chatcmpl", ChatJob::read).await?;
+    compile(&app, &model, &mut job.settings).await?;
     let (number, delivery) = (job.settings.n, job.settings.delivery);
     let mut sequences = model.engine.submit(job.requests(), &adapter)?;
     let answer = ChatAnswer::new(model, job, head);
@@ -207,15 +215,15 @@ async fn read<J: Send + 'static>(
 ) -> Result<(NamedModel, Head, J), ApiError> {
     let received = app.receiver.receive(request).await?;
     let shared = app.clone();
-    let work = move || {
-        let mut fields = Fields::parse(&received.bytes)?;
+    let work = move |body: &[u8]| {
+        let mut fields = Fields::parse(body)?;
         let name = fields.text("model")?;
         let named = shared.pool.get(name.as_deref())?;
         let head = Head::new(id, name.unwrap_or_else(|| named.name().to_owned()));
         let job = job(fields, &named.model)?;
         Ok((named, head, job))
     };
-    app.receiver.work(work).await
+    app.receiver.work_on(received, work).await
 }
 
 async fn about_tokens(

@@ -22,13 +22,16 @@ use tokio_io_timeout::TimeoutStream;
 use crate::adapters::AdapterLoading;
 use crate::auth::ApiKeys;
 use crate::background::Background;
+use crate::browser::Sites;
 use crate::drain::Drain;
 use crate::error::{Error, Result};
 use crate::extension::{Place, Routes, Services};
-use crate::limits::{HEADER_BUFFER, Limits, MAX_HEADERS, QueueLimits, WORKERS};
+use crate::half_close::{ClientStream, Exchange};
+use crate::limits::{COMPILERS, HEADER_BUFFER, Limits, MAX_HEADERS, QueueLimits, WORKERS};
 use crate::model::{ModelPool, ModelToServe};
 use crate::receive::Receiver;
 use crate::router::{App, router};
+use crate::workers::Workers;
 
 /// Threads of the network, at most. Engines have their own.
 const NETWORK_THREADS: usize = 4;
@@ -48,10 +51,29 @@ pub struct ServerConfig {
     pub limits: Limits,
     /// The queue of each model.
     pub queue: QueueLimits,
-    /// Origins whose pages may use the server: `*`, or e.g. `https://example.org`.
+    /// Hosts by which clients may name the server besides those of this machine: `*`, or e.g. `play.example.org`. Without them, a
+    /// server that listens on a loopback address answers to hosts of this machine, and another one to all.
+    pub allowed_hosts: Vec<String>,
+    /// Origins whose pages may use the server besides its own: `*`, or e.g. `https://example.org`.
     pub cors_origins: Vec<String>,
     /// Whether clients may load adapters.
     pub adapter_loading: AdapterLoading,
+}
+
+impl ServerConfig {
+    /// A server on a host and port with the defaults of everything else: it has no keys and answers no pages of other origins.
+    pub fn new(host: impl Into<String>, port: u16) -> Self {
+        Self {
+            host: host.into(),
+            port,
+            keys: None,
+            limits: Limits::default(),
+            queue: QueueLimits::default(),
+            allowed_hosts: Vec::new(),
+            cors_origins: Vec::new(),
+            adapter_loading: AdapterLoading::default(),
+        }
+    }
 }
 
 /// How a server ended.
@@ -75,6 +97,8 @@ pub struct Server {
     limits: Limits,
     /// Becomes true if an engine fails.
     faulty: watch::Receiver<bool>,
+    /// `None` as long as they are left to the program.
+    signals: Option<Signals>,
 }
 
 impl Server {
@@ -96,11 +120,11 @@ impl Server {
         models: Vec<ModelToServe>,
         add: impl FnOnce(Services) -> Routes,
     ) -> Result<Self> {
-        let ServerConfig { host, port, keys, limits, queue, cors_origins, adapter_loading } = config;
+        let ServerConfig { host, port, keys, limits, queue, allowed_hosts, cors_origins, adapter_loading } = config;
         let threads = (std::thread::available_parallelism().map_or(1, usize::from) / 2).clamp(1, NETWORK_THREADS);
         let build = || {
             let mut builder = Builder::new_multi_thread();
-            builder.worker_threads(threads).max_blocking_threads(WORKERS).enable_io().enable_time().build()
+            builder.worker_threads(threads).max_blocking_threads(WORKERS + COMPILERS).enable_io().enable_time().build()
         };
         // The library panics if the system has no more threads.
         let runtime =
@@ -108,12 +132,14 @@ impl Server {
         let listen = |source| Error::Listen { address: format!("{host}:{port}"), source };
         let listener = runtime.block_on(listen_on(&host, port, limits.max_connections)).map_err(listen)?;
         let address = listener.local_addr().map_err(listen)?;
+        let sites = Sites::new(address, allowed_hosts, cors_origins)?;
         let (fault, faulty) = watch::channel(false);
         let (pool, metrics) = ModelPool::start(models, &queue, &fault)?;
         let (receiver, drain) = (Receiver::new(limits), Drain::default());
-        let app = Arc::new(App { pool, metrics, keys, receiver, drain, adapter_loading });
-        let router = router(app.clone(), &cors_origins, add(Services::new(app.clone())))?;
-        Ok(Self { runtime, listener, address, app, router, limits, faulty })
+        let compilers = Workers::new(COMPILERS);
+        let app = Arc::new(App { pool, metrics, sites, keys, receiver, compilers, drain, adapter_loading });
+        let router = router(app.clone(), add(Services::new(app.clone())))?;
+        Ok(Self { runtime, listener, address, app, router, limits, faulty, signals: None })
     }
 
     /// The address that it listens on.
@@ -126,6 +152,17 @@ impl Server {
         self.app.pool.models.iter().filter_map(|model| Some((model.name(), model.encoder.template().err()?)))
     }
 
+    /// Takes SIGTERM and SIGINT from now on: one that comes before [`Server::run`] ends it as one that comes later. A program that says
+    /// where it listens takes them before.
+    ///
+    /// # Errors
+    /// Signal handlers cannot be installed.
+    pub fn take_signals(&mut self) -> Result<()> {
+        let _runtime = self.runtime.enter();
+        self.signals = Some(Signals::new()?);
+        Ok(())
+    }
+
     /// Serves until SIGTERM or SIGINT. Then new requests are refused, and the server ends when the others have.
     /// A second signal ends it at once.
     ///
@@ -134,10 +171,13 @@ impl Server {
     ///
     /// # Errors
     /// Signal handlers cannot be installed, or an engine has failed.
-    pub fn run(self, on_fault: impl FnOnce(Error) + Send + 'static) -> Result<Ended> {
-        let Self { runtime, listener, app, router, limits, mut faulty, .. } = self;
+    pub fn run(mut self, on_fault: impl FnOnce(Error) + Send + 'static) -> Result<Ended> {
+        if self.signals.is_none() {
+            self.take_signals()?;
+        }
+        let Self { runtime, listener, app, router, limits, mut faulty, signals, .. } = self;
         let ended = runtime.block_on(async {
-            let mut signals = Signals::new()?;
+            let Some(mut signals) = signals else { return Ok(Ended::Drained) };
             let connections = Connections::new(&app, limits);
             tokio::spawn(connections.clone().accept(listener, router));
             let watched = app.clone();
@@ -251,7 +291,7 @@ impl Connections {
     }
 
     async fn serve(&self, stream: TcpStream, router: Router, place: Arc<Place>) {
-        // Each token is sent at once.
+        // What is written is sent at once.
         let _ = stream.set_nodelay(true);
         let mut builder = http1::Builder::new();
         builder
@@ -259,13 +299,15 @@ impl Connections {
             .header_read_timeout(self.limits.read_timeout())
             .max_headers(MAX_HEADERS)
             .max_buf_size(HEADER_BUFFER);
-        let mut stream = TimeoutStream::new(stream);
+        let exchange = Exchange::new();
+        let mut stream = TimeoutStream::new(ClientStream::new(stream, exchange.clone()));
         stream.set_write_timeout(Some(self.limits.write_timeout()));
         let stream = TokioIo::new(Box::pin(stream));
         let router = TowerToHyperService::new(router);
         let service = service_fn(move |mut request: Request<Incoming>| {
             request.extensions_mut().insert(place.clone());
-            router.call(request)
+            let (answer, exchange) = (router.call(exchange.request(request)), exchange.clone());
+            async move { answer.await.map(|response| exchange.response(response)) }
         });
         let mut connection = pin!(builder.serve_connection(stream, service).with_upgrades());
         let mut ending = self.ending.subscribe();

@@ -340,7 +340,7 @@ fn server_has_no_routes_of_models_and_only_the_files_of_its_page() {
     // Addresses are relative, so that the page can be forwarded below any path.
     assert!(!page.text.contains("=\"/"), "{}", page.text);
     let other = server.get_with("/page/live", &[("origin", "https://example.org")]);
-    assert_eq!(other.header("access-control-allow-origin"), None);
+    assert_eq!((other.status, other.header("access-control-allow-origin")), (403, None));
 }
 
 #[test]
@@ -383,4 +383,94 @@ fn wrong_folders_and_ports_are_misuse() {
     let mut command = program("spag");
     let (_, error) = run(command.args(["run", "configs/tiny.toml", "--set", &set, &format!("--watch={port}")]), 2);
     assert!(error.contains("choose another host or port") && !unused.exists(), "{error}");
+}
+
+/// The secret, and everything in a run folder that could lead to it.
+fn linked_run() -> (tempfile::TempDir, std::path::PathBuf) {
+    use std::os::unix::fs::symlink;
+    let outer = tempfile::tempdir().unwrap();
+    let (run, secret) = (outer.path().join("run"), outer.path().join("secret"));
+    let row = json!({
+        "history": [{"role": "attacker", "content": "SECRET"}], "target_word": "SECRET", "max_turns": 5, "game": 1,
+    });
+    let pair = "eval/im-vs-im.jsonl";
+    for file in [
+        "episodes.jsonl",
+        "nim/episodes.jsonl",
+        "held-out/im-vs-im.jsonl",
+        "im-vs-im.jsonl",
+        "metrics.jsonl",
+        "report.html",
+    ] {
+        let path = secret.join(file);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, format!("{row}\n{{\"step\": 1, \"SECRET\": 2, \"loss\": 1}}\n")).unwrap();
+    }
+    let status = json!({"rank": 0, "world_size": 1, "stage": "SECRET", "host": "SECRET", "state": "running"});
+    fs::write(secret.join("rank0.json"), status.to_string()).unwrap();
+    fs::write(secret.join("done.json"), r#"{"counts": {"SECRET": 1}}"#).unwrap();
+    fs::write(secret.join("stages.json"), r#"[{"name": "SECRET", "folder": "SECRET"}]"#).unwrap();
+    fs::create_dir_all(run.join("im")).unwrap();
+    fs::create_dir_all(run.join("eval")).unwrap();
+    fs::create_dir_all(run.join("own")).unwrap();
+    fs::write(run.join("own/episodes.jsonl"), row.to_string().replace("SECRET", "own") + "\n").unwrap();
+    let words = outer.path().join("pipe");
+    assert!(std::process::Command::new("mkfifo").arg(&words).status().unwrap().success());
+    let settings = format!("judge = \"paper\"\ngame = \"hangman\"\nepochs = 1\n[words]\nfile = {words:?}\n");
+    fs::write(run.join("config.resolved.toml"), settings).unwrap();
+    for (link, target) in [
+        ("linked", ""),
+        ("spag-1", ""),
+        ("status", ""),
+        ("im/episodes.jsonl", "episodes.jsonl"),
+        ("im/nim", "nim"),
+        ("im/metrics.jsonl", "metrics.jsonl"),
+        ("im/done.json", "done.json"),
+        (pair, "im-vs-im.jsonl"),
+        ("eval/held-out", "held-out"),
+        ("report.html", "report.html"),
+        ("stages.json", "stages.json"),
+    ] {
+        symlink(secret.join(target), run.join(link)).unwrap();
+    }
+    symlink("own/episodes.jsonl", run.join("im/inner.jsonl")).unwrap();
+    symlink(&run, outer.path().join("by-link")).unwrap();
+    let root = outer.path().join("by-link");
+    (outer, root)
+}
+
+#[test]
+fn links_in_a_run_folder_lead_nowhere_and_pipes_are_not_waited_for() {
+    let (_outer, run) = linked_run();
+    let playing = Serve::start([model(), "--run".into(), run.display().to_string()]);
+    for server in [&Serve::watch(&run), &playing] {
+        let mut answers = vec![server.get("/page/run").ok()];
+        assert_eq!(answers[0]["files"].as_array().unwrap().len(), 1, "{}", answers[0]);
+        assert_eq!(answers[0]["report"], false);
+        answers.push(server.get("/page/run/games?file=own/episodes.jsonl").ok());
+        assert_eq!(answers[1]["total"], 1);
+        for file in [
+            "im/episodes.jsonl",
+            "im/nim/episodes.jsonl",
+            "eval/im-vs-im.jsonl",
+            "linked/episodes.jsonl",
+            "status/episodes.jsonl",
+        ] {
+            let refused = server.get(&format!("/page/run/games?file={file}"));
+            assert_eq!(refused.status, 400, "{file} {refused:?}");
+            answers.push(refused.json());
+        }
+        let ticket = server.get("/page/run/ticket").ok()["ticket"].as_str().unwrap().to_owned();
+        let report = server.get(&format!("/page/run/report?ticket={ticket}"));
+        assert_eq!(report.status, 404);
+        answers.push(report.json());
+        for path in ["/page/live", "/page/live/curves?stage=im", "/page/live/curves?stage=spag-1"] {
+            answers.push(server.get(path).json());
+        }
+        assert!(!json!(answers).to_string().contains("SECRET"), "{answers:?}");
+    }
+}
+
+fn model() -> String {
+    root().join("data/tiny-llama").display().to_string()
 }

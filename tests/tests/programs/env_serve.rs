@@ -172,7 +172,7 @@ fn single_requests_have_environments_of_their_own() {
     assert_eq!(first["observation"]["info"]["state"]["max_turns"], 3);
     let mut socket = open(&server);
     assert_eq!(reset(&mut socket, json!({"seed": 7, "max_turns": 3}))["data"], first);
-    assert_eq!(server.post_with("/reset", b"", &[]).ok()["done"], false);
+    assert_eq!(server.post_with("/reset", b"", &[("content-type", "application/json")]).ok()["done"], false);
     for (body, field) in [(json!({}), "action"), (json!({"action": {"text": ""}}), "message")] {
         let invalid = server.post("/step", &body);
         assert_eq!((invalid.status, &invalid.json()["detail"][0]["loc"]), (422, &json!(["body", field])));
@@ -184,6 +184,11 @@ fn single_requests_have_environments_of_their_own() {
     assert_eq!(server.post("/reset", &json!([])).status, 422);
     assert_eq!(server.post("/mcp", &json!({})).ok()["jsonrpc"], "2.0");
     assert_eq!((server.get("/ws").status, server.get("/nothing").status), (400, 404));
+    // A message of small objects takes seventy times its size.
+    let parts = format!("{{\"type\":\"step\",\"data\":[{}]}}", vec!["{}"; 100_000].join(","));
+    socket.send(1, parts.as_bytes());
+    let refused = socket.receive();
+    assert!(format!("{refused:?}").contains("65536 lists and objects"), "{refused:?}");
     // A page of another origin opens no session.
     for (origin, is_open) in [("http://elsewhere.example", false), (server.url("").as_str(), true)] {
         let opened = WebSocket::connect(server.address(), "/ws", &format!("Origin: {origin}\r\n"));

@@ -2,7 +2,10 @@
 
 mod adapters;
 mod clients;
+mod endings;
+mod hostile_bodies;
 mod limits;
 mod routes;
+mod sites;
 mod structured;
 mod unread;

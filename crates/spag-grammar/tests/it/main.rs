@@ -107,3 +107,69 @@ fn languages_that_cannot_be_compiled_are_refused() {
         assert!(matches!(refused, Err(Error::Language(_))), "{language:?}: {refused:?}");
     }
 }
+
+/// All choices of a list, also those that begin with another one.
+#[test]
+fn long_lists_of_choices_are_compiled() {
+    let tokenizer = tokenizer("qwen2");
+    let compiler = GrammarCompiler::new(&tokenizer).unwrap();
+    let choices: Vec<String> = (0..1 << 14).map(|at| format!("no {at}")).collect();
+    for seed in 0..8 {
+        let text = draw(&tokenizer, &compiler, &Language::Choice(choices.clone()), seed).unwrap();
+        assert!(choices.contains(&text), "{text}");
+    }
+    let long = "ab".repeat(1 << 17);
+    compiler.compile(&Language::Choice(vec![long])).unwrap();
+}
+
+/// The library calls itself for each rule, terminal and reference; what it makes of them is used on usual threads.
+#[test]
+fn chains_as_long_as_a_language_may_be_end_no_program() {
+    let tokenizer = tokenizer("qwen2");
+    let compiler = GrammarCompiler::new(&tokenizer).unwrap();
+    let names = |first: char| {
+        let letters = || 'a'..='z';
+        let all =
+            letters().flat_map(move |a| letters().flat_map(move |b| letters().map(move |c| format!("{a}{b}{c}"))));
+        all.map(move |name| if first == 'A' { name.to_uppercase() } else { name })
+    };
+    for first in ['a', 'A'] {
+        let names: Vec<String> = names(first).take((1 << 15) / 8 - 8).collect();
+        let rules: String = names.windows(2).map(|pair| format!("{}:{}\n", pair[0], pair[1])).collect();
+        let grammar = format!("start:{}\n{rules}{}:\"z\"\n", names[0], names[names.len() - 1]);
+        assert_eq!(draw(&tokenizer, &compiler, &Language::Lark(grammar), 1).as_deref(), Some("z"));
+    }
+    let definitions = |number: usize, reference: fn(usize) -> Value| {
+        let chain = (0..number).map(|at| (at.to_string(), reference(at + 1)));
+        let all: serde_json::Map<String, Value> =
+            chain.chain([(number.to_string(), json!({"type": "null"}))]).collect();
+        Language::JsonSchema(json!({"$ref": "#/$defs/0", "$defs": all}))
+    };
+    for language in [
+        definitions(2000, |at| json!({"$ref": format!("#/$defs/{at}")})),
+        definitions(1500, |at| json!({"items": {"$ref": format!("#/$defs/{at}")}})),
+        definitions(1300, |at| json!({"properties": {"": {"$ref": format!("#/$defs/{at}")}}})),
+        definitions(1500, |at| json!({"anyOf": [{"$ref": format!("#/$defs/{at}")}]})),
+        definitions(1500, |at| json!({"allOf": [{"$ref": format!("#/$defs/{at}")}]})),
+    ] {
+        language.check_size().unwrap();
+        // It may need too much work.
+        if let Ok(grammar) = compiler.compile(&language) {
+            let _ = grammar.start().allowed();
+        }
+    }
+}
+
+#[test]
+fn languages_that_are_too_large_are_refused_at_once() {
+    for language in [
+        Language::Choice(vec!["a".into(); (1 << 14) + 1]),
+        Language::Choice(vec!["a".repeat((1 << 18) + 1)]),
+        Language::Regex("a".repeat((1 << 16) + 1)),
+        Language::Lark("a".repeat((1 << 15) + 1)),
+        Language::JsonSchema(json!({"enum": ["a".repeat(1 << 16)]})),
+    ] {
+        let error = language.check_size().unwrap_err();
+        assert!(matches!(error, Error::TooLarge { found, most, .. } if found > most), "{error}");
+    }
+}

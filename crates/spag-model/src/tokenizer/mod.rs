@@ -154,7 +154,9 @@ impl Tokenizer {
 
     /// What the library returns, or an error if it fails or panics.
     fn attempt<T>(&self, action: &'static str, run: impl FnOnce() -> tokenizers::Result<T>) -> Result<T> {
-        let outcome = catch_panic(run).and_then(|outcome| outcome.map_err(|error| error.to_string()));
+        // A panic's text is not for those who sent the text.
+        let outcome = catch_panic(run).map_err(|_| format!("the tokenizer's library cannot {action} it"));
+        let outcome = outcome.and_then(|outcome| outcome.map_err(|error| error.to_string()));
         outcome.map_err(|reason| self.failed(action, reason))
     }
 

@@ -41,12 +41,12 @@ impl PlayRules {
     /// The request for the next utterance, and the detokenizer of its preview.
     ///
     /// # Errors
-    /// The tokenizer cannot encode the game, or the model has no template for a chat.
+    /// The game is too long, the tokenizer cannot encode it, or the model has no template for a chat.
     pub(crate) fn request(&self, game: &Game, model: &ModelHandle) -> Result<(Request, Detokenizer), ApiError> {
         let position = game.position()?;
         let prompt = position.state.prompt(position.state.to_move(), &game.episode);
         let failed = |error: spag_chat::Error| ApiError::server(error.to_string());
-        let tokens = model.encoder().encode(&prompt).map_err(failed)?;
+        let tokens = model.encode(&prompt)?;
         let preview = Detokenizer::continuing(model.tokenizer(), &tokens);
         let max_new_tokens = self.utterance_tokens(model);
         let config = GenerationConfig {

@@ -1,8 +1,8 @@
 //! Which files of a run folder hold games.
 
-use std::fs;
 use std::io;
-use std::path::Path;
+
+use spag_io::{EnclosedFolder, EntryKind};
 
 use super::games::RunGames;
 
@@ -25,12 +25,12 @@ pub(super) struct GameFile {
 ///
 /// # Errors
 /// The folder cannot be read.
-pub(super) fn list(root: &Path, games: &RunGames) -> io::Result<Vec<GameFile>> {
+pub(super) fn list(run: &EnclosedFolder, games: &RunGames) -> io::Result<Vec<GameFile>> {
     let mut files = Vec::new();
-    for stage in names(root, |kind| kind.is_dir())?.iter().filter(|stage| *stage != EVALUATION) {
+    for stage in names(run, "", EntryKind::Folder)?.iter().filter(|stage| *stage != EVALUATION) {
         for folder in folders(stage, games) {
             let file = format!("{folder}/episodes.jsonl");
-            if fs::symlink_metadata(root.join(&file)).is_ok_and(|file| file.is_file()) {
+            if run.has_file(&file) {
                 let title = format!("{}: games of this stage", shown(&folder));
                 files.push(GameFile { file, group: "Training games", title });
             }
@@ -40,11 +40,11 @@ pub(super) fn list(root: &Path, games: &RunGames) -> io::Result<Vec<GameFile>> {
     for folder in folders(EVALUATION, games) {
         let held_out = format!("{folder}/held-out");
         for (folder, group) in [(&folder, "Evaluation"), (&held_out, "Evaluation, words held out")] {
-            if !fs::symlink_metadata(root.join(folder)).is_ok_and(|found| found.is_dir()) {
+            if !run.has_folder(folder) {
                 continue;
             }
             // The files of pairs of players.
-            for name in names(&root.join(folder), |kind| kind.is_file())? {
+            for name in names(run, folder, EntryKind::File)? {
                 if let Some((first, second)) = name.strip_suffix(".jsonl").and_then(|name| name.split_once("-vs-")) {
                     let pair = games.labels(folder).pairing(&shown(first), &shown(second));
                     let title = match folder.split('/').nth(1).filter(|game| *game != "held-out") {
@@ -77,23 +77,15 @@ fn shown(name: &str) -> String {
     }
 }
 
-/// The names in a folder that are text, sorted.
-fn names(folder: &Path, wanted: impl Fn(&fs::FileType) -> bool) -> io::Result<Vec<String>> {
-    let mut names = Vec::new();
-    for entry in fs::read_dir(folder)? {
-        let entry = entry?;
-        if wanted(&entry.file_type()?)
-            && let Ok(name) = entry.file_name().into_string()
-        {
-            names.push(name);
-        }
-    }
-    names.sort();
-    Ok(names)
+/// The names of all folders or files in a folder.
+fn names(run: &EnclosedFolder, folder: &str, wanted: EntryKind) -> io::Result<Vec<String>> {
+    let entries = run.entries(folder)?.into_iter().filter(|(_, kind)| *kind == wanted);
+    Ok(entries.map(|(name, _)| name).collect())
 }
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
     use std::sync::Arc;
 
     use spag_game::Taboo;
@@ -105,7 +97,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let root = folder.path();
         let games = RunGames::one(Arc::new(Taboo::default()));
-        assert_eq!(list(root, &games).unwrap(), []);
+        assert_eq!(list(&EnclosedFolder::new(root), &games).unwrap(), []);
         for file in [
             "spag-1/episodes.jsonl",
             "im/episodes.jsonl",
@@ -121,12 +113,12 @@ mod tests {
         fs::create_dir_all(root.join("base/episodes.jsonl")).unwrap();
         fs::create_dir(root.join("linked")).unwrap();
         std::os::unix::fs::symlink("/etc/passwd", root.join("linked/episodes.jsonl")).unwrap();
-        let found = list(root, &games).unwrap();
+        let found = list(&EnclosedFolder::new(root), &games).unwrap();
         let names: Vec<&str> = found.iter().map(|file| file.file.as_str()).collect();
         let evaluation = ["eval/im-vs-spag-1.jsonl", "eval/held-out/im-vs-im.jsonl"];
         assert_eq!(names, [["im/episodes.jsonl", "spag-1/episodes.jsonl"], evaluation].concat());
         assert_eq!(found[2].title, "IM attacks, SPAG-1 defends");
-        assert!(list(&root.join("none"), &games).is_err());
+        assert!(list(&EnclosedFolder::new(root.join("none")), &games).is_err());
     }
 
     #[test]
@@ -140,8 +132,8 @@ mod tests {
             fs::create_dir_all(root.join(file).parent().unwrap()).unwrap();
             fs::write(root.join(file), "").unwrap();
         }
-        let games = RunGames::of_settings(root).unwrap();
-        let found = list(root, &games).unwrap();
+        let games = RunGames::of_settings(&EnclosedFolder::new(root)).unwrap();
+        let found = list(&EnclosedFolder::new(root), &games).unwrap();
         let mut names: Vec<&str> = found.iter().map(|file| file.file.as_str()).collect();
         names[..2].sort();
         assert_eq!(names, files);

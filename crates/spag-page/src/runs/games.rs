@@ -6,7 +6,7 @@ use std::sync::Arc;
 use serde::Deserialize;
 use serde_json::{Map, Value};
 use spag_game::{AfterDecision, Game, Labels, PromptSet};
-use spag_io::read_text;
+use spag_io::EnclosedFolder;
 use spag_selfplay::{GameSettings, GameShare};
 use toml::Table;
 
@@ -24,13 +24,19 @@ impl RunGames {
     }
 
     /// The games in the settings of a run, if they can be read.
-    pub(super) fn of_settings(root: &Path) -> Option<Self> {
-        let settings: Table = read_text(root.join("config.resolved.toml"), MAX_SETTINGS).ok()?.parse().ok()?;
+    ///
+    /// Files of words or facts that they name are read wherever they are, as far as they are regular files: the games are replayed
+    /// with them. A run without them is shown as one without settings.
+    pub(super) fn of_settings(run: &EnclosedFolder) -> Option<Self> {
+        let settings = String::from_utf8(run.read_whole("config.resolved.toml", MAX_SETTINGS).ok()?).ok()?;
+        let settings: Table = settings.parse().ok()?;
         let text = |table: &Table, key: &str| Some(table.get(key)?.as_str()?.to_owned());
         let words = settings.get("words").and_then(|words| text(words.as_table()?, "file"));
         let shared = GameSettings { judge: text(&settings, "judge")?.parse().ok()?, ..GameSettings::default() };
         let open = |rules: GameSettings, data: Option<&Path>| {
             let data = if rules.has_items() || data.is_none() { words.as_deref().map(Path::new) } else { data };
+            // A pipe would be waited for.
+            let data = data.filter(|path| path.is_file());
             rules.open(AfterDecision::Stop, &PromptSet::default(), data).ok()
         };
         let Some(games) = settings.get("games") else {

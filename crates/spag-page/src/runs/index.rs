@@ -1,13 +1,12 @@
 //! The games of a file: where they are and how they ended. The utterances stay on disk.
 
-use std::fs::{self, File};
+use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read, Seek, SeekFrom};
-use std::path::Path;
 use std::time::SystemTime;
 
 use serde_json::Value;
 use spag_game::{Ending, Episode, Game, Judge, Seat};
-use spag_io::cause;
+use spag_io::{EnclosedFolder, cause};
 use spag_serve::ApiError;
 
 /// Games of a file that are listed.
@@ -52,18 +51,18 @@ pub(super) struct Entry {
 ///
 /// # Errors
 /// It cannot be read.
-pub(super) fn version(path: &Path) -> io::Result<Version> {
-    let file = fs::metadata(path)?;
-    Ok((file.len(), file.modified().ok()))
+pub(super) fn version(file: &File) -> io::Result<Version> {
+    let found = file.metadata()?;
+    Ok((found.len(), found.modified().ok()))
 }
 
-/// The game of an entry.
+/// The game of an entry of a file in a folder.
 ///
 /// # Errors
 /// The file has changed since.
-pub(super) fn read(path: &Path, entry: &Entry) -> Result<Episode, ApiError> {
+pub(super) fn read(run: &EnclosedFolder, file: &str, entry: &Entry) -> Result<Episode, ApiError> {
     let read = || {
-        let mut file = File::open(path)?;
+        let mut file = run.open(file)?;
         file.seek(SeekFrom::Start(entry.offset))?;
         let mut row = Vec::new();
         file.take(entry.bytes).read_to_end(&mut row)?;
@@ -77,9 +76,9 @@ impl GameIndex {
     ///
     /// # Errors
     /// It cannot be read. Rows that are no games are counted.
-    pub(super) fn build(path: &Path, version: Version, game: &dyn Game) -> io::Result<Self> {
+    pub(super) fn build(file: File, version: Version, game: &dyn Game) -> io::Result<Self> {
         let mut index = Self { version, games: Vec::new(), unreadable: 0, reasons: Vec::new(), cut: false };
-        let mut file = BufReader::with_capacity(1 << 16, File::open(path)?);
+        let mut file = BufReader::with_capacity(1 << 16, file);
         let mut judge = game.judge();
         let (mut row, mut offset, mut line) = (0, 0, Vec::new());
         loop {
@@ -147,10 +146,13 @@ mod tests {
     use super::*;
 
     fn index(bytes: &[u8]) -> (GameIndex, Vec<String>) {
-        let file = tempfile::NamedTempFile::new().unwrap();
-        fs::write(file.path(), bytes).unwrap();
-        let index = GameIndex::build(file.path(), version(file.path()).unwrap(), &Taboo::default()).unwrap();
-        let words = index.games.iter().map(|entry| read(file.path(), entry).unwrap().item).collect();
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::write(folder.path().join("games"), bytes).unwrap();
+        let run = EnclosedFolder::new(folder.path());
+        let file = run.open("games").unwrap();
+        let version = version(&file).unwrap();
+        let index = GameIndex::build(file, version, &Taboo::default()).unwrap();
+        let words = index.games.iter().map(|entry| read(&run, "games", entry).unwrap().item).collect();
         (index, words)
     }
 

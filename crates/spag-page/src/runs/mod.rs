@@ -10,14 +10,14 @@ mod report;
 mod routes;
 
 use std::collections::HashMap;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 
 use axum::response::Response;
 use serde::Deserialize;
 use serde_json::{Value, json};
 use spag_game::{Ending, Episode, Game, Labels, Seat};
-use spag_io::abridge;
+use spag_io::{EnclosedFolder, abridge};
 use spag_serve::ApiError;
 
 use crate::error::{Error, Result};
@@ -38,7 +38,7 @@ const EXCERPT: usize = 160;
 
 /// A folder of `spag run`.
 pub(crate) struct RunFolder {
-    root: PathBuf,
+    folder: EnclosedFolder,
     /// The game of a folder without settings.
     games: RunGames,
     /// What was read of files that have not changed since.
@@ -85,8 +85,8 @@ impl RunFolder {
     /// It is not a folder, or has no file of games.
     pub(crate) fn open(root: PathBuf, game: Arc<dyn Game>) -> Result<Self> {
         let wrong = |reason: String| Err(Error::Run { path: root.clone(), reason });
-        let games = RunGames::one(game);
-        match files::list(&root, &RunGames::of_settings(&root).unwrap_or_else(|| games.clone())) {
+        let (folder, games) = (EnclosedFolder::new(&root), RunGames::one(game));
+        match files::list(&folder, &RunGames::of_settings(&folder).unwrap_or_else(|| games.clone())) {
             Err(error) => return wrong(error.to_string()),
             Ok(files) if files.is_empty() => {
                 return wrong(
@@ -95,39 +95,45 @@ impl RunFolder {
             }
             Ok(_) => {}
         }
-        Ok(Self { root, games, indices: Mutex::default(), tickets: Tickets::default() })
+        Ok(Self { folder, games, indices: Mutex::default(), tickets: Tickets::default() })
     }
 
     /// As [`RunFolder::open`], of a run that may not have begun.
     pub(crate) fn of_run(root: PathBuf, game: Arc<dyn Game>) -> Self {
-        Self { root, games: RunGames::one(game), indices: Mutex::default(), tickets: Tickets::default() }
+        Self {
+            folder: EnclosedFolder::new(root),
+            games: RunGames::one(game),
+            indices: Mutex::default(),
+            tickets: Tickets::default(),
+        }
     }
 
     /// The games of the run.
     pub(crate) fn games_played(&self) -> RunGames {
-        RunGames::of_settings(&self.root).unwrap_or_else(|| self.games.clone())
+        RunGames::of_settings(&self.folder).unwrap_or_else(|| self.games.clone())
     }
 
     /// The folder.
-    pub(crate) fn root(&self) -> &Path {
-        &self.root
+    pub(crate) fn folder(&self) -> &EnclosedFolder {
+        &self.folder
     }
 
     /// Whether there is a report.
     pub(crate) fn has_report(&self) -> bool {
-        report::exists(&self.root)
+        report::exists(&self.folder)
     }
 
     /// The name of the folder.
     pub(crate) fn name(&self) -> String {
-        let path = self.root.canonicalize().unwrap_or_else(|_| self.root.clone());
+        let root = self.folder.root();
+        let path = root.canonicalize().unwrap_or_else(|_| root.to_owned());
         path.file_name().unwrap_or(path.as_os_str()).to_string_lossy().into_owned()
     }
 
     /// The files of games, and whether there is a report.
     pub(crate) fn list(&self) -> std::result::Result<Value, ApiError> {
         let games = self.games_played();
-        let files = files::list(&self.root, &games).map_err(|error| self.gone(&error))?;
+        let files = files::list(&self.folder, &games).map_err(|error| self.gone(&error))?;
         let file = |file: &GameFile| json!({"file": file.file, "group": file.group, "title": file.title});
         let mut list = json!({
             "name": self.name(),
@@ -144,12 +150,12 @@ impl RunFolder {
     pub(crate) fn games(&self, query: &ListQuery) -> std::result::Result<Value, ApiError> {
         let labels = self.games_played().labels(&query.file);
         let filter = Filter::read(query, labels)?;
-        let (path, index) = self.index(&query.file)?;
+        let index = self.index(&query.file)?;
         let matching: Vec<&Entry> = index.games.iter().filter(|entry| filter.wants(entry)).collect();
         let pages = matching.len().div_ceil(PER_PAGE).max(1);
         let page = query.page.unwrap_or(1).clamp(1, pages);
         let shown = matching.iter().skip((page - 1) * PER_PAGE).take(PER_PAGE);
-        let games = shown.map(|entry| Ok(row_json(entry, &index::read(&path, entry)?, labels)));
+        let games = shown.map(|entry| Ok(row_json(entry, &index::read(&self.folder, &query.file, entry)?, labels)));
         let games = games.collect::<std::result::Result<Vec<_>, ApiError>>()?;
         let endings = labels.endings.iter().map(|ending| {
             let count = index.games.iter().filter(|entry| entry.ending == Some(*ending)).count();
@@ -174,10 +180,10 @@ impl RunFolder {
 
     /// A whole game with its verdict.
     pub(crate) fn one_game(&self, query: &GameQuery) -> std::result::Result<Value, ApiError> {
-        let (path, index) = self.index(&query.file)?;
+        let index = self.index(&query.file)?;
         let entry = index.games.iter().find(|entry| entry.row == query.row);
         let entry = entry.ok_or_else(|| ApiError::not_found(format!("This file has no game in row {}", query.row)))?;
-        let episode = index::read(&path, entry)?;
+        let episode = index::read(&self.folder, &query.file, entry)?;
         let games = self.games_played();
         let game = games.of(&query.file);
         let judged = Judged::of(&episode, &**game).map_err(|error| ApiError::bad(error.to_string()))?;
@@ -200,7 +206,7 @@ impl RunFolder {
     /// The report as a page of its own.
     pub(crate) fn report(&self, query: &ReportQuery) -> std::result::Result<Response, ApiError> {
         match self.tickets.holds(&query.ticket) {
-            true => report::answer(&self.root),
+            true => report::answer(&self.folder),
             false => Err(ApiError::bad("The ticket has expired; open the report again")),
         }
     }
@@ -210,27 +216,27 @@ impl RunFolder {
     }
 
     /// A file of the list, and the index of its games.
-    fn index(&self, name: &str) -> std::result::Result<(PathBuf, Arc<GameIndex>), ApiError> {
+    fn index(&self, name: &str) -> std::result::Result<Arc<GameIndex>, ApiError> {
         let games = self.games_played();
-        let files = files::list(&self.root, &games).map_err(|error| self.gone(&error))?;
+        let files = files::list(&self.folder, &games).map_err(|error| self.gone(&error))?;
         let Some(file) = files.into_iter().find(|file| file.file == name) else {
             let problem = format!("this run has no games in {}", spag_io::quote(name));
             return Err(ApiError::field("file", problem));
         };
-        let path = self.root.join(&file.file);
         let unreadable = |error: std::io::Error| {
             ApiError::server(format!("{}: {}", spag_io::quote(name), spag_io::quote(&error.to_string())))
         };
-        let version = index::version(&path).map_err(unreadable)?;
+        let opened = self.folder.open(&file.file).map_err(unreadable)?;
+        let version = index::version(&opened).map_err(unreadable)?;
         let known = || self.indices.lock().ok()?.get(name).filter(|index| index.version == version).cloned();
         if let Some(index) = known() {
-            return Ok((path, index));
+            return Ok(index);
         }
-        let index = Arc::new(GameIndex::build(&path, version, &**games.of(name)).map_err(unreadable)?);
+        let index = Arc::new(GameIndex::build(opened, version, &**games.of(name)).map_err(unreadable)?);
         if let Ok(mut indices) = self.indices.lock() {
             indices.insert(name.to_owned(), index.clone());
         }
-        Ok((path, index))
+        Ok(index)
     }
 }
 

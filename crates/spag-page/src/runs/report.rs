@@ -1,7 +1,6 @@
 //! The report of a run, in a frame that may do nothing.
 
 use std::collections::VecDeque;
-use std::path::Path;
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
@@ -9,11 +8,12 @@ use axum::body::Body;
 use axum::http::{HeaderValue, header};
 use axum::response::Response;
 use rand::Rng;
-use spag_io::read_whole;
+use spag_io::EnclosedFolder;
 use spag_serve::ApiError;
 
 use crate::assets::guard;
 
+const REPORT: &str = "report.html";
 /// Bytes of a report.
 const MAX_BYTES: u64 = 1 << 26;
 /// How long a ticket holds: a frame is loaded at once.
@@ -54,19 +54,19 @@ impl Tickets {
 }
 
 /// Whether a run has a report.
-pub(super) fn exists(root: &Path) -> bool {
-    std::fs::symlink_metadata(root.join("report.html")).is_ok_and(|file| file.is_file())
+pub(super) fn exists(run: &EnclosedFolder) -> bool {
+    run.has_file(REPORT)
 }
 
 /// The report.
 ///
 /// # Errors
 /// There is none, or it cannot be read.
-pub(super) fn answer(root: &Path) -> Result<Response, ApiError> {
-    if !exists(root) {
+pub(super) fn answer(run: &EnclosedFolder) -> Result<Response, ApiError> {
+    if !exists(run) {
         return Err(ApiError::not_found("This run has no report yet"));
     }
-    let bytes = read_whole(root.join("report.html"), MAX_BYTES);
+    let bytes = run.read_whole(REPORT, MAX_BYTES);
     let bytes = bytes.map_err(|error| ApiError::server(spag_io::quote(&error.to_string())))?;
     let mut response = Response::new(Body::from(bytes));
     let headers = response.headers_mut();

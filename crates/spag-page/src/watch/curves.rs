@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 use std::io;
-use std::path::PathBuf;
 use std::time::Instant;
 
 use serde_json::{Map, Value, json};
@@ -28,8 +27,8 @@ pub(super) struct Curves {
 }
 
 impl Curves {
-    pub(super) fn new(metrics: PathBuf) -> Self {
-        Self { follower: Follower::new(metrics), curves: BTreeMap::new(), version: 0, last: Map::new(), unreadable: 0 }
+    pub(super) fn new(follower: Follower) -> Self {
+        Self { follower, curves: BTreeMap::new(), version: 0, last: Map::new(), unreadable: 0 }
     }
 
     /// Reads new lines.
@@ -37,11 +36,11 @@ impl Curves {
     /// # Errors
     /// The file cannot be read.
     pub(super) fn update(&mut self, deadline: Instant) -> io::Result<Found> {
-        let mut follower = std::mem::replace(&mut self.follower, Follower::new(PathBuf::new()));
+        let mut follower = self.follower.clone();
         let mut found = follower.read(deadline, |line| self.add(&line));
         if matches!(found, Ok(Found::Restarted)) {
             follower.restart();
-            *self = Self { version: self.version + 1, ..Self::new(PathBuf::new()) };
+            *self = Self { version: self.version + 1, ..Self::new(follower.clone()) };
             found = follower.read(deadline, |line| self.add(&line));
         }
         self.follower = follower;
@@ -95,6 +94,8 @@ mod tests {
     use std::fs;
     use std::time::Duration;
 
+    use spag_io::EnclosedFolder;
+
     use super::super::thinned::POINTS;
     use super::*;
 
@@ -107,7 +108,7 @@ mod tests {
     fn numbers_become_curves_and_other_lines_are_counted() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("metrics.jsonl");
-        let mut curves = Curves::new(path.clone());
+        let mut curves = Curves::new(Follower::new(&EnclosedFolder::new(folder.path()), "metrics.jsonl"));
         assert_eq!((update(&mut curves)["curves"].clone(), curves.version()), (json!({}), None));
         let lines = [
             r#"{"step": 1, "loss": 2.5, "kl": null, "note": "<b>"}"#,

@@ -1,9 +1,11 @@
 //! A file of lines that another process appends to: each line is read once.
 
-use std::fs::{self, File, Metadata};
-use std::io::{self, BufRead, BufReader, Read, Seek, SeekFrom};
-use std::path::{Path, PathBuf};
+use std::fs::{File, Metadata};
+use std::io::{self, BufRead, BufReader, ErrorKind, Read, Seek, SeekFrom};
+use std::path::PathBuf;
 use std::time::{Instant, SystemTime};
+
+use spag_io::EnclosedFolder;
 
 /// Bytes of a line. Longer ones are skipped.
 const MAX_LINE: u64 = 1 << 20;
@@ -14,8 +16,10 @@ const REMEMBERED: usize = 64;
 type Version = ((u64, u64), u64, Option<SystemTime>);
 
 /// Reads the lines that a file gains.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Follower {
+    folder: EnclosedFolder,
+    /// The file's path in it.
     path: PathBuf,
     /// The file when it was last read to its end.
     seen: Option<Version>,
@@ -50,17 +54,25 @@ pub(super) enum Found {
 }
 
 impl Follower {
-    pub(super) fn new(path: PathBuf) -> Self {
-        Self { path, seen: None, identity: None, offset: 0, before: Vec::new(), is_skipping: false }
+    /// A follower of the file at `path` in a folder.
+    pub(super) fn new(folder: &EnclosedFolder, path: impl Into<PathBuf>) -> Self {
+        let (folder, path) = (folder.clone(), path.into());
+        Self { folder, path, seen: None, identity: None, offset: 0, before: Vec::new(), is_skipping: false }
     }
 
-    pub(super) fn path(&self) -> &Path {
-        &self.path
+    /// Whether the file is there.
+    pub(super) fn is_there(&self) -> bool {
+        self.folder.has_file(&self.path)
+    }
+
+    /// When the file was last changed.
+    pub(super) fn changed(&self) -> Option<SystemTime> {
+        self.folder.open(&self.path).ok()?.metadata().ok()?.modified().ok()
     }
 
     /// Begins again at the beginning.
     pub(super) fn restart(&mut self) {
-        *self = Self::new(std::mem::take(&mut self.path));
+        *self = Self::new(&self.folder, std::mem::take(&mut self.path));
     }
 
     /// Reads new lines until the end of the file or `deadline`. A last line without a line break is left for later: it may
@@ -69,22 +81,18 @@ impl Follower {
     /// # Errors
     /// The file cannot be read. Links are not followed.
     pub(super) fn read(&mut self, deadline: Instant, mut each: impl FnMut(Line<'_>)) -> io::Result<Found> {
-        let found = match fs::symlink_metadata(&self.path) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(self.gone()),
-            found => found?,
+        let mut file = match self.folder.open(&self.path) {
+            // Nothing is there, or no regular file.
+            Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::InvalidInput) => {
+                return Ok(self.gone());
+            }
+            opened => opened?,
         };
-        if !found.is_file() {
-            return Ok(self.gone());
-        }
-        let version = version(&found);
+        let found = file.metadata()?;
+        let (version, identity) = (version(&found), identity(&found));
         if self.seen == Some(version) {
             return Ok(Found::End);
         }
-        let mut file = match File::open(&self.path) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(self.gone()),
-            opened => opened?,
-        };
-        let identity = identity(&file.metadata()?);
         if self.identity.is_some_and(|before| before != identity) || !self.is_as_before(&mut file)? {
             return Ok(Found::Restarted);
         }
@@ -129,7 +137,7 @@ impl Follower {
         let mut before = vec![0; self.before.len()];
         file.seek(SeekFrom::Start(self.offset - before.len() as u64))?;
         match file.read_exact(&mut before) {
-            Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => Ok(false),
+            Err(error) if error.kind() == ErrorKind::UnexpectedEof => Ok(false),
             read => read.map(|()| before == self.before),
         }
     }
@@ -153,6 +161,7 @@ pub(super) fn identity(_: &Metadata) -> (u64, u64) {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
     use std::io::Write;
     use std::time::Duration;
 
@@ -173,7 +182,7 @@ mod tests {
     fn each_line_is_read_once_and_when_it_is_whole() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("lines");
-        let mut follower = Follower::new(path.clone());
+        let mut follower = Follower::new(&EnclosedFolder::new(folder.path()), "lines");
         assert_eq!(read(&mut follower), (Found::Gone, vec![]));
         fs::write(&path, "one\ntw").unwrap();
         assert_eq!(read(&mut follower), (Found::End, vec!["0 one".into()]));
@@ -194,7 +203,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("lines");
         fs::write(&path, format!("a\n{}\nb\n{}", "x".repeat(3 << 20), "y".repeat(2 << 20))).unwrap();
-        let mut follower = Follower::new(path.clone());
+        let mut follower = Follower::new(&EnclosedFolder::new(folder.path()), "lines");
         let (found, lines) = read(&mut follower);
         assert_eq!((found, lines.len()), (Found::End, 4));
         assert_eq!((&*lines[0], &*lines[1], &*lines[3]), ("0 a", "too long", "too long"));
@@ -209,7 +218,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("lines");
         fs::write(&path, "one\ntwo\n").unwrap();
-        let mut follower = Follower::new(path.clone());
+        let mut follower = Follower::new(&EnclosedFolder::new(folder.path()), "lines");
         read(&mut follower);
         // Written anew in place, longer than before.
         fs::write(&path, "uno\ndue\ntre\n").unwrap();
@@ -235,7 +244,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("lines");
         fs::write(&path, "one\n").unwrap();
-        let mut follower = Follower::new(path);
+        let mut follower = Follower::new(&EnclosedFolder::new(folder.path()), "lines");
         assert_eq!(follower.read(Instant::now(), |_| ()).unwrap(), Found::More);
         assert_eq!(read(&mut follower).1, ["0 one"]);
     }

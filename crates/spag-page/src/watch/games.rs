@@ -1,13 +1,12 @@
 //! The games of a run as they end: counts of each file.
 
 use std::collections::{BTreeMap, HashSet};
-use std::fs::{self, DirEntry};
 use std::io;
-use std::path::{Path, PathBuf};
 use std::time::{Instant, SystemTime};
 
 use serde_json::{Value, json};
 use spag_game::{Episode, Judge, Labels, Tally};
+use spag_io::{EnclosedFolder, EntryKind};
 
 use super::feed::Feed;
 use super::follow::{Follower, Found, Line};
@@ -26,8 +25,8 @@ struct GameSet {
     /// The folder of its stage.
     folder: String,
     title: String,
-    /// By path, with the games that failed.
-    followers: BTreeMap<PathBuf, Follower>,
+    /// By name, without the games that failed.
+    followers: BTreeMap<String, Follower>,
     failed: Follower,
     failures: usize,
     /// The numbers of counted games: the finished file has the games of all ranks once more.
@@ -41,7 +40,7 @@ struct GameSet {
 }
 
 impl GameSet {
-    fn new(root: &Path, folder: &str, name: &str, labels: &'static Labels) -> Self {
+    fn new(run: &EnclosedFolder, folder: &str, name: &str, labels: &'static Labels) -> Self {
         let file = if folder.is_empty() { format!("{name}.jsonl") } else { format!("{folder}/{name}.jsonl") };
         let title = match name.split_once("-vs-") {
             Some((first, second)) => {
@@ -50,7 +49,7 @@ impl GameSet {
             }
             None => format!("{}: games of this stage", folder.to_uppercase()),
         };
-        let failed = Follower::new(root.join(folder).join(format!("{name}_failed.jsonl")));
+        let failed = Follower::new(run, format!("{folder}/{name}_failed.jsonl"));
         Self {
             file,
             folder: folder.to_owned(),
@@ -68,7 +67,7 @@ impl GameSet {
 
     /// The time of its newest file.
     fn changed(&self) -> Option<SystemTime> {
-        self.followers.keys().filter_map(|path| fs::metadata(path).ok()?.modified().ok()).max()
+        self.followers.values().filter_map(Follower::changed).max()
     }
 
     /// Reads new games and pushes them to the feed. Returns whether there are more.
@@ -78,7 +77,8 @@ impl GameSet {
     fn update(&mut self, deadline: Instant, judge: &mut dyn Judge, feed: &mut Feed) -> io::Result<bool> {
         let failed = self.failed.read(deadline, |_| self.failures += 1)?;
         if failed == Found::Restarted {
-            (self.failures, self.failed) = (0, Follower::new(self.failed.path().to_owned()));
+            self.failures = 0;
+            self.failed.restart();
         }
         let mut found = self.read(deadline, judge, feed)?;
         if found.contains(&Found::Restarted) {
@@ -88,7 +88,7 @@ impl GameSet {
             self.followers.values_mut().for_each(Follower::restart);
             found = self.read(deadline, judge, feed)?;
         }
-        self.followers.retain(|path, _| path.exists());
+        self.followers.retain(|_, follower| follower.is_there());
         let is_behind = found.contains(&Found::More);
         if !is_behind {
             self.shown.clear();
@@ -186,16 +186,16 @@ impl Games {
     /// cannot be read are added to `problems`.
     pub(super) fn update<'a>(
         &mut self,
-        root: &Path,
+        run: &EnclosedFolder,
         folders: impl Iterator<Item = &'a str>,
         deadline: Instant,
         problems: &mut Vec<String>,
     ) -> bool {
         for folder in folders {
             // A stage has folders of games or sources, and games have folders of sources or of words that are held out.
-            for within in self.find(root, folder) {
-                for deeper in self.find(root, &within) {
-                    self.find(root, &deeper);
+            for within in self.find(run, folder) {
+                for deeper in self.find(run, &within) {
+                    self.find(run, &deeper);
                 }
             }
         }
@@ -214,26 +214,23 @@ impl Games {
     }
 
     /// Finds new files of games in a folder. Returns the folders in it.
-    fn find(&mut self, root: &Path, folder: &str) -> Vec<String> {
+    fn find(&mut self, run: &EnclosedFolder, folder: &str) -> Vec<String> {
         let mut folders = Vec::new();
-        let Ok(entries) = fs::read_dir(root.join(folder)) else { return folders };
-        let mut entries: Vec<DirEntry> = entries.flatten().collect();
-        entries.sort_by_key(DirEntry::file_name);
-        for entry in entries {
-            let Ok(name) = entry.file_name().into_string() else { continue };
-            if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
-                folders.push(format!("{folder}/{name}"));
+        let Ok(entries) = run.entries(folder) else { return folders };
+        for (file, kind) in entries {
+            if kind == EntryKind::Folder {
+                folders.push(format!("{folder}/{file}"));
             }
-            let Some(name) = name.strip_suffix(".jsonl") else { continue };
+            let Some(name) = file.strip_suffix(".jsonl") else { continue };
             let set = match name.rsplit_once(".rank") {
                 Some((set, rank)) if rank.bytes().all(|byte| byte.is_ascii_digit()) => set,
                 _ => name,
             };
             let is_of_games = set == "episodes" || (set.contains("-vs-") && !set.ends_with("_failed"));
-            if !is_of_games || !entry.file_type().is_ok_and(|kind| kind.is_file()) {
+            if !is_of_games || kind != EntryKind::File {
                 continue;
             }
-            let new = GameSet::new(root, folder, set, self.games.labels(folder));
+            let new = GameSet::new(run, folder, set, self.games.labels(folder));
             let at = self.sets.iter().position(|known| known.file == new.file).unwrap_or_else(|| {
                 self.sets.push(new);
                 self.sets.len() - 1
@@ -242,7 +239,8 @@ impl Games {
                 self.sets.truncate(MAX_SETS);
                 break;
             }
-            self.sets[at].followers.entry(entry.path()).or_insert_with(|| Follower::new(entry.path()));
+            let path = format!("{folder}/{file}");
+            self.sets[at].followers.entry(file).or_insert_with(|| Follower::new(run, path));
         }
         folders
     }
@@ -280,7 +278,7 @@ mod tests {
     fn update(games: &mut Games, root: &Path) -> Value {
         let deadline = Instant::now() + Duration::from_secs(60);
         let mut problems = Vec::new();
-        assert!(!games.update(root, ["im", "eval"].into_iter(), deadline, &mut problems));
+        assert!(!games.update(&EnclosedFolder::new(root), ["im", "eval"].into_iter(), deadline, &mut problems));
         assert_eq!(problems, [""; 0]);
         json!(games.json())
     }

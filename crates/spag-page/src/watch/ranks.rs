@@ -6,7 +6,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use serde::Serialize;
 use serde_json::{Value, json};
-use spag_io::abridge;
+use spag_io::{EnclosedFolder, abridge};
 use spag_run::{RankState, RankStatus};
 
 use super::stages::small_file;
@@ -57,11 +57,11 @@ pub(super) struct Ranks {
 
 impl Ranks {
     /// Reads what all ranks say.
-    pub(super) fn update(&mut self, root: &Path) {
+    pub(super) fn update(&mut self, run: &EnclosedFolder) {
         self.ranks.clear();
-        let Some(first) = read(root, 0) else { return };
+        let Some(first) = read(run, 0) else { return };
         let size = first.world_size.clamp(1, MOST);
-        let others = (1..size).filter_map(|rank| read(root, rank));
+        let others = (1..size).filter_map(|rank| read(run, rank));
         for status in std::iter::once(first).chain(others) {
             let age = self.age(&status);
             let life = life(&status, age);
@@ -105,8 +105,9 @@ impl Ranks {
     }
 }
 
-fn read(root: &Path, rank: usize) -> Option<RankStatus> {
-    let status: RankStatus = serde_json::from_slice(&small_file(&RankStatus::path(root, rank))?).ok()?;
+fn read(run: &EnclosedFolder, rank: usize) -> Option<RankStatus> {
+    let path = RankStatus::path(Path::new(""), rank);
+    let status: RankStatus = serde_json::from_slice(&small_file(run, path)?).ok()?;
     Some(RankStatus { rank, ..status })
 }
 
@@ -166,7 +167,7 @@ mod tests {
     }
 
     fn lives(ranks: &mut Ranks, root: &Path) -> Vec<Life> {
-        ranks.update(root);
+        ranks.update(&EnclosedFolder::new(root));
         ranks.all().iter().map(|rank| rank.life).collect()
     }
 

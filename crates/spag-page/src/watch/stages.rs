@@ -1,11 +1,12 @@
 //! The stages of a run and how far they are.
 
 use std::collections::BTreeMap;
-use std::fs;
-use std::path::{Component, Path, PathBuf};
+use std::path::{Component, Path};
 
 use serde::Deserialize;
-use spag_io::read_whole;
+use spag_io::EnclosedFolder;
+
+use super::follow::Follower;
 
 /// Bytes of each small file of a run folder.
 const MAX_BYTES: u64 = 1 << 20;
@@ -54,35 +55,32 @@ impl Stage {
     }
 
     /// What `done.json` says; `None` if the stage is not finished.
-    pub(super) fn done(&self, root: &Path) -> Option<Done> {
-        let file = root.join(&self.folder).join("done.json");
-        let text = small_file(&file)?;
+    pub(super) fn done(&self, run: &EnclosedFolder) -> Option<Done> {
+        let text = small_file(run, Path::new(&self.folder).join("done.json"))?;
         // The stage is finished, whatever this version of the program can read of it.
         Some(serde_json::from_slice(&text).unwrap_or_default())
     }
 
     /// Whether its folder exists.
-    pub(super) fn has_begun(&self, root: &Path) -> bool {
-        fs::symlink_metadata(root.join(&self.folder)).is_ok_and(|found| found.is_dir())
+    pub(super) fn has_begun(&self, run: &EnclosedFolder) -> bool {
+        run.has_folder(&self.folder)
     }
 
     /// The metrics of its training.
-    pub(super) fn metrics(&self, root: &Path) -> PathBuf {
-        root.join(&self.folder).join("metrics.jsonl")
+    pub(super) fn metrics(&self, run: &EnclosedFolder) -> Follower {
+        Follower::new(run, Path::new(&self.folder).join("metrics.jsonl"))
     }
 }
 
-/// The bytes of a small file; `None` if it is missing, unreadable or not small. Links are not followed.
-pub(super) fn small_file(path: &Path) -> Option<Vec<u8>> {
-    let is_file = fs::symlink_metadata(path).is_ok_and(|found| found.is_file());
-    is_file.then(|| read_whole(path, MAX_BYTES).ok())?
+/// The bytes of a small file; `None` if it is missing, unreadable or not small.
+pub(super) fn small_file(run: &EnclosedFolder, path: impl AsRef<Path>) -> Option<Vec<u8>> {
+    run.read_whole(path, MAX_BYTES).ok()
 }
 
 /// All stages of a run in order: those of `stages.json`, or else as far as they follow from its settings.
-pub(super) fn stages(root: &Path) -> Vec<Stage> {
-    let listed =
-        small_file(&root.join("stages.json")).and_then(|text| serde_json::from_slice::<Vec<Stage>>(&text).ok());
-    let stages = listed.unwrap_or_else(|| of_settings(root));
+pub(super) fn stages(run: &EnclosedFolder) -> Vec<Stage> {
+    let listed = small_file(run, "stages.json").and_then(|text| serde_json::from_slice::<Vec<Stage>>(&text).ok());
+    let stages = listed.unwrap_or_else(|| of_settings(run));
     stages.into_iter().filter(|stage| is_inside(&stage.folder)).take(MOST).collect()
 }
 
@@ -92,8 +90,8 @@ fn is_inside(folder: &str) -> bool {
     parts.peek().is_some() && parts.all(|part| matches!(part, Component::Normal(_)))
 }
 
-fn of_settings(root: &Path) -> Vec<Stage> {
-    let text = small_file(&root.join("config.resolved.toml")).and_then(|text| String::from_utf8(text).ok());
+fn of_settings(run: &EnclosedFolder) -> Vec<Stage> {
+    let text = small_file(run, "config.resolved.toml").and_then(|text| String::from_utf8(text).ok());
     let Some(settings) = text.and_then(|text| text.parse::<toml::Table>().ok()) else { return Vec::new() };
     let epochs = settings.get("epochs").and_then(toml::Value::as_integer).unwrap_or(0);
     let epochs = usize::try_from(epochs).unwrap_or(0).min(MOST);
@@ -108,10 +106,12 @@ fn of_settings(root: &Path) -> Vec<Stage> {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
 
     fn names(root: &Path) -> Vec<String> {
-        stages(root).into_iter().map(|stage| stage.name).collect()
+        stages(&EnclosedFolder::new(root)).into_iter().map(|stage| stage.name).collect()
     }
 
     #[test]
@@ -134,19 +134,20 @@ mod tests {
             {"name": "held", "folder": "eval/held-out"}]"#;
         fs::write(root.join("stages.json"), listed).unwrap();
         assert_eq!(names(root), ["words", "held"]);
-        assert_eq!(stages(root)[0].parts, ["download"]);
+        assert_eq!(stages(&EnclosedFolder::new(root))[0].parts, ["download"]);
     }
 
     #[test]
     fn stage_is_finished_whatever_its_file_says() {
         let folder = tempfile::tempdir().unwrap();
         let (root, stage) = (folder.path(), Stage::new("spag-12"));
-        assert_eq!((stage.kind(), stage.done(root), stage.has_begun(root)), ("spag-", None, false));
+        let run = &EnclosedFolder::new(root);
+        assert_eq!((stage.kind(), stage.done(run), stage.has_begun(run)), ("spag-", None, false));
         fs::create_dir(root.join("spag-12")).unwrap();
-        assert!(stage.done(root).is_none() && stage.has_begun(root));
+        assert!(stage.done(run).is_none() && stage.has_begun(run));
         fs::write(root.join("spag-12/done.json"), r#"{"seconds": {"play": 1.5, "train": 2}, "later": []}"#).unwrap();
-        assert_eq!(stage.done(root).unwrap().total(), Some(3.5));
+        assert_eq!(stage.done(run).unwrap().total(), Some(3.5));
         fs::write(root.join("spag-12/done.json"), "nonsense").unwrap();
-        assert_eq!(stage.done(root), Some(Done::default()));
+        assert_eq!(stage.done(run), Some(Done::default()));
     }
 }

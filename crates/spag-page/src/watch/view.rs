@@ -1,13 +1,11 @@
 //! Incremental reader of a run folder: each request reads only what is new in its files.
 
 use std::collections::BTreeMap;
-use std::fs;
-use std::path::Path;
 use std::time::{Duration, Instant, SystemTime};
 
 use serde::Serialize;
 use serde_json::{Value, json};
-use spag_io::quote;
+use spag_io::{EnclosedFolder, EntryKind, quote};
 
 use super::curves::Curves;
 use super::follow::{Found, identity};
@@ -92,27 +90,27 @@ impl View {
         if self.read.is_some_and(|read| read.elapsed() < PAUSE) {
             return;
         }
-        let root = folder.root();
+        let run = folder.folder();
         self.problems.clear();
-        let subfolders = match subfolders(root) {
+        let subfolders = match subfolders(run) {
             Ok(names) => names,
             Err(error) => {
                 let what = "The run folder cannot be read. It may have been deleted or moved";
-                self.problems.push(format!("{what}: {} ({error})", quote(&root.display().to_string())));
+                self.problems.push(format!("{what}: {} ({error})", quote(&run.root().display().to_string())));
                 return;
             }
         };
         self.begin_anew_if_changed(folder);
-        self.stages = stages(root)
+        self.stages = stages(run)
             .into_iter()
-            .map(|stage| StageView { done: stage.done(root), has_begun: stage.has_begun(root), stage })
+            .map(|stage| StageView { done: stage.done(run), has_begun: stage.has_begun(run), stage })
             .collect();
-        self.ranks.update(root);
+        self.ranks.update(run);
         let deadline = Instant::now() + READING;
         self.is_behind = false;
         for StageView { stage, .. } in &self.stages {
             let curves = self.curves.entry(stage.folder.clone());
-            match curves.or_insert_with(|| Curves::new(stage.metrics(root))).update(deadline) {
+            match curves.or_insert_with(|| Curves::new(stage.metrics(run))).update(deadline) {
                 Ok(found) => self.is_behind |= found == Found::More,
                 Err(error) => self.problems.push(format!("{}/metrics.jsonl: {error}", stage.folder)),
             }
@@ -120,14 +118,14 @@ impl View {
         let listed: Vec<&str> = self.stages.iter().map(|one| one.stage.folder.as_str()).collect();
         let others = subfolders.iter().map(String::as_str).filter(|name| !listed.contains(name));
         let folders = listed.iter().copied().chain(others);
-        self.is_behind |= self.games.update(root, folders, deadline, &mut self.problems);
+        self.is_behind |= self.games.update(run, folders, deadline, &mut self.problems);
         self.problems.truncate(MAX_PROBLEMS);
         self.read = Some(Instant::now());
     }
 
     /// Forgets everything if the folder holds another run than before.
     fn begin_anew_if_changed(&mut self, folder: &RunFolder) {
-        let found = fs::metadata(folder.root().join("config.resolved.toml")).ok();
+        let found = folder.folder().open("config.resolved.toml").and_then(|file| file.metadata()).ok();
         let run = found.map(|found| (identity(&found), found.modified().ok()));
         if run != self.run {
             self.epoch += 1;
@@ -163,7 +161,7 @@ impl View {
         json!({
             "epoch": self.epoch,
             "name": folder.name(),
-            "folder": quote(&folder.root().display().to_string()),
+            "folder": quote(&folder.folder().root().display().to_string()),
             "state": state,
             "stage": first.map(|rank| quote(&rank.status.stage)),
             "report": has_report,
@@ -237,10 +235,7 @@ impl View {
 ///
 /// # Errors
 /// The folder cannot be read.
-fn subfolders(root: &Path) -> std::io::Result<Vec<String>> {
-    let entries = fs::read_dir(root)?.flatten();
-    let folders = entries.filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()));
-    let mut names: Vec<String> = folders.filter_map(|entry| entry.file_name().into_string().ok()).collect();
-    names.sort();
-    Ok(names)
+fn subfolders(run: &EnclosedFolder) -> std::io::Result<Vec<String>> {
+    let folders = run.entries("")?.into_iter().filter(|(_, kind)| *kind == EntryKind::Folder);
+    Ok(folders.map(|(name, _)| name).collect())
 }

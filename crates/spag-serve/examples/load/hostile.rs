@@ -52,7 +52,7 @@ fn once(attack: Attack, mut stream: TcpStream, stop: &AtomicBool) -> std::io::Re
     stream.set_read_timeout(Some(PAUSE))?;
     let head = |length: usize| {
         format!(
-            "POST /v1/completions HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: {length}\r\n\r\n"
+            "POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: {length}\r\n\r\n"
         )
     };
     match attack {

@@ -8,6 +8,7 @@ use spag_model::{CompletionText, GenerationConfig, LogProbs, Prompt, Request};
 use super::completions::{check_length, check_sequences, generation};
 use super::error::ApiError;
 use super::fields::{Fields, Refused, whole};
+use super::length::TextLength;
 use super::messages::messages;
 use super::sampling::{IGNORED, Settings, is_empty, never};
 use crate::limits::MAX_TOP;
@@ -77,7 +78,7 @@ impl ChatJob {
         let settings = Settings::read(&mut fields, model)?;
         let log_probs = log_probs(&mut fields)?;
         let max_tokens = max_tokens(&mut fields)?;
-        let conversation = conversation(&mut fields, model)?;
+        let conversation = conversation(&mut fields, TextLength::Fits, model)?;
         let prompt = &conversation.prompt;
         fields.finish(&IGNORED)?;
         // Without a limit the answer may use all that is left of the context.
@@ -111,7 +112,11 @@ impl ChatJob {
 }
 
 /// The conversation in `messages`, with the fields that change what the template writes.
-pub(super) fn conversation(fields: &mut Fields, model: &ServedModel) -> Result<Conversation, ApiError> {
+pub(super) fn conversation(
+    fields: &mut Fields,
+    length: TextLength,
+    model: &ServedModel,
+) -> Result<Conversation, ApiError> {
     let template = model.template()?;
     let messages = messages(fields.take("messages"))?;
     let continued = fields.truth("continue_final_message")?.unwrap_or(false);
@@ -130,11 +135,13 @@ pub(super) fn conversation(fields: &mut Fields, model: &ServedModel) -> Result<C
     variables.extend(more);
     // BOS is there if the template writes it.
     let tokenizer = model.tokenizer();
-    let (prompt, text) = match continued {
-        true => (spag_chat::encode_continued(template, tokenizer, messages, &variables), CompletionText::Continued),
-        false => (spag_chat::encode_messages(template, tokenizer, messages, &variables), CompletionText::Alone),
+    let (rendered, text) = match continued {
+        true => (spag_chat::render_continued(template, tokenizer, messages, &variables), CompletionText::Continued),
+        false => (spag_chat::render_messages(template, tokenizer, messages, &variables), CompletionText::Alone),
     };
-    let prompt = prompt.map_err(|error| ApiError::field("messages", error))?;
+    let rendered = rendered.map_err(|error| ApiError::field("messages", error))?;
+    length.check("messages", rendered.text().len(), model)?;
+    let prompt = tokenizer.encode_said(&rendered).map_err(|error| ApiError::field("messages", error))?;
     if prompt.is_empty() {
         return Err(ApiError::field("messages", "the conversation has no tokens"));
     }

@@ -57,10 +57,37 @@ impl ApiError {
         Self { param: Some("prompt".into()), code: Some("context_length_exceeded"), ..Self::bad(message) }
     }
 
+    /// 400: a text has more bytes than the model's context can have.
+    pub(crate) fn long_text(at: &str, bytes: usize, most: usize, context: usize) -> Self {
+        let problem = format!(
+            "This model's maximum context length is {context} tokens. However, the text has {bytes} bytes, more than the {most} that \
+             are encoded. Shorten it."
+        );
+        Self { code: Some("context_length_exceeded"), ..Self::field(at, problem) }
+    }
+
     /// 401: no valid key.
     pub(crate) fn unauthorized() -> Self {
         let message = "This server needs a key: send the header `Authorization: Bearer KEY` with a valid KEY";
         Self { code: Some("invalid_api_key"), ..Self::new(StatusCode::UNAUTHORIZED, "invalid_request_error", message) }
+    }
+
+    /// 403: the request names a host that is not this server's.
+    pub(crate) fn wrong_host(host: &str) -> Self {
+        let message = format!(
+            "This server does not answer to the host {:?}; start it with --allowed_host HOST to allow it",
+            spag_io::quote(host)
+        );
+        Self::new(StatusCode::FORBIDDEN, "invalid_request_error", message)
+    }
+
+    /// 403: the request comes from a page of another origin.
+    pub(crate) fn wrong_origin(origin: &str) -> Self {
+        let message = format!(
+            "Pages of the origin {:?} may not use this server; start it with --cors_origin ORIGIN to allow it",
+            spag_io::quote(origin)
+        );
+        Self::new(StatusCode::FORBIDDEN, "invalid_request_error", message)
     }
 
     /// 404: no such route.

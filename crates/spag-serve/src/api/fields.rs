@@ -26,7 +26,7 @@ impl Refused {
 }
 
 impl Fields {
-    /// The object in a body.
+    /// The object in a body, which [`Receiver`](crate::receive::Receiver) has bounded.
     pub(crate) fn parse(body: &[u8]) -> Result<Self, ApiError> {
         match serde_json::from_slice(body) {
             Ok(Value::Object(fields)) => Ok(Self::new(fields)),

@@ -5,6 +5,7 @@ use spag_grammar::Language;
 
 use super::error::ApiError;
 use super::fields::{Fields, shown};
+use crate::json_size::JsonSize;
 
 /// The language that a request asks for, with the field that does.
 ///
@@ -25,7 +26,11 @@ pub(super) fn language(fields: &mut Fields) -> Result<Option<(&'static str, Lang
     }
     match &found[..] {
         [_, (second, _), ..] => Err(ApiError::field(*second, format_args!("it is given beside {}", found[0].0))),
-        _ => Ok(found.pop()),
+        [(name, language)] => {
+            language.check_size().map_err(|error| ApiError::field(*name, error))?;
+            Ok(found.pop())
+        }
+        [] => Ok(None),
     }
 }
 
@@ -83,9 +88,13 @@ fn structured_outputs(fields: &mut Fields) -> Result<Option<Language>, ApiError>
 
 /// A schema, as an object or as the text of one.
 fn json(name: &str, value: Value) -> Result<Language, ApiError> {
+    let wrong =
+        |error: &dyn std::fmt::Display| ApiError::field(name, format_args!("the schema is not valid JSON: {error}"));
     let schema = match value {
-        Value::String(text) => serde_json::from_str(&text)
-            .map_err(|error| ApiError::field(name, format_args!("the schema is not valid JSON: {error}")))?,
+        Value::String(text) => {
+            JsonSize::default().add(text.as_bytes()).map_err(|error| ApiError::field(name, error))?;
+            serde_json::from_str(&text).map_err(|error| wrong(&error))?
+        }
         other => other,
     };
     Ok(Language::JsonSchema(schema))
@@ -145,6 +154,12 @@ mod tests {
     #[test]
     fn errors_name_the_field() {
         for (request, said) in [
+            (json!({"guided_choice": vec!["a"; 20_000]}), "guided_choice: it has 20000 choices, more than 16384"),
+            (json!({"guided_choice": ["a".repeat(300_000)]}), "guided_choice: it has 300000 bytes in all choices"),
+            (json!({"guided_regex": "a".repeat(70_000)}), "guided_regex: it has 70000 bytes"),
+            (json!({"guided_grammar": "a".repeat(40_000)}), "guided_grammar: it has 40000 bytes"),
+            (json!({"guided_json": {"enum": ["a".repeat(70_000)]}}), "guided_json: it has 70013 bytes"),
+            (json!({"structured_outputs": {"regex": "a".repeat(70_000)}}), "structured_outputs: it has 70000 bytes"),
             (json!({"response_format": "json"}), "response_format: expected an object"),
             (json!({"response_format": {"type": "xml"}}), "response_format.type: expected text, json_object"),
             (json!({"response_format": {"type": "json_schema"}}), "response_format.json_schema.schema: it is missing"),

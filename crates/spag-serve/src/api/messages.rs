@@ -5,6 +5,7 @@ use spag_io::quote;
 
 use super::error::ApiError;
 use super::fields::{Fields, shown};
+use crate::json_size::JsonSize;
 use crate::limits::MAX_MESSAGES;
 
 /// Roles of OpenAI's API that templates know. Each template decides which it takes, and in what order.
@@ -18,10 +19,12 @@ pub(super) fn messages(value: Option<Value>) -> Result<Vec<Value>, ApiError> {
     if list.is_empty() || list.len() > MAX_MESSAGES {
         return Err(ApiError::field("messages", format_args!("expected 1 to {MAX_MESSAGES} messages")));
     }
-    list.into_iter().enumerate().map(|(at, value)| message(&format!("messages[{at}]"), value)).collect()
+    let mut size = JsonSize::default();
+    list.into_iter().enumerate().map(|(at, value)| message(&format!("messages[{at}]"), value, &mut size)).collect()
 }
 
-fn message(at: &str, value: Value) -> Result<Value, ApiError> {
+/// A message. `size` is that of all arguments of tools, which are JSON within JSON.
+fn message(at: &str, value: Value, size: &mut JsonSize) -> Result<Value, ApiError> {
     let Value::Object(object) = value else {
         return Err(ApiError::field(at, format_args!("expected an object, not {}", shown(&value))));
     };
@@ -49,7 +52,7 @@ fn message(at: &str, value: Value) -> Result<Value, ApiError> {
         message.extend(fields.text(key).map_err(within)?.map(|text| (key.to_owned(), text.into())));
     }
     if let Some(calls) = tool_calls {
-        message.insert("tool_calls".into(), self::tool_calls(&format!("{at}.tool_calls"), calls)?);
+        message.insert("tool_calls".into(), self::tool_calls(&format!("{at}.tool_calls"), calls, size)?);
     }
     fields.finish(&["refusal", "annotations"]).map_err(within)?;
     Ok(message.into())
@@ -77,12 +80,13 @@ fn part_text<'a>(at: &str, part: &'a Value) -> Result<&'a str, ApiError> {
 }
 
 /// Calls of tools, whose arguments templates expect as objects. OpenAI's API has them as JSON in a string.
-fn tool_calls(at: &str, calls: Value) -> Result<Value, ApiError> {
+fn tool_calls(at: &str, calls: Value, size: &mut JsonSize) -> Result<Value, ApiError> {
     let Value::Array(mut calls) = calls else { return Err(ApiError::field(at, "expected a list")) };
     for call in &mut calls {
         if let Some(arguments) = call.pointer_mut("/function/arguments")
             && let Some(text) = arguments.as_str()
         {
+            size.add(text.as_bytes()).map_err(|error| ApiError::field(at, format_args!("`arguments`: {error}")))?;
             let parsed = serde_json::from_str(text).ok().filter(Value::is_object);
             *arguments = parsed.ok_or_else(|| ApiError::field(at, "`arguments` is not an object in JSON"))?;
         }

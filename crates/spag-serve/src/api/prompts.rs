@@ -5,6 +5,7 @@ use spag_model::SpecialTokens;
 
 use super::error::ApiError;
 use super::fields::shown;
+use super::length::TextLength;
 use crate::limits::MAX_SEQUENCES;
 use crate::model::ServedModel;
 
@@ -54,6 +55,7 @@ pub(crate) fn prompts(value: Option<Value>, bos: Bos, model: &ServedModel) -> Re
 }
 
 fn of_text(at: &str, text: String, bos: Bos, model: &ServedModel) -> Result<PromptInput, ApiError> {
+    TextLength::Fits.check(at, text.len(), model)?;
     let tokens = encode(&text, bos, model).map_err(|error| ApiError::field(at, error))?;
     if tokens.is_empty() {
         return Err(ApiError::field(at, "the prompt has no tokens; give at least one"));
@@ -65,6 +67,7 @@ fn of_tokens(at: &str, ids: &[Value], model: &ServedModel) -> Result<PromptInput
     if ids.is_empty() {
         return Err(ApiError::field(at, "the prompt has no tokens; give at least one"));
     }
+    TextLength::Fits.check_tokens(at, ids.len(), model)?;
     Ok(PromptInput { text: None, tokens: token_ids(at, ids, model)? })
 }
 

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use serde_json::{Map, Value};
+use spag_grammar::Language;
 use spag_model::{EosRule, LogitRules, Sampling, SharedGrammar};
 
 use super::error::ApiError;
@@ -18,6 +19,9 @@ pub(crate) struct Settings {
     pub(crate) n: usize,
     pub(crate) sampling: Sampling,
     pub(crate) rules: LogitRules,
+    /// The language that the completion is held to, and the field that asks for it.
+    pub(crate) language: Option<(&'static str, Language)>,
+    /// The language as it was compiled for the model.
     pub(crate) grammar: Option<SharedGrammar>,
     /// The seed of the request, or a random one.
     pub(crate) seed: u64,
@@ -116,7 +120,8 @@ impl Settings {
             n: fields.whole("n", 1..=MAX_N)?.unwrap_or(1),
             sampling: sampling(fields, &model.defaults)?,
             rules: rules(fields, model)?,
-            grammar: grammar(fields, model)?,
+            language: language(fields)?,
+            grammar: None,
             seed: fields.seed("seed")?.unwrap_or_else(rand::random),
             min_tokens: fields.whole("min_tokens", 0..=model.max_length)?.unwrap_or(0),
             stop_strings: stop_strings(fields.take("stop"))?,
@@ -126,8 +131,8 @@ impl Settings {
         };
         let ends = "the text ends where its grammar does";
         match &settings {
-            Self { grammar: Some(_), min_tokens: 1.., .. } => Err(ApiError::field("min_tokens", ends)),
-            Self { grammar: Some(_), eos: EosRule::Ignored, .. } => Err(ApiError::field("ignore_eos", ends)),
+            Self { language: Some(_), min_tokens: 1.., .. } => Err(ApiError::field("min_tokens", ends)),
+            Self { language: Some(_), eos: EosRule::Ignored, .. } => Err(ApiError::field("ignore_eos", ends)),
             _ => Ok(settings),
         }
     }
@@ -194,12 +199,6 @@ fn logit_bias(object: Map<String, Value>, model: &ServedModel) -> Result<BTreeMa
         Ok((token, number as f32))
     };
     object.into_iter().map(one).collect()
-}
-
-/// The grammar that the completion is held to, compiled for the model.
-fn grammar(fields: &mut Fields, model: &ServedModel) -> Result<Option<SharedGrammar>, ApiError> {
-    let Some((name, language)) = language(fields)? else { return Ok(None) };
-    model.grammar(&language).map(Some).map_err(|error| ApiError::field(name, error))
 }
 
 fn delivery(fields: &mut Fields) -> Result<Delivery, ApiError> {

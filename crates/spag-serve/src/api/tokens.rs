@@ -5,6 +5,7 @@ use serde_json::{Map, Value, json};
 use super::chat::conversation;
 use super::error::ApiError;
 use super::fields::Fields;
+use super::length::TextLength;
 use super::prompts::{Bos, encode, token_ids};
 use crate::model::ServedModel;
 
@@ -15,10 +16,11 @@ pub(crate) fn tokenize(mut fields: Fields, model: &ServedModel) -> Result<Value,
     let tokens = match fields.text("prompt")? {
         Some(text) => {
             let bos = if bos == Some(false) { Bos::Left } else { Bos::Added };
+            TextLength::Any.check("prompt", text.len(), model)?;
             encode(&text, bos, model).map_err(|error| ApiError::field("prompt", error))?
         }
         None if !fields.has("messages") => return Err(ApiError::field("prompt", "it is missing")),
-        None => conversation(&mut fields, model)?.prompt,
+        None => conversation(&mut fields, TextLength::Any, model)?.prompt,
     };
     fields.finish(&[])?;
     let texts: Option<Vec<String>> = with_texts.then(|| tokens.iter().map(|token| model.texts.text(*token)).collect());
@@ -31,6 +33,7 @@ pub(crate) fn detokenize(mut fields: Fields, model: &ServedModel) -> Result<Valu
         return Err(ApiError::field("tokens", "expected a list of token ids"));
     };
     fields.finish(&[])?;
+    TextLength::Any.check_tokens("tokens", list.len(), model)?;
     let tokens = token_ids("tokens", &list, model)?;
     let text = model.tokenizer().decode_with_special(&tokens).map_err(|error| ApiError::field("tokens", error))?;
     Ok(json!({"prompt": text}))

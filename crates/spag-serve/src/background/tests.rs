@@ -3,21 +3,12 @@
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
-use crate::{Access, Background, Limits, QueueLimits, Routes, Server, ServerConfig};
+use crate::{Access, Background, Routes, Server, ServerConfig};
 use axum::routing::get;
 
 /// A server whose `/slow` says that it began, and answers after `time`.
 fn server(time: Duration) -> (Background, mpsc::Receiver<()>) {
     let (begin, began) = mpsc::channel();
-    let config = ServerConfig {
-        host: "127.0.0.1".to_owned(),
-        port: 0,
-        keys: None,
-        limits: Limits::default(),
-        queue: QueueLimits::default(),
-        cors_origins: Vec::new(),
-        adapter_loading: Default::default(),
-    };
     let routes = |services: crate::Services| {
         let slow = async move || {
             let work = move || {
@@ -30,7 +21,7 @@ fn server(time: Duration) -> (Background, mpsc::Receiver<()>) {
         };
         Routes::new().route("/slow", Access::Everybody, get(slow))
     };
-    (Server::bind_with(config, Vec::new(), routes).unwrap().start(), began)
+    (Server::bind_with(ServerConfig::new("127.0.0.1", 0), Vec::new(), routes).unwrap().start(), began)
 }
 
 fn ask(server: &Background) -> std::thread::JoinHandle<Result<String, ureq::Error>> {

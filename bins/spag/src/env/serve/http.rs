@@ -6,7 +6,7 @@ use axum::Json;
 use axum::extract::Request;
 use axum::extract::ws::WebSocketUpgrade;
 use axum::extract::ws::rejection::WebSocketUpgradeRejection;
-use axum::http::{HeaderMap, StatusCode, header};
+use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use serde_json::{Map, Value, json};
@@ -154,23 +154,9 @@ fn open_session(
         Ok(upgrade) => upgrade,
         Err(refused) => return (refused.status(), Json(json!({"detail": refused.body_text()}))).into_response(),
     };
-    if !is_allowed(request.headers(), &house.origins) {
-        let detail = "pages of this origin may not open sessions; allow it with --cors_origin";
-        return (StatusCode::FORBIDDEN, Json(json!({"detail": detail}))).into_response();
-    }
     let connection = house.services.keep_connection(request);
     let most = house.max_message_bytes;
     upgrade.max_message_size(most).max_frame_size(most).on_upgrade(|socket| socket::talk(socket, house, connection))
-}
-
-/// Whether a browser may open a session. Browsers ask no server before they connect to a WebSocket; other clients name no
-/// origin.
-fn is_allowed(headers: &HeaderMap, origins: &[String]) -> bool {
-    let text = |name| headers.get(name).and_then(|value: &axum::http::HeaderValue| value.to_str().ok());
-    let Some(origin) = headers.get(header::ORIGIN) else { return true };
-    let Ok(origin) = origin.to_str() else { return false };
-    let own = origin.split_once("://").map(|(_, host)| host);
-    origins.iter().any(|allowed| allowed == "*" || allowed == origin) || (own.is_some() && own == text(header::HOST))
 }
 
 /// The routes, for tools that look them up.

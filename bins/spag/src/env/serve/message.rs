@@ -2,6 +2,7 @@
 
 use serde_json::{Map, Value, json};
 use spag_game::session::{Code, Problem, parse_object};
+use spag_serve::JsonSize;
 
 /// What a client asks for.
 pub(super) enum Incoming {
@@ -118,6 +119,8 @@ pub(super) fn action(action: Map<String, Value>) -> Result<String, Vec<FieldFaul
 
 /// Parses a message of a WebSocket. An error is the answer to it.
 pub(super) fn parse(bytes: &[u8]) -> Result<Incoming, Value> {
+    let many = |parts| refusal(&Problem::new(Code::InvalidJson, format!("the message has too many parts: {parts}")));
+    JsonSize::default().add(bytes).map_err(many)?;
     let message = parse_object("message", bytes).map_err(|problem| refusal(&problem))?;
     let kind = message.get("type").cloned().unwrap_or_else(|| "".into());
     let mut fields = Fields::new(message);

@@ -53,8 +53,6 @@ struct House {
     places: Arc<Semaphore>,
     limits: SessionLimits,
     max_message_bytes: usize,
-    /// Origins whose pages may open sessions, besides the server's own.
-    origins: Vec<String>,
     services: Services,
 }
 
@@ -69,7 +67,7 @@ pub(super) fn run(game: &str, data: Option<GameData>, args: &ServeArgs) -> Resul
     let config = args.network.config(QueueLimits::default())?;
     network::allow_connections(config.limits.max_connections);
     let keys = Keys::of(&config);
-    let (max_message_bytes, origins) = (config.limits.max_body_bytes(), config.cors_origins.clone());
+    let max_message_bytes = config.limits.max_body_bytes();
     let server = Server::bind_with(config, Vec::new(), |services| {
         let limits = args.sessions;
         http::routes(Arc::new(House {
@@ -79,7 +77,6 @@ pub(super) fn run(game: &str, data: Option<GameData>, args: &ServeArgs) -> Resul
             places: Arc::new(Semaphore::new(limits.max_sessions.min(Semaphore::MAX_PERMITS))),
             limits,
             max_message_bytes,
-            origins,
             services,
         }))
     })?;

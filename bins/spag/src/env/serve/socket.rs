@@ -93,9 +93,9 @@ fn answer(environment: &mut Environment, bytes: &[u8]) -> Option<Value> {
             Err(refusal) => refusal,
         })
     };
-    spag_io::catch_panic(respond).unwrap_or_else(|fault| {
+    spag_io::catch_panic(respond).unwrap_or_else(|_| {
         environment.abandon();
-        let message = format!("the game failed: {fault}; send a reset");
+        let message = "the game failed; send a reset".to_owned();
         Some(message::failure(&Problem::new(Code::Execution, message)))
     })
 }
