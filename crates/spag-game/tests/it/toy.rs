@@ -2,7 +2,7 @@
 
 use spag_game::{
     CollectedGames, Ending, EndingLabel, Episode, Game, GameSpec, Labels, Match, Play, PlayConfig, Refusal, Ruling,
-    ScriptedPolicy, Seat, Seats, Tally, TurnRequest, UtteranceRule, Verdict, play_games,
+    ScriptedPolicy, Seat, Seats, Tally, TurnRequest, UtteranceKind, UtteranceRule, Verdict, play_games,
 };
 use spag_io::{PromptText, TurnPrompt};
 
@@ -53,6 +53,8 @@ static LABELS: Labels = Labels {
     broken_rule: "a refused player loses",
     item: "number",
     item_key: "number",
+    utterances: UtteranceKind::Moves,
+    guesses: &[],
 };
 
 /// The hider knows a number below ten, which the seed draws, and names a bound above it. The seeker then guesses twice.

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Instant, SystemTime};
 
 use serde_json::{Value, json};
-use spag_game::{Episode, Judge, Labels, Tally};
+use spag_game::{Episode, Judge, Tally};
 
 use super::feed::Feed;
 use super::follow::{Follower, Found, Line};
@@ -41,15 +41,9 @@ struct GameSet {
 }
 
 impl GameSet {
-    fn new(root: &Path, folder: &str, name: &str, labels: &'static Labels) -> Self {
+    fn new(root: &Path, folder: &str, name: &str, games: &RunGames) -> Self {
         let file = if folder.is_empty() { format!("{name}.jsonl") } else { format!("{folder}/{name}.jsonl") };
-        let title = match name.split_once("-vs-") {
-            Some((first, second)) => {
-                let words = folder.split_once('/').map(|(_, words)| format!(" ({words})")).unwrap_or_default();
-                format!("{}{words}", labels.pairing(&first.to_uppercase(), &second.to_uppercase()))
-            }
-            None => format!("{}: games of this stage", folder.to_uppercase()),
-        };
+        let title = games.title(&file);
         let failed = Follower::new(root.join(folder).join(format!("{name}_failed.jsonl")));
         Self {
             file,
@@ -60,7 +54,7 @@ impl GameSet {
             failures: 0,
             known: HashSet::new(),
             shown: HashSet::new(),
-            counts: Tally::new(labels),
+            counts: Tally::new(games.labels(folder)),
             course: Thinned::default(),
             unreadable: 0,
         }
@@ -146,7 +140,8 @@ impl GameSet {
         let [first, second] = labels.seats;
         let point = |counts: &Tally| [counts.games(), counts.wins(first), counts.wins(second)];
         let endings = labels.endings.iter();
-        let endings = endings.map(|ending| json!({"ending": ending.name, "games": counts.ended(*ending)}));
+        let endings =
+            endings.map(|ending| json!({"ending": ending.name, "title": ending.title, "games": counts.ended(*ending)}));
         json!({
             "file": self.file,
             "folder": self.folder,
@@ -233,7 +228,7 @@ impl Games {
             if !is_of_games || !entry.file_type().is_ok_and(|kind| kind.is_file()) {
                 continue;
             }
-            let new = GameSet::new(root, folder, set, self.games.labels(folder));
+            let new = GameSet::new(root, folder, set, &self.games);
             let at = self.sets.iter().position(|known| known.file == new.file).unwrap_or_else(|| {
                 self.sets.push(new);
                 self.sets.len() - 1
@@ -337,9 +332,9 @@ mod tests {
         let more = update(&mut games, root);
         assert_eq!(
             (&more[1]["file"], &more[1]["title"]),
-            (&json!("eval/held-out/im-vs-im.jsonl"), &json!("IM attacks, IM defends (held-out)"))
+            (&json!("eval/held-out/im-vs-im.jsonl"), &json!("IM attacks, IM defends (held-out words)"))
         );
-        assert_eq!(read[0]["endings"][0], json!({"ending": "right_guess", "games": 99}));
+        assert_eq!(read[0]["endings"][0], json!({"ending": "right_guess", "title": "right guess", "games": 99}));
         let newest = games.newest(0);
         assert_eq!((newest.len(), &newest[0]["game"], &newest[39]["game"]), (NEWEST, &json!(99), &json!(60)));
         assert_eq!(newest[0]["verdict"]["pieces"][0], json!({"text": "I know the word! It is zebra", "marked": true}));

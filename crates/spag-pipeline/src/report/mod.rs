@@ -6,6 +6,7 @@ mod data;
 mod exact;
 mod page;
 mod rounds;
+mod summary;
 mod svg;
 mod text;
 mod updates;
@@ -17,6 +18,7 @@ pub use data::{
 };
 pub use page::render_html;
 pub use rounds::{Round, RoundGames, RoundTraining};
+pub use summary::render_summary;
 pub use text::render_text;
 pub use updates::UpdatePoint;
 pub(crate) use updates::measure_of;

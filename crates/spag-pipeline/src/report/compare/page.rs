@@ -27,7 +27,11 @@ pub fn arms_page(arms: &[Arm]) -> String {
     let charts = Words::ALL.into_iter().filter(|words| words.are_in(arms)).map(|words| {
         let all = [(Measure::Score, Cost::Games), (Measure::WinRate, Cost::Games), (Measure::Score, Cost::Seconds)];
         let charts: String = all.into_iter().flat_map(|(measure, cost)| of_seats(arms, measure, words, cost)).collect();
-        format!(r#"<h2>On {}</h2><div class="charts">{charts}</div>"#, escape(words.title()))
+        let title = match Words::HeldOut.are_in(arms) {
+            true => format!("On {}", words.title()),
+            false => "By cost".to_owned(),
+        };
+        format!(r#"<h2>{}</h2><div class="charts">{charts}</div>"#, escape(&title))
     });
     let tables = tables(arms).into_iter().map(|ArmTable { title, columns, rows }| {
         table(&title, &columns.iter().map(String::as_str).collect::<Vec<_>>(), &rows)

@@ -16,11 +16,16 @@ pub(super) struct ArmTable {
 /// Tables of arms: how the last model's win rates and scores in both seats differ from those of IM, pooled over seeds, with 95%
 /// intervals, and how arms differ from the first one, seed by seed.
 pub fn render_arms(arms: &[Arm]) -> String {
+    let warnings = arms.iter().flat_map(|arm| arm.reports.iter().map(move |report| (&arm.name, report)));
+    let warnings = warnings.flat_map(|(arm, report)| {
+        let of_run = report.few_decided().into_iter();
+        of_run.map(move |warning| format!("Warning: {arm}, seed {}: {warning}\n\n", report.seed))
+    });
     let tables = tables(arms).into_iter().map(|ArmTable { title, columns, rows }| {
         let columns: Vec<&str> = columns.iter().map(String::as_str).collect();
         format!("{title}\n\n{}\n", text_table(&columns, &rows))
     });
-    tables.collect()
+    warnings.chain(tables).collect()
 }
 
 /// All tables.
@@ -47,11 +52,9 @@ fn changes(arms: &[Arm], labels: &Labels, measure: Measure, words: Words) -> Arm
         row.extend(labels.seats.map(paired));
         row
     };
-    let title = format!(
-        "{} of the last model against IM, minus those of IM against itself, on {}",
-        measure.title(),
-        words.title()
-    );
+    // Without words that were held out, all games are of one kind, and some games have no words.
+    let on = if Words::HeldOut.are_in(arms) { format!(", on {}", words.title()) } else { String::new() };
+    let title = format!("{} of the last model against IM, minus those of IM against itself{on}", measure.title());
     ArmTable { title, columns, rows: arms.iter().enumerate().map(row).collect() }
 }
 
