@@ -13,9 +13,6 @@ use super::rounds::Round;
 use super::updates::UpdatePoint;
 use crate::play_stats::PlayStats;
 
-/// A share of ties above which win rates, which are of the other games, are qualified.
-const MANY_TIES: f64 = 0.6;
-
 /// The report of a run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Report {
@@ -167,21 +164,6 @@ impl Report {
         std::iter::once(&self.first).chain(&self.more_games)
     }
 
-    /// What looks wrong, and what qualifies win rates, a sentence each. They stand before all numbers.
-    pub fn all_warnings(&self) -> Vec<String> {
-        self.few_decided().into_iter().chain(self.warnings.iter().cloned()).collect()
-    }
-
-    /// The evaluations of which hardly any game was decided, so that a win rate says little.
-    pub(super) fn few_decided(&self) -> Vec<String> {
-        let of_game = |game: &GameReport| {
-            let name = game.folder.as_ref().filter(|_| !self.more_games.is_empty());
-            let name = name.map(|folder| format!("{folder}: ")).unwrap_or_default();
-            game.few_decided().into_iter().map(move |warning| format!("{name}{warning}")).collect::<Vec<_>>()
-        };
-        self.games().flat_map(of_game).collect()
-    }
-
     /// The titles of all games, for a heading.
     pub(super) fn title(&self) -> String {
         self.games().map(GameReport::title).collect::<Vec<_>>().join(", ")
@@ -207,26 +189,6 @@ impl GameReport {
             Some(options) => format!("{title} ({options})"),
             None => title.to_owned(),
         }
-    }
-
-    /// The evaluations of which hardly any game was decided, so that a win rate says little.
-    fn few_decided(&self) -> Vec<String> {
-        let held_out =
-            self.held_out.iter().flat_map(|held| held.matches.iter().map(|game| (game, " on held-out words")));
-        let all = self.matches.iter().map(|game| (game, "")).chain(held_out);
-        let warning = |(game, words): (&Match, &str)| {
-            let games: usize = game.seats.values().iter().map(|play| play.games).sum();
-            let ties = games.saturating_sub(game.win.total);
-            (games > 0 && ties as f64 > MANY_TIES * games as f64).then(|| {
-                format!(
-                    "{} against IM{words}: {:.0}% of {games} games are ties; its win rates are of the other {}",
-                    game.name,
-                    100.0 * ties as f64 / games as f64,
-                    game.win.total
-                )
-            })
-        };
-        all.filter_map(warning).collect()
     }
 
     /// The ways in which its games ended, in the order of reports.

@@ -10,6 +10,7 @@ mod summary;
 mod svg;
 mod text;
 mod updates;
+mod warnings;
 
 pub use compare::{Arm, arms_page, read_arms, render_arms};
 pub use data::{

@@ -33,7 +33,7 @@ const STEPS: usize = 3;
 /// What a run's games are like, and what they and its training take.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct RunMeasure {
-    /// Utterances of a game.
+    /// Utterances of a game: the mean of those of the players to imitate and of the base model.
     pub utterances: f64,
     /// Tokens of an utterance.
     pub utterance_tokens: f64,
@@ -76,9 +76,10 @@ pub fn measure_run(config: &RunConfig, flops: f64) -> Result<Option<RunMeasure>>
     }
     let games = (games as usize).clamp(LEAST_GAMES, config.self_play.games_in_flight().max(LEAST_GAMES));
     let batch = (batch as usize).clamp(1, config.train.config.per_device_train_batch_size.max(1));
-    let Some(seconds_per_utterance) = time_games(config, &inputs, games, utterance_tokens.ceil() as usize)? else {
-        return Ok(None);
-    };
+    let Some(timed) = time_games(config, &inputs, games, utterance_tokens.ceil() as usize)? else { return Ok(None) };
+    // The models of the run learn to play as the imitated players do, from as the base model does.
+    let utterances = (utterances + timed.utterances) / 2.0;
+    let seconds_per_utterance = timed.seconds_per_utterance;
     let seconds_per_token = time_training(config, batch, sample_tokens.round() as usize)?;
     Ok(Some(RunMeasure {
         utterances,
@@ -153,9 +154,14 @@ impl Lengths {
     }
 }
 
-/// Seconds for an utterance in `games` games of the base model, in which an utterance has this many tokens. `None` if it said
-/// nothing.
-fn time_games(config: &RunConfig, inputs: &RunInputs, games: usize, tokens: usize) -> Result<Option<f64>> {
+/// Games of the base model.
+struct TimedGames {
+    utterances: f64,
+    seconds_per_utterance: f64,
+}
+
+/// Times about `games` games of the base model, in which an utterance has this many tokens. `None` if it said nothing.
+fn time_games(config: &RunConfig, inputs: &RunInputs, games: usize, tokens: usize) -> Result<Option<TimedGames>> {
     let mut config = config.clone();
     config.self_play.length.min_new_tokens = tokens;
     let ranks = RankContext::new(&LaunchEnv::single(), Arc::new(Single), &config)?;
@@ -164,7 +170,7 @@ fn time_games(config: &RunConfig, inputs: &RunInputs, games: usize, tokens: usiz
     let length = ("self_play.max_new_tokens", tokens);
     let (mut player, in_flight) = run.engine_player(checkpoint, config.self_play.sampling.sampling(), length)?;
     let play = PlayConfig { games_in_flight: in_flight, ..PlayConfig::default() };
-    let (mut seconds, mut utterances) = (0.0, 0);
+    let (mut seconds, mut utterances, mut finished) = (0.0, 0, 0);
     for game in &inputs.games {
         let turns = game.rules.turns(config.max_turns);
         let count = games.div_ceil(inputs.games.len());
@@ -173,9 +179,13 @@ fn time_games(config: &RunConfig, inputs: &RunInputs, games: usize, tokens: usiz
         let began = Instant::now();
         play_games(&*game.game, specs, Seats::SelfPlay(&mut player), &play, &mut played)?;
         seconds += began.elapsed().as_secs_f64();
+        finished += played.finished.len();
         utterances += played.finished.iter().map(|game| game.episode.history.len()).sum::<usize>();
     }
-    Ok((utterances > 0).then(|| seconds / utterances as f64))
+    Ok((utterances > 0).then(|| TimedGames {
+        utterances: utterances as f64 / finished as f64,
+        seconds_per_utterance: seconds / utterances as f64,
+    }))
 }
 
 /// Seconds for a token in training steps on `batch` sequences of this many tokens.

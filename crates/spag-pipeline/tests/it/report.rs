@@ -284,13 +284,15 @@ fn warnings_stand_before_the_tables_that_they_qualify() {
     let mut report = made_up(1);
     report.warnings = vec!["SPAG-1: 90% of the utterances are empty".to_owned()];
     let last = report.first.matches.last_mut().unwrap();
-    let games: usize = last.seats.values().iter().map(|play| play.games).sum();
-    let few = spag_selfplay::Rate::new(1, 2);
-    last.win = few;
-    let ties = format!("of {games} games are ties; its win rates are of the other 2");
+    // One seat of the last model has 99 ties in a hundred games.
+    let [attacked, mut defended] = last.seats.values().clone();
+    (defended.games, defended.win) =
+        (200, spag_game::PerSeat::new(&taboo::LABELS, [spag_selfplay::Rate::new(1, 2); 2]));
+    last.seats = spag_game::PerSeat::new(&taboo::LABELS, [attacked, defended]);
+    let ties = "as defender against IM: 99% of 200 games are ties; its win rate is of the other 2";
     for (text, number) in [(render_text(&report), "Win rates against IM"), (render_summary(&report), " wins ")] {
         let at = |part: &str| text.find(part).unwrap_or_else(|| panic!("{part}: {text}"));
-        assert!(at(&ties) < at(number) && at("90% of the utterances are empty") < at(number), "{text}");
+        assert!(at(ties) < at(number) && at("90% of the utterances are empty") < at(number), "{text}");
     }
 }
 
