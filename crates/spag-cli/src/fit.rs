@@ -28,16 +28,17 @@ fn is_row(line: &str) -> bool {
 fn parts(block: &[&str], width: usize) -> Vec<String> {
     let rows: Vec<Vec<char>> = block.iter().map(|line| line.chars().collect()).collect();
     let columns = columns(&rows);
-    let Some((first, others)) = columns.split_first() else {
+    let [first, rest @ ..] = &columns[..] else { return Vec::new() };
+    if rest.is_empty() {
         return block.iter().map(|line| (*line).to_owned()).collect();
-    };
+    }
     let cell = |row: &[char], column: &Range<usize>| -> String {
         let text: String = row.iter().take(column.end).skip(column.start).collect();
         let padding = " ".repeat(column.len().saturating_sub(text.chars().count()));
         format!("  {text}{padding}")
     };
     let mut out = Vec::new();
-    let mut rest = others;
+    let mut rest = rest;
     while !rest.is_empty() {
         let mut used = 2 + first.len();
         let fitting = rest.iter().take_while(|column| {

@@ -83,6 +83,6 @@ mod tests {
         assert_eq!(imitated(""), "scripted");
         assert_eq!(imitated("[imitation]\nsource = \"self\""), "base");
         assert_eq!(imitated("[imitation]\nsource = \"games\"\nfile = \"a.jsonl\""), "a.jsonl");
-        assert_eq!(imitated("[imitation]\nsource = { self = 0.5, scripted = 0.5 }"), "base + scripted");
+        assert_eq!(imitated("[imitation]\nsource = { self = 0.5, scripted = 0.5 }"), "scripted + base");
     }
 }

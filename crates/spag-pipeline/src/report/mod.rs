@@ -12,7 +12,7 @@ mod text;
 mod updates;
 mod warnings;
 
-pub use compare::{Arm, arms_page, read_arms, render_arms};
+pub use compare::{Arm, arms_page, arms_warnings, read_arms, render_arms};
 pub use data::{
     ExactPlay, GameReport, HeldOut, ImitationPart, LossCurve, LossPoint, Match, NamedPlay, Report, SamplePair,
     ShownGame, ShownUtterance, StageSeconds,

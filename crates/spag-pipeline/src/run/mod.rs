@@ -157,7 +157,7 @@ fn run_stage(
     let check = || if end == StageEnd::Finished { stage.check_inputs() } else { Ok(()) };
     if stage.kind == StageKind::EvaluateFromRecords {
         run.ranks.on_rank_0(check)?;
-        progress.message(headline);
+        begin(run, headline, progress);
         let done = (stage.run)(run, &own, progress)?;
         let mut whole = None;
         run.ranks.on_rank_0(|| {
@@ -171,7 +171,7 @@ fn run_stage(
         return Ok(Some(own.done()?.unwrap_or_default()));
     }
     run.ranks.on_rank_0(check)?;
-    progress.message(headline);
+    begin(run, headline, progress);
     let mut done = StageDone { stage: stage.name.clone(), ..(stage.run)(run, &own, progress)? };
     if end == StageEnd::Finished {
         run.ranks.on_rank_0(|| {
@@ -180,4 +180,11 @@ fn run_stage(
         })?;
     }
     Ok(Some(done))
+}
+
+/// Says on rank 0, which knows the plan, that a stage begins.
+fn begin(run: RunContext<'_>, headline: &str, progress: &mut dyn Progress) {
+    if run.ranks.is_rank_0() {
+        progress.message(headline);
+    }
 }

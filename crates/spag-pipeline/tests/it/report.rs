@@ -255,7 +255,7 @@ fn of_game(name: &str) -> Report {
     }
     let mut value = serde_json::to_value(made_up(9)).unwrap();
     without_taboo(&mut value);
-    value["game"] = name.into();
+    (value["game"], value["samples"]) = (name.into(), serde_json::json!([]));
     let text = [("attacker", "player 0"), ("defender", "player 1"), ("right_guess", "chips"), ("wrong_guess", "draw")]
         .into_iter()
         .chain([("said_unknowingly", "invalid")])

@@ -5,6 +5,7 @@ use spag_selfplay::{signed, text_table};
 
 use super::changes::{Measure, PairedSeeds, Question, Words};
 use super::{Arm, labels};
+use crate::report::data::Report;
 
 /// A table of rows that begin with the name of an arm.
 pub(super) struct ArmTable {
@@ -16,16 +17,23 @@ pub(super) struct ArmTable {
 /// Tables of arms: how the last model's win rates and scores in both seats differ from those of IM, pooled over seeds, with 95%
 /// intervals, and how arms differ from the first one, seed by seed.
 pub fn render_arms(arms: &[Arm]) -> String {
-    let warnings = arms.iter().flat_map(|arm| arm.reports.iter().map(move |report| (&arm.name, report)));
-    let warnings = warnings.flat_map(|(arm, report)| {
-        let of_run = report.few_decided().into_iter();
-        of_run.map(move |warning| format!("Warning: {arm}, seed {}: {warning}\n\n", report.seed))
-    });
     let tables = tables(arms).into_iter().map(|ArmTable { title, columns, rows }| {
         let columns: Vec<&str> = columns.iter().map(String::as_str).collect();
         format!("{title}\n\n{}\n", text_table(&columns, &rows))
     });
-    warnings.chain(tables).collect()
+    tables.collect()
+}
+
+/// What qualifies the win rates of arms, a sentence each.
+pub fn arms_warnings(arms: &[Arm]) -> Vec<String> {
+    let of_arm = |arm: &Arm| {
+        let of_run = |report: &Report| {
+            let named = |warning| format!("{}, seed {}: {warning}", arm.name, report.seed);
+            report.few_decided().into_iter().map(named).collect::<Vec<_>>()
+        };
+        arm.reports.iter().flat_map(of_run).collect::<Vec<_>>()
+    };
+    arms.iter().flat_map(of_arm).collect()
 }
 
 /// All tables.
