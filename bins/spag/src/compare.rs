@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::Args;
 use spag_cli::{Result, exit};
 use spag_io::{CommandFiles, write_atomically};
-use spag_pipeline::{arms_page, read_arms, render_arms};
+use spag_pipeline::{arms_page, arms_warnings, read_arms, render_arms};
 
 /// Compare finished runs: win rates and scores in both seats, held-out words and benchmarks, with 95% intervals.
 ///
@@ -28,6 +28,9 @@ pub(crate) fn run(args: CompareArgs) -> Result<()> {
     let arms = read_arms(&args.runs)?;
     if let Some(page) = &args.page {
         write_atomically(page, arms_page(&arms).as_bytes())?;
+    }
+    for warning in arms_warnings(&arms) {
+        exit::say(format_args!("Warning: {warning}\n"))?;
     }
     exit::say(format_args!("{}", render_arms(&arms).trim_end()))
 }

@@ -4,13 +4,15 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::Args;
+use signal_hook::iterator::Signals;
+use signal_hook::low_level::emulate_default_handler;
 use spag_dist::{JoinOptions, LaunchEnv};
 use spag_io::Silent;
-use spag_pipeline::{Ended, RunConfig, render_text};
+use spag_pipeline::{Ended, RunConfig, render_summary};
 
 use crate::plan::plan_of_run;
 use crate::watch::{self, OwnPage};
-use spag_cli::{Error, Result, TerminalProgress, exit, prompts, threads};
+use spag_cli::{Error, Result, Signal, TerminalProgress, exit, prompts, threads};
 
 /// Run the whole loop: imitation, rounds of self-play and training, evaluation, report.
 ///
@@ -77,6 +79,9 @@ pub(crate) fn run(args: RunArgs) -> Result<()> {
     }
     let config = with_prompts(RunConfig::load(&args.config, &args.set)?);
     threads::start()?;
+    if env.rank == 0 {
+        tell_how_to_go_on()?;
+    }
     let port = args.watch.filter(|_| env.rank == 0);
     let _page = port.map(|port| OwnPage::start(&config.run_dir, port)).transpose()?;
     // A stage that runs on one rank may take long. Heartbeats detect lost ranks.
@@ -87,7 +92,26 @@ pub(crate) fn run(args: RunArgs) -> Result<()> {
         _ => spag_pipeline::run_on(&config, &env, group, &mut Silent)?,
     };
     if let Some(report) = report {
-        exit::say(render_text(&report).trim_end())?;
+        exit::say(render_summary(&report))?;
     }
     stopped.map_or(Ok(()), |stopped| Err(stopped.into()))
+}
+
+/// Says at Ctrl-C what becomes of the run, which then ends as by the signal itself: all that it keeps is in its files.
+///
+/// # Errors
+/// The handler or its thread cannot be made.
+fn tell_how_to_go_on() -> Result<()> {
+    let interrupts = [Signal::Interrupt.number()];
+    let mut signals = Signals::new(interrupts).map_err(Error::Signals)?;
+    let wait = move || {
+        if let Some(signal) = signals.forever().next() {
+            exit::note(
+                "interrupted; the same command goes on from here: finished stages, games and checkpoints are kept",
+            );
+            // Only fails for a signal that cannot be sent.
+            let _ = emulate_default_handler(signal);
+        }
+    };
+    std::thread::Builder::new().name("interrupt".into()).spawn(wait).map(drop).map_err(Error::Signals)
 }

@@ -7,7 +7,9 @@ use std::{
     process::ExitCode,
 };
 
-use crate::{Error, Result, signal};
+use terminal_size::Width;
+
+use crate::{Error, Result, fit, signal};
 
 /// Exit code for an invalid command line or input.
 pub const BAD_INPUT: u8 = 2;
@@ -73,7 +75,8 @@ pub fn run(program: impl FnOnce() -> Result<()> + panic::UnwindSafe) -> ExitCode
     }
 }
 
-/// Writes one line, or a table of several, to standard output, with controls of terminals escaped.
+/// Writes one line, or a table of several, to standard output, with controls of terminals escaped. A table that is wider than the
+/// terminal is cut into parts below each other.
 ///
 /// If its reader has gone (`spag … | true`), the text is dropped and the program goes on: whether it succeeds does not
 /// depend on who reads its output.
@@ -84,6 +87,10 @@ pub fn say(text: impl std::fmt::Display) -> Result<()> {
     let text = text.to_string();
     let text = spag_io::escape_table(&text);
     let mut out = io::stdout().lock();
+    let text = match terminal_size::terminal_size_of(&out) {
+        Some((Width(width), _)) => Cow::Owned(fit::fit_tables(&text, width.into())),
+        None => text,
+    };
     match writeln!(out, "{text}").and_then(|()| out.flush()) {
         Err(closed) if closed.kind() == io::ErrorKind::BrokenPipe => Ok(()),
         written => written.map_err(Error::Stdout),

@@ -16,6 +16,7 @@ pub mod adapter_args;
 mod device_args;
 mod error;
 pub mod exit;
+mod fit;
 pub mod flags;
 #[cfg(feature = "models")]
 mod game_args;

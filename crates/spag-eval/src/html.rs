@@ -1,5 +1,7 @@
 //! What the pages of reports share: their style, escapes, and elements that they repeat.
 
+use spag_selfplay::is_numeric;
+
 /// The style of the pages: light or dark as the reader prefers, from 360 pixels on. Colours are variables.
 pub const STYLE: &str = include_str!("page.css");
 
@@ -49,7 +51,12 @@ pub fn page(title: &str, main: &str) -> String {
 
 /// A table with a caption, whose first column has row headers. `head` and `rows` are plain text.
 pub fn table(caption: &str, head: &[&str], rows: &[Vec<String>]) -> String {
-    let head: String = head.iter().map(|cell| format!(r#"<th scope="col">{}</th>"#, escape(cell))).collect();
+    let class = |column: usize| if is_numeric(rows, column) { r#" class="number""# } else { "" };
+    let classes: Vec<&str> = (0..head.len()).map(class).collect();
+    let class = |column: usize| classes.get(column).copied().unwrap_or_default();
+    let head = head.iter().enumerate();
+    let head: String =
+        head.map(|(column, cell)| format!(r#"<th scope="col"{}>{}</th>"#, class(column), escape(cell))).collect();
     let rows: String = rows
         .iter()
         .map(|row| {
@@ -58,14 +65,14 @@ pub fn table(caption: &str, head: &[&str], rows: &[Vec<String>]) -> String {
                 .enumerate()
                 .map(|(column, cell)| match column {
                     0 => format!(r#"<th scope="row">{}</th>"#, escape(cell)),
-                    _ => format!("<td>{}</td>", escape(cell)),
+                    _ => format!("<td{}>{}</td>", class(column), escape(cell)),
                 })
                 .collect();
             format!("<tr>{cells}</tr>")
         })
         .collect();
     format!(
-        r#"<div class="scroll" tabindex="0"><table><caption>{}</caption><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table></div>"#,
+        r#"<div class="scroll" tabindex="0"><table><caption><span>{}</span></caption><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table></div>"#,
         escape(caption)
     )
 }

@@ -25,6 +25,19 @@ pub struct Labels {
     pub item: &'static str,
     /// The key of the item in files and pages.
     pub item_key: &'static str,
+    /// What its utterances are.
+    pub utterances: UtteranceKind,
+    /// Endings by a guess of the second seat: guesses in its first utterance are counted.
+    pub guesses: &'static [Ending],
+}
+
+/// What the utterances of a game are, on which it depends what statistics of their texts mean.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum UtteranceKind {
+    /// Sentences: a player that repeats them says nothing new.
+    Sentences,
+    /// Moves, or not known: equal ones are as good as different ones.
+    Moves,
 }
 
 impl Labels {

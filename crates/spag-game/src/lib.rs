@@ -36,13 +36,13 @@ pub use episode::{Episode, EpisodeReader, EpisodeView, Utterance, UtteranceView,
 pub use error::{Error, Result};
 pub use game::{Game, Judge, Match, Refusal, Ruling};
 pub use games::taboo::{
-    self, AfterDecision, JudgeKind, Outcome, PromptSet, Referee, Rules, Taboo, WordList, early_guesses, is_prediction,
-    judge_episode, pluralize, read_words, word_forms,
+    self, AfterDecision, JudgeKind, Outcome, PromptSet, Referee, Rules, Taboo, WordList, is_prediction, judge_episode,
+    pluralize, read_words, word_forms,
 };
 pub use games::textarena::RecordedTextArena;
 pub use games::{GameData, Message, MessageKind, NamedGame, SeededGame, Sender, game_labels, open_game, parse_options};
 pub use generation::{Generation, TokenRecords};
-pub use labels::Labels;
+pub use labels::{Labels, UtteranceKind};
 pub use per_ending::PerEnding;
 pub use per_seat::{AsSeat, OfSeat, PerSeat, SeatKey, SeatName};
 pub use policy::{FailureCause, Policy, PolicyError, PollMode, Reply, Said, ScriptedPolicy, TurnFailure, TurnRequest};

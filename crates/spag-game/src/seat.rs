@@ -40,6 +40,11 @@ impl Seat {
     pub const fn name(self) -> &'static str {
         self.name
     }
+
+    /// The name within a sentence: "the attacker", but "player 0".
+    pub fn in_a_sentence(self) -> String {
+        if self.name.contains(' ') { self.name.to_owned() } else { format!("the {}", self.name) }
+    }
 }
 
 impl fmt::Display for Seat {

@@ -171,6 +171,11 @@ impl Tally {
         self.count(|known, count| if *known == ending { count.first_reply } else { 0 })
     }
 
+    /// Games in which the first utterance of the second seat is a guess, right or wrong; 0 in games without guesses.
+    pub fn early_guesses(&self) -> usize {
+        self.labels.guesses.iter().map(|guess| self.ended_by_first_reply(*guess)).sum()
+    }
+
     /// Utterances of all games up to the deciding ones.
     pub fn utterances(&self) -> usize {
         self.utterances

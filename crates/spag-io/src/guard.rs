@@ -5,6 +5,7 @@
 
 use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::thread;
 
 thread_local! {
     /// Calls of [`catch_panic`] that this thread is in.

@@ -30,15 +30,6 @@ const ENDINGS = {
   tie: { other: "All turns were played, and nothing decided the game." },
 };
 
-/** Names of endings in lists. */
-export const ENDING_NAMES = {
-  right_guess: "named the word",
-  wrong_guess: "named a wrong word",
-  said_unknowingly: "said the word unknowingly",
-  broken_rule: "attacker broke the rules",
-  tie: "tie",
-};
-
 /** The seat whose player reads this; null for a game of others. */
 function readersSeat(game) {
   return game.shared ? null : ownSeat(game);

@@ -15,9 +15,9 @@ export function h(tag, attributes = {}, ...children) {
   return node;
 }
 
-/** Replaces the children of an element; what is nothing, or false, is left out. */
+/** Replaces the children of an element: elements, texts and lists of them. What is nothing, or false, is left out. */
 export function fill(node, children) {
-  const shown = children.flat().filter((child) => child !== undefined && child !== null && child !== false && child !== "");
+  const shown = children.flat(Infinity).filter((child) => child !== undefined && child !== null && child !== false && child !== "");
   node.replaceChildren(...shown);
 }
 

@@ -208,7 +208,7 @@ function stageRow(stage, run) {
     : Object.entries(stage.seconds_by_part).map(([part, seconds]) => `${part} ${duration(seconds)}`).join(", ");
   const numbers = Object.entries(stage.counts ?? {}).map(([what, number]) => `${count(number)} ${what}`);
   if (stage.tokens_per_second !== null) numbers.push(`${figure(stage.tokens_per_second)} tokens/s`);
-  if (stage.peak_memory_gib !== null) numbers.push(`peak ${figure(stage.peak_memory_gib)} GiB`);
+  if (stage.peak_memory_gib !== null) numbers.push(`peak ${bytes(stage.peak_memory_gib * 2 ** 30)}`);
   return [quoted(stage.name), h("span", { class: `badge ${stage.state.replace(" ", "-")}` }, stage.state), time, maybe(parts), maybe(numbers.join(", "))];
 }
 

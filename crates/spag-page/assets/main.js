@@ -24,7 +24,7 @@ function show(main, hash, signal) {
       runs(main, hash.split("?")[1] ?? "", signal);
       return "#runs";
     default:
-      play(main, settings, signal);
+      play(main, settings, hash, signal);
       return "#play";
   }
 }

@@ -3,10 +3,11 @@
 import { get, RequestError } from "./api.js";
 import { capitalised, createBoard, entitle, shareButtons, turnLabel } from "./board.js";
 import { confirmed } from "./confirm.js";
-import { announce, choices, fill, h, problem, select, store } from "./dom.js";
+import { announce, choices, fill, h, problem, quoted, select, store } from "./dom.js";
 import { advance, isOver, keptGame, newGame, newGameOf, nextRole, ownSeat, score, seatsOf, wordIsOpen } from "./game.js";
 import { goal } from "./goal.js";
 import { dealt, optionFields, optionsOf } from "./options.js";
+import { createGrid } from "./grid.js";
 import { rules } from "./rules.js";
 
 const SEATS = [
@@ -56,11 +57,39 @@ function cleaned(text) {
   return whole.trim();
 }
 
-/** Shows the view in `main` until `signal` aborts. */
-export function play(main, settings, signal) {
+/** What the address names: the setup, or the game of this tab. */
+const SETUP = "play";
+const TABLE = "table";
+
+/** Names what is shown in the address, so that the link to the setup leads away from a game, and a reload stays at it. */
+function name(view) {
+  history.replaceState(null, "", `#${view}`);
+}
+
+/** Shows the view in `main` until `signal` aborts: the setup if the address names it, else the game of this tab if it has one. */
+export function play(main, settings, view, signal) {
   const game = keptGame();
-  if (game) table(main, settings, game, signal);
+  if (game && view !== SETUP) table(main, settings, game, signal);
   else setUp(main, settings, signal);
+}
+
+/** The game of this tab that has not ended; null if there is none. */
+function openGame() {
+  const game = keptGame();
+  return game && !isOver(game) ? game : null;
+}
+
+/** Whether a game may be left: an open one in which somebody has spoken is not dropped unasked. */
+async function mayLeave(game) {
+  return isOver(game) || game.history.length === 0 || await confirmed("Leave this game? It will not be counted.", "Leave it", "Go on playing");
+}
+
+/** The way back to a game that has not ended. */
+function goOn(main, settings, game, signal) {
+  const opponents = seatsOf(game).map((seat) => game.players[seat]).filter((player) => player !== null);
+  return h("div", { class: "card row" },
+    h("span", {}, "Your game against ", h("b", {}, quoted(opponents[0])), " has not ended."),
+    h("button", { type: "button", onclick: () => table(main, settings, game, signal) }, "Go on playing"));
 }
 
 function tally() {
@@ -70,6 +99,8 @@ function tally() {
 }
 
 function setUp(main, settings, signal) {
+  name(SETUP);
+  const open = openGame();
   const last = { model: settings.models[0].name, ...store.get("choice") };
   const kind = kindOf(settings, last.game);
   entitle(kind);
@@ -80,8 +111,9 @@ function setUp(main, settings, signal) {
   const trouble = h("div", {});
   const form = h("form", {
     class: "card setup",
-    onsubmit: (event) => {
+    onsubmit: async (event) => {
       event.preventDefault();
+      if (open && !await mayLeave(open)) return;
       const fields = new FormData(form);
       const choice = { game: kind?.name ?? "taboo", seat: fields.get("seat"), model: fields.get("model") ?? settings.models[0].name,
         options: optionsOf(fields) };
@@ -100,7 +132,7 @@ function setUp(main, settings, signal) {
   optionFields(settings, kind, last.options),
   h("div", { class: "row" }, h("button", { type: "submit", class: "main" }, "Start a game")),
   trouble);
-  fill(main, [heading, tally(), form, rules(settings, kind)]);
+  fill(main, [heading, tally(), open && goOn(main, settings, open, signal), form, rules(settings, kind)]);
 }
 
 async function start(main, settings, choice, trouble, signal) {
@@ -122,6 +154,7 @@ async function start(main, settings, choice, trouble, signal) {
 }
 
 function table(main, settings, game, signal) {
+  name(TABLE);
   const board = createBoard("Your game");
   entitle(game.kind);
   const another = game.kind ? "New game" : "New word";
@@ -140,8 +173,7 @@ function table(main, settings, game, signal) {
     main.querySelector("h2")?.focus();
   };
   const again = async () => {
-    const isLost = !isOver(game) && game.history.length > 0;
-    if (isLost && !await confirmed("Leave this game? It will not be counted.", "Leave it", "Go on playing")) return;
+    if (!await mayLeave(game)) return;
     ended.abort();
     const seat = ownSeat(game) ?? seatsOf(game)[0];
     const model = seatsOf(game).map((other) => game.players[other]).find((name) => name !== null);
@@ -279,7 +311,7 @@ function createComposer(settings, game, { say, giveUp, again }) {
     wait() {
       input.readOnly = true;
       button.disabled = true;
-      fill(legal, []);
+      fill(legal, [createGrid(game.position)]);
       label.textContent = "The model is speaking …";
     },
     /** The person speaks; `text` is what they said before. */
@@ -288,8 +320,8 @@ function createComposer(settings, game, { say, giveUp, again }) {
       button.disabled = false;
       label.textContent = turnLabel(game);
       const actions = game.position?.legal ?? [];
-      fill(legal, actions.slice(0, MOST_BUTTONS).map((action) =>
-        h("button", { type: "button", onclick: () => say(action) }, action)));
+      fill(legal, [createGrid(game.position, say) ?? actions.slice(0, MOST_BUTTONS).map((action) =>
+        h("button", { type: "button", onclick: () => say(action) }, action))]);
       if (text) input.value = text;
       input.focus({ preventScroll: true });
       root.scrollIntoView({ block: "nearest" });

@@ -39,7 +39,7 @@ export async function replay(main, settings, text, signal) {
       game.counted = false;
       game.shared = false;
       store.set("game", game);
-      location.hash = "#play";
+      location.hash = "#table";
     };
     fill(board.actions, [
       mayGoOn ? h("button", { type: "button", class: "main", onclick: goOn }, "Play on from here") : null,

@@ -1,7 +1,7 @@
 // The games of a run folder: filtered lists, single games, and the report.
 
 import { get, RequestError } from "./api.js";
-import { createBoard, ENDING_NAMES, shareButtons } from "./board.js";
+import { createBoard, shareButtons } from "./board.js";
 import { fill, h, problem, quoted, select } from "./dom.js";
 import { newGame, seatClass } from "./game.js";
 
@@ -11,14 +11,9 @@ function winners(seats) {
   return [{ value: "", title: "anybody" }, ...named, { value: "none", title: "nobody" }];
 }
 
-/** The name of an ending. */
-export function endingName(ending) {
-  return ENDING_NAMES[ending] ?? ending.replaceAll("_", " ");
-}
-
-/** The class of an ending, which is its colour: its name, or one of five for other games. */
-function endingClass(ending, at) {
-  return ending in ENDING_NAMES ? ending : `ending-${at % 5}`;
+/** The class of the ending at a place in the list of a game's endings, which is its colour. */
+function endingClass(at) {
+  return `ending-${at % 5}`;
 }
 
 /** A recorded game as the server tells it. */
@@ -118,7 +113,7 @@ async function list(body, run, asked, signal) {
   }
   const files = [...groups].map(([group, options]) => ({ group, options }));
   const endings = [{ value: "", title: "any" },
-    ...found.endings.map((one) => ({ value: one.ending, title: `${endingName(one.ending)} (${one.games})` })),
+    ...found.endings.map((one) => ({ value: one.ending, title: `${one.title} (${one.games})` })),
     ...(found.failed > 0 ? [{ value: "failed", title: `failed (${found.failed})` }] : [])];
   // Of other games, the seed deals everything.
   const hasWords = found.item === "target word";
@@ -137,11 +132,17 @@ async function list(body, run, asked, signal) {
   hasWords && h("button", { type: "submit" }, "Filter"));
   const heading = hasWords ? "Word" : "Game";
   const title = (game) => (hasWords ? game.target_word || "(empty)" : `Game ${game.game ?? game.row}`);
+  const places = new Map(found.endings.map((one) => [one.ending, one]));
+  // An ending that has no winner of its own does not say who won.
+  const ended = (game) => {
+    const known = places.get(game.ending);
+    if (!known) return "failed";
+    return known.winner === null && game.winner !== null ? `${known.title}, ${game.winner} wins` : known.title;
+  };
   const rows = found.games.map((game) => h("tr", {},
     h("th", { scope: "row", "data-label": heading },
       h("a", { href: address({ ...shown, page: found.page > 1 ? found.page : "", row: game.row }), dir: "auto" }, title(game))),
-    h("td", { "data-label": "Ending" }, h("span", { class: `dot ${seatClass(game.winner)}`, "aria-hidden": "true" }),
-      game.ending === null ? "failed" : endingName(game.ending)),
+    h("td", { "data-label": "Ending" }, h("span", { class: `dot ${seatClass(game.winner)}`, "aria-hidden": "true" }), ended(game)),
     h("td", { "data-label": "Utterances", class: "number" }, String(game.length)),
     h("td", { "data-label": "Last", class: "last", dir: "auto" }, game.failure ?? game.last)));
   fill(body, [
@@ -151,7 +152,7 @@ async function list(body, run, asked, signal) {
     bar(found, shown),
     h("p", { class: "soft", role: "status" }, count(found)),
     rows.length === 0 ? h("p", {}, "No game meets these conditions.") : h("table", { class: "games" },
-      h("thead", {}, h("tr", {}, [heading, "Ending", "Utterances", "Last utterance"].map((name) => h("th", { scope: "col" }, name)))),
+      h("thead", {}, h("tr", {}, [heading, "Ending", "Utterances", "Last utterance"].map((name) => h("th", { scope: "col", class: name === "Utterances" ? "number" : null }, name)))),
       h("tbody", {}, rows)),
     pages(found, shown),
   ]);
@@ -180,16 +181,16 @@ function unreadable(found) {
 /** How the games ended, as a bar of links. */
 function bar(found, shown) {
   if (found.total === 0) return null;
-  const ended = found.endings.map((one, at) => ({ ...one, look: endingClass(one.ending, at) })).filter((one) => one.games > 0);
+  const ended = found.endings.map((one, at) => ({ ...one, look: endingClass(at) })).filter((one) => one.games > 0);
   const parts = ended.map((one) => {
     const share = Math.round((100 * one.games) / found.total);
-    const name = `${endingName(one.ending)}: ${one.games} games, ${share} %`;
+    const name = `${one.title}: ${one.games} games, ${share} %`;
     const part = h("a", { class: `part ${one.look}`, href: address({ ...shown, ending: one.ending }), title: name, "aria-label": name },
       share >= 8 ? `${share} %` : "");
     part.style.flexGrow = String(one.games);
     return part;
   });
-  const keys = ended.map((one) => h("li", {}, h("span", { class: `key ${one.look}` }), endingName(one.ending)));
+  const keys = ended.map((one) => h("li", {}, h("span", { class: `key ${one.look}` }), one.title));
   return h("figure", { class: "endings" }, h("div", { class: "bar" }, parts), h("ul", { class: "keys" }, keys));
 }
 

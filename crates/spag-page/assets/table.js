@@ -2,6 +2,11 @@
 
 import { fill, h } from "./dom.js";
 
+/** Whether a cell is a number, perhaps with a unit, and is aligned as one. */
+function isNumber(cell) {
+  return cell === "–" || (typeof cell === "string" && /^[\d.,]+( (%|s|min|[KMG]iB|a game))?$/.test(cell));
+}
+
 /** A table whose rows become blocks on narrow pages. The first cell of a row is its heading. */
 export function createTable(name, headings) {
   const body = h("tbody", {});
@@ -22,9 +27,12 @@ export function createTable(name, headings) {
       const now = JSON.stringify(key);
       if (now === before) return;
       before = now;
-      fill(body, rows().map(([first, ...cells]) => h("tr", {},
+      const all = rows();
+      const classes = headings.map((_, at) => (at > 0 && all.every((cells) => isNumber(cells[at])) ? "number" : null));
+      [...head.children].forEach((cell, at) => cell.classList.toggle("number", classes[at] !== null));
+      fill(body, all.map(([first, ...cells]) => h("tr", {},
         h("th", { scope: "row" }, first),
-        cells.map((cell, at) => h("td", { "data-label": headings[at + 1] }, cell)))));
+        cells.map((cell, at) => h("td", { "data-label": headings[at + 1], class: classes[at + 1] }, cell)))));
     },
   };
 }

@@ -3,11 +3,8 @@
 import { capitalised } from "./board.js";
 import { createChart } from "./charts.js";
 import { fill, h, quoted } from "./dom.js";
-import { count, figure, percent } from "./numbers.js";
-import { endingName } from "./runs.js";
+import { count, percent } from "./numbers.js";
 import { createTable } from "./table.js";
-
-const ENDINGS = { right_guess: "named", wrong_guess: "wrong guess", said_unknowingly: "unknowingly", broken_rule: "broken rule", tie: "ties" };
 
 /** A name, with the run that it is of if there are several. */
 export function labelled(name, label) {
@@ -64,7 +61,7 @@ export function createWinRates() {
 }
 
 function gamesRow(set) {
-  const endings = set.endings.filter((one) => one.games > 0).map((one) => `${ENDINGS[one.ending] ?? endingName(one.ending)} ${count(one.games)}`);
+  const endings = set.endings.filter((one) => one.games > 0).map((one) => `${one.title} ${count(one.games)}`);
   if (set.failed > 0) endings.push(`not played to the end ${count(set.failed)}`);
   if (set.unreadable > 0) endings.push(`unreadable rows ${count(set.unreadable)}`);
   return [
@@ -72,6 +69,6 @@ function gamesRow(set) {
     count(set.games),
     ...set.wins.map((wins) => percent(wins, set.games)),
     endings.join(", "),
-    set.games > 0 ? `${figure(set.utterances / set.games)} a game` : "–",
+    set.games > 0 ? `${(set.utterances / set.games).toFixed(1)} a game` : "–",
   ];
 }

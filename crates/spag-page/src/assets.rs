@@ -53,6 +53,7 @@ pub(crate) const PLAY: Files = Files(pages![
     asset!("/page/options.js", "options.js", SCRIPT),
     asset!("/page/rules.js", "rules.js", SCRIPT),
     asset!("/page/goal.js", "goal.js", SCRIPT),
+    asset!("/page/grid.js", "grid.js", SCRIPT),
     asset!("/page/confirm.js", "confirm.js", SCRIPT),
 ]);
 

@@ -10,5 +10,6 @@ mod watch;
 
 pub use error::{Error, Result};
 pub use game::PageEndpoint;
-pub use page::{Page, PageConfig};
+pub use page::{Page, PageConfig, PageGame};
+pub use runs::{RunGame, RunSettings};
 pub use watch::WatchPage;

@@ -27,6 +27,17 @@ const LARGEST_SEED: u64 = (1 << 53) - 1;
 
 pub(crate) type Answered = std::result::Result<Response, ApiError>;
 
+/// A game of a page.
+#[derive(Clone, Debug)]
+pub struct PageGame {
+    /// Its name.
+    pub name: String,
+    /// Its options; none of Adversarial Taboo, whose rules are the page's.
+    pub options: Map<String, Value>,
+    /// The file of words or facts, if it needs one.
+    pub data: Option<PathBuf>,
+}
+
 /// The settings of a page.
 #[derive(Clone, Debug)]
 pub struct PageConfig {
@@ -34,10 +45,9 @@ pub struct PageConfig {
     pub words: Vec<String>,
     /// The judge of Adversarial Taboo.
     pub judge: JudgeKind,
-    /// The game that the page begins with, with its options; Adversarial Taboo if absent. The others can be chosen.
-    pub game: Option<(String, Map<String, Value>)>,
-    /// The file of words or facts of this game, if it needs one.
-    pub game_data: Option<PathBuf>,
+    /// The games that are first in the list, of which the page begins with the first; Adversarial Taboo if there are none. The
+    /// others can be chosen.
+    pub games: Vec<PageGame>,
     /// The wordings of prompts.
     pub prompts: PromptSet,
     /// Turns after which an undecided game is tied.
@@ -58,8 +68,7 @@ impl PageConfig {
         Self {
             words,
             judge: JudgeKind::default(),
-            game: None,
-            game_data: None,
+            games: Vec::new(),
             prompts: PromptSet::default(),
             max_turns: 5,
             sampling: SamplingSettings::default(),
@@ -85,15 +94,14 @@ impl Page {
     /// # Errors
     /// There are no words, the sampling or the game is invalid, or the run folder has no games.
     pub fn new(config: PageConfig) -> Result<Self> {
-        let PageConfig { words, judge, game: first, game_data, prompts, max_turns, sampling, length, run, endpoints } =
-            config;
+        let PageConfig { words, judge, games, prompts, max_turns, sampling, length, run, endpoints } = config;
         if words.is_empty() {
             return Err(Error::NoWords);
         }
         sampling.sampling().check().map_err(spag_model::Error::from)?;
         let game = Rules { judge, ..Rules::default() }.game(&prompts);
         let run = run.map(|folder| RunFolder::open(folder, Arc::new(game.clone())).map(Arc::new)).transpose()?;
-        let games = PlayedGames::new(game, first.map(|first| offered(first, game_data)).transpose()?);
+        let games = PlayedGames::new(game, games.into_iter().map(offered).collect::<Result<_>>()?);
         let rules = PlayRules { games, sampling, length };
         Ok(Self { words, max_turns, rules, run, endpoints })
     }
@@ -116,7 +124,10 @@ impl Page {
 }
 
 /// A game with its options and data, which can be played.
-fn offered((name, options): (String, Map<String, Value>), data: Option<PathBuf>) -> Result<Offered> {
+fn offered(PageGame { name, options, data }: PageGame) -> Result<Offered> {
+    if name == taboo::LABELS.name {
+        return Ok(Offered::new(&taboo::LABELS, Map::new(), None));
+    }
     let data = data.map(|path| GameData::read(&name, path)).transpose()?;
     let game = by_name(&name, &options, data.as_ref(), PromptFormat::Plain)?;
     Ok(Offered::new(game.labels(), options, data))

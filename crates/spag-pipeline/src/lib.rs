@@ -42,10 +42,10 @@ pub use error::{Error, Result};
 pub use play_stats::PlayStats;
 pub use report::{
     Arm, ExactPlay, GameReport, HeldOut, ImitationPart, LossCurve, LossPoint, Match, NamedPlay, Report, Round,
-    RoundGames, RoundTraining, SamplePair, ShownGame, ShownUtterance, StageSeconds, UpdatePoint, arms_page, read_arms,
-    render_arms, render_html, render_text,
+    RoundGames, RoundTraining, SamplePair, ShownGame, ShownUtterance, StageSeconds, UpdatePoint, arms_page,
+    arms_warnings, read_arms, render_arms, render_html, render_summary, render_text,
 };
 pub use run::{
-    DiskPlan, Ended, OnlineMemory, OnlineParts, PlannedStage, PlannedTraining, RunPlan, SAMPLES_PER_GAME, plan_run,
-    plan_run_without, run, run_on,
+    DiskPlan, Ended, OnlineMemory, OnlineParts, PlannedStage, PlannedTraining, RunMeasure, RunPlan, SAMPLES_PER_GAME,
+    measure_run, plan_run, plan_run_without, run, run_on,
 };

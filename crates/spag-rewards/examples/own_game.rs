@@ -2,7 +2,7 @@
 
 use spag_game::{
     CollectedGames, Ending, EndingLabel, Episode, EpisodeView, Game, GameSpec, Labels, Match, Play, PlayConfig,
-    Refusal, Ruling, ScriptedPolicy, Seat, Seats, TurnRequest, UtteranceRule, Verdict, play_games,
+    Refusal, Ruling, ScriptedPolicy, Seat, Seats, TurnRequest, UtteranceKind, UtteranceRule, Verdict, play_games,
 };
 use spag_io::{PromptText, TurnPrompt};
 use spag_rewards::{Credit, credit_games};
@@ -27,6 +27,8 @@ static LABELS: Labels = Labels {
     broken_rule: "no rule can be broken",
     item: "number",
     item_key: "number",
+    utterances: UtteranceKind::Moves,
+    guesses: &[],
 };
 
 /// Both players guess in turn a number below 100, which the seed draws, and are told whether it is higher or lower.

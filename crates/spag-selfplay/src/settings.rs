@@ -3,6 +3,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
+use spag_game::games::unknown;
 use spag_game::{
     AfterDecision, Error, Game, JudgeKind, Labels, PromptSet, RecordedTextArena, Rules, WordList, game_labels,
     open_game, parse_options, taboo,
@@ -118,9 +119,9 @@ impl GameSettings {
         }
     }
 
-    /// The names of the game; those of Adversarial Taboo if it is unknown.
+    /// The names of the game.
     pub fn labels(&self) -> &'static Labels {
-        game_labels(&self.game).unwrap_or(&taboo::LABELS)
+        game_labels(&self.game).unwrap_or(&unknown::LABELS)
     }
 
     /// The game and what its verdicts depend on, as records of games have it.

@@ -3,28 +3,38 @@
 use spag_io::escape;
 use unicode_width::UnicodeWidthStr;
 
-/// A table with a header, if it is not empty. Lines are indented by two spaces; columns are left-aligned, two spaces apart,
-/// and as wide on a terminal as their widest cell. Cells are escaped, so that each is one line.
+/// A table with a header, if it is not empty. Lines are indented by two spaces; columns are two spaces apart, numbers to the
+/// right and others to the left, and as wide on a terminal as their widest cell. Cells are escaped, so that each is one line.
 pub fn text_table(header: &[&str], rows: &[Vec<String>]) -> String {
     let header: Vec<String> = header.iter().map(|name| (*name).to_owned()).collect();
-    let rows: Vec<Vec<String>> =
+    let rows_of: Vec<Vec<String>> =
         rows.iter().map(|row| row.iter().map(|cell| escape(cell).into_owned()).collect()).collect();
-    let rows = || std::iter::once(&header).filter(|header| !header.is_empty()).chain(&rows);
+    let rows = || std::iter::once(&header).filter(|header| !header.is_empty()).chain(&rows_of);
     let columns = rows().map(Vec::len).max().unwrap_or(0);
     let width = |column: usize| rows().filter_map(|row| row.get(column)).map(|cell| cell.width()).max().unwrap_or(0);
     let widths: Vec<usize> = (0..columns).map(width).collect();
+    let numeric: Vec<bool> = (0..columns).map(|column| is_numeric(&rows_of, column)).collect();
     let mut out = String::new();
     for row in rows() {
         let mut line = String::new();
-        for (cell, width) in row.iter().zip(&widths) {
+        for ((cell, width), is_number) in row.iter().zip(&widths).zip(&numeric) {
+            let padding = " ".repeat(width - cell.width());
             line.push_str("  ");
-            line.push_str(cell);
-            line.extend(std::iter::repeat_n(' ', width - cell.width()));
+            line.push_str(if *is_number { &padding } else { cell });
+            line.push_str(if *is_number { cell } else { &padding });
         }
         out.push_str(line.trim_end());
         out.push('\n');
     }
     out
+}
+
+/// Whether the cells of a column are numbers, of which none has an interval: they and their header are aligned to the right.
+/// The first column names rows.
+pub fn is_numeric(rows: &[Vec<String>], column: usize) -> bool {
+    let cells = || rows.iter().filter_map(|row| row.get(column)).filter(|cell| !cell.is_empty());
+    let is_number = |cell: &String| cell.chars().all(|c| c.is_ascii_digit() || ".,+-−–:<≥ %".contains(c));
+    column > 0 && cells().all(is_number) && cells().any(|cell| cell.contains(|c: char| c.is_ascii_digit()))
 }
 
 /// A number with `digits` decimals, without a sign if these are all 0, or a dash for `None`.
@@ -62,9 +72,16 @@ mod tests {
     }
 
     #[test]
+    fn numbers_are_aligned_to_the_right_and_intervals_are_not() {
+        let row = |name: &str, games: &str, change: &str| [name, games, change].map(str::to_owned).to_vec();
+        let table = text_table(&["1", "games", "%"], &[row("5", "7", "1 [0, 2]"), row("10", "–", "")]);
+        assert_eq!(table, "  1   games  %\n  5       7  1 [0, 2]\n  10      –\n");
+    }
+
+    #[test]
     fn cell_cannot_forge_a_row_or_drive_the_terminal() {
         let rows = [vec!["a\n  b  1".to_owned(), "2".to_owned()], vec!["\u{1b}]0;x\u{7}".to_owned(), "3".to_owned()]];
         let table = text_table(&["name", "games"], &rows);
-        assert_eq!(table, "  name             games\n  a\\n  b  1        2\n  \\u{1b}]0;x\\u{7}  3\n");
+        assert_eq!(table, "  name             games\n  a\\n  b  1            2\n  \\u{1b}]0;x\\u{7}      3\n");
     }
 }

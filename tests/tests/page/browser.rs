@@ -202,6 +202,9 @@ impl Browser {
     /// Ends the test: all that was loaded is of this origin, and the console has no errors but those that contain one of
     /// `expected`.
     pub(crate) fn end(self, expected: &[&str]) {
+        let shown = self.eval("document.body.innerText");
+        let nothing = ["[object ", "undefined", "NaN"].map(|text| shown.as_str().unwrap().contains(text));
+        assert_eq!(nothing, [false; 3], "a value that is no text is shown: {shown}");
         let elsewhere = self.eval(
             "performance.getEntriesByType('resource').map((one) => one.name).filter((name) => \
              !name.startsWith(location.origin + '/') && !name.startsWith('blob:'))",

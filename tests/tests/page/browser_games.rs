@@ -189,6 +189,37 @@ fn game_is_given_up_kept_over_a_reload_and_shared() {
 
 #[test]
 #[ignore = "needs Chromium"]
+fn the_setup_is_reached_from_a_game_which_is_not_dropped_unasked() {
+    let server = Cast::new(&MODELS).serve();
+    let browser = Browser::start();
+    browser.open(&server.url("/"));
+    begin(&browser, "attacker", "quiet");
+    browser.say("It has claws.");
+    browser.wait("document.querySelectorAll('.said:not(.streaming)').length === 2");
+    browser.press("Play");
+    browser.wait_text("Your game against quiet has not ended.");
+    browser.press("Go on playing");
+    browser.wait("document.querySelectorAll('.said').length === 2");
+    // A reload stays at the game; the link leads away from it again.
+    browser.refresh();
+    browser.wait("document.querySelectorAll('.said').length === 2");
+    browser.press("Play");
+    browser.wait("document.querySelector('.setup')");
+    browser.press("Start a game");
+    browser.wait("document.querySelector('dialog[open]')");
+    browser.press("Leave it");
+    browser.wait("document.querySelector('.board') && document.querySelectorAll('.said').length === 0");
+    browser.press("Give up");
+    browser.press("Play");
+    browser.wait("document.querySelector('.setup')");
+    assert!(!browser.text("main").contains("has not ended"));
+    browser.press("Start a game");
+    browser.wait_text("Your word: tiger");
+    browser.end(&[]);
+}
+
+#[test]
+#[ignore = "needs Chromium"]
 fn two_tabs_have_games_of_their_own() {
     let server = Cast::new(&MODELS).serve();
     let browser = Browser::start();

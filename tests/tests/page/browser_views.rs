@@ -147,6 +147,8 @@ fn models_are_watched_token_by_token() {
             .all(|text| ["It has stripes", "I know the word! It is tiger"].iter().any(|all| all.starts_with(text))),
         "{seen:?}"
     );
+    assert_eq!(browser.texts(".actions button"), ["Watch another", "Copy link", "Download JSON"]);
+    assert_eq!(browser.text(".actions"), browser.texts(".actions button").concat());
     // Another view and back: the game is still there.
     browser.press("Play");
     browser.press("Watch");

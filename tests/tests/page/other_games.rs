@@ -166,6 +166,7 @@ fn whole_game_of_tic_tac_toe_is_played_against_the_model() {
     browser.press("Start a game");
     browser.wait("document.querySelectorAll('.legal button').length === 9");
     assert!(browser.text(".position pre").starts_with("Board:"));
+    assert_eq!(browser.texts(".grid-board .cell"), (0..9).map(|cell| format!("[{cell}]")).collect::<Vec<_>>());
     assert_eq!((browser.text("h1"), browser.text(".turn")), ("Tic-Tac-Toe".to_owned(), "Your move".to_owned()));
     // The cells from the first free one on, until the game is over: tiny-llama has not learned the game.
     for turn in 0.. {
@@ -192,6 +193,27 @@ fn whole_game_of_tic_tac_toe_is_played_against_the_model() {
     browser.open(&link);
     browser.wait("document.querySelector('.verdict:not([hidden])')");
     assert_eq!(browser.texts(".said .text"), said);
+    browser.end(&[]);
+}
+
+#[test]
+#[ignore = "needs Chromium"]
+fn connect_four_is_played_on_the_same_board() {
+    let folder = tempfile::tempdir().unwrap();
+    let model = scripted_after(&folder.path().join("left"), "\n", "[col 0]", After::Ends);
+    let server = Serve::start([model.to_str().unwrap(), "--game", "connect-four"]);
+    let browser = Browser::start();
+    browser.look(360, "light");
+    browser.open(&server.url("/"));
+    browser.press("Start a game");
+    // One cell of each column can be pressed, the lowest free one.
+    browser.wait("document.querySelectorAll('.legal button').length === 7");
+    assert_eq!(browser.eval("document.querySelectorAll('.grid-board .cell').length"), json!(42));
+    browser.assert_fits("the board");
+    browser.press("[col 0]");
+    browser.wait("document.querySelectorAll('.grid-board .taken').length === 2");
+    let at = "[...document.querySelectorAll('.grid-board .cell')].findIndex((cell) => cell.textContent === '[col 0]')";
+    assert_eq!(browser.eval(at), json!(21), "the third cell from below");
     browser.end(&[]);
 }
 
@@ -262,6 +284,31 @@ fn run_of_two_games() -> tempfile::TempDir {
         }
     }
     folder
+}
+
+#[test]
+fn page_of_a_run_plays_its_games_and_words_unless_others_are_named() {
+    let folder = run_of_two_games();
+    let run = folder.path().to_str().unwrap();
+    let first = |flags: &[&str]| {
+        let settings = tiny(flags).get("/page/settings").ok();
+        let games = settings["games"].as_array().unwrap().iter().map(|game| game["name"].as_str().unwrap().to_owned());
+        games.take(2).collect::<Vec<_>>()
+    };
+    assert_eq!(first(&["--run", run]), ["nim", "kuhn-poker"]);
+    assert_eq!(first(&["--run", run, "--game", "tic-tac-toe"])[0], "tic-tac-toe");
+    assert_eq!(first(&[])[0], "taboo");
+    fs::write(folder.path().join("list.txt"), "zebra\n").unwrap();
+    let list = folder.path().join("list.txt");
+    let settings = format!("judge = \"whole-word\"\nmax_turns = 3\n[words]\nfile = {list:?}\n");
+    fs::write(folder.path().join("config.resolved.toml"), settings).unwrap();
+    fs::create_dir_all(folder.path().join("im")).unwrap();
+    fs::write(folder.path().join("im/episodes.jsonl"), "").unwrap();
+    let server = tiny(&["--run", run]);
+    let word = server.get("/page/word").ok();
+    assert_eq!((&word["target_word"], &word["max_turns"]), (&json!("zebra"), &json!(3)));
+    assert_eq!(server.get("/page/settings").ok()["judge"], "whole-word");
+    assert_eq!(tiny(&["--run", run, "--max_turns", "4"]).get("/page/word").ok()["max_turns"], 4);
 }
 
 #[test]

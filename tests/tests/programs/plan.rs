@@ -431,9 +431,15 @@ fn run_is_planned_before_its_inputs_are_there_and_all_of_them_are_named() {
 }
 
 #[test]
-fn hours_on_this_machine_follow_from_a_measured_rate() {
+fn time_on_this_machine_follows_from_a_small_measurement() {
     let (out, _) = run(program("spag").args(["run", "--plan", "configs/tiny.toml"]), 0);
-    assert!(out.contains("GFLOP/s in f32 that this machine reached just now"), "{out}");
-    let hours = out.lines().find_map(|line| line.strip_prefix("at least ")?.split(' ').next()?.parse::<f64>().ok());
-    assert!(hours.is_some_and(|hours| hours > 0.0), "{out}");
+    let time = out.lines().find_map(|line| line.strip_prefix("about ")?.split(' ').next()?.parse::<f64>().ok());
+    assert!(time.is_some_and(|time| time > 0.0), "{out}");
+    for part in ["in all", "min train", "counted in games to imitate", "measured just now with the base model"] {
+        assert!(out.contains(part), "{part}: {out}");
+    }
+    // Games to imitate that nothing on this machine has cannot be counted: the time is a bound.
+    let player = ["--set", "imitation.source=endpoint", "--set", "imitation.player=openai:http://127.0.0.1:1/v1#m"];
+    let (out, _) = run(program("spag").args(["run", "--plan", "configs/tiny.toml"]).args(player), 0);
+    assert!(out.contains("GFLOP/s in f32 that this machine reached just now") && out.contains("at least "), "{out}");
 }

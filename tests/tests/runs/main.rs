@@ -4,6 +4,7 @@ mod arena;
 mod chat;
 mod families_loop;
 mod hostile_training;
+mod interrupted;
 mod one_job;
 mod paper_configs;
 mod play_endpoint;

@@ -4,6 +4,7 @@ mod hardware;
 mod of_run;
 mod on_policy;
 mod report;
+mod run_time;
 mod settings;
 mod time;
 

@@ -8,23 +8,20 @@ use spag_model::{
     DtypeChoice, GenerationMemory, Layout, ModelConfig, Processor, WeightDtype, load_config, measured_flops,
 };
 use spag_pipeline::{
-    HardwareSettings, MissingInput, OnlineMemory, PlannedTraining, RunConfig, RunPlan, SAMPLES_PER_GAME,
-    plan_run_without,
+    HardwareSettings, ImitationSource, MissingInput, OnlineMemory, PlannedTraining, RunConfig, RunMeasure, RunPlan,
+    SAMPLES_PER_GAME, measure_run, plan_run_without,
 };
 use spag_selfplay::text_table;
 use spag_train::{Placement, RankMemory, ShardingPlan};
 
 use super::hardware::{Assumptions, Gpu};
 use super::report::{Report, Row};
+use super::run_time::{UTTERANCES, duration};
 use super::settings::Settings;
 use spag_cli::{Error, Result};
 
-/// Utterances of a game: an assumption.
-const UTTERANCES: f64 = 6.0;
-/// Tokens of an utterance, if the maximum is not lower: an assumption.
-const UTTERANCE_TOKENS: usize = 50;
 /// Tokens of a game when half of it is played, with its rules: an assumption.
-const CONTEXT: f64 = 700.0;
+pub(super) const CONTEXT: f64 = 700.0;
 
 /// The text of `spag run --plan`.
 ///
@@ -38,7 +35,12 @@ pub(crate) fn plan_of_run(config: &RunConfig, missing: &[MissingInput]) -> Resul
     let processor = if gpu.is_some() { Processor::Gpu } else { Processor::Cpu };
     let online = config.online.as_ref().map(|online| OnlineMemory::new(config, online, &model, ranks, processor));
     let cpu_flops = if gpu.is_none() { Some(measured_flops(&model)?) } else { None };
-    let planner = Planner { config, model: &model, gpu, cpu_flops, ranks, online };
+    // What is missing cannot be measured.
+    let measure = match cpu_flops.filter(|_| missing.is_empty()) {
+        Some(flops) => measure_run(config, flops)?,
+        None => None,
+    };
+    let planner = Planner { config, model: &model, gpu, cpu_flops, measure, ranks, online };
     let mut out = missing_inputs(missing);
     out.push_str(&planner.head(&plan));
     out.push_str(&planner.stages(&plan)?);
@@ -76,9 +78,11 @@ fn gpu(hardware: &HardwareSettings) -> Result<Option<Gpu>> {
 pub(super) struct Planner<'a> {
     pub(super) config: &'a RunConfig,
     pub(super) model: &'a ModelConfig,
-    gpu: Option<Gpu>,
+    pub(super) gpu: Option<Gpu>,
     /// FLOP/s of this machine, if it is planned for.
-    cpu_flops: Option<f64>,
+    pub(super) cpu_flops: Option<f64>,
+    /// What games and training take on this machine, if it is planned for and they could be measured.
+    pub(super) measure: Option<RunMeasure>,
     pub(super) ranks: usize,
     /// What is beside the learner of an on-policy run.
     pub(super) online: Option<OnlineMemory>,
@@ -97,26 +101,23 @@ impl Planner<'_> {
         )
     }
 
-    /// The table of stages. Hours are bounds by the hardware's peaks, for samples of the maximum length.
+    /// The table of stages. Times are estimates if they were measured, else bounds by the hardware's peaks, for samples of the
+    /// maximum length.
     fn stages(&self, plan: &RunPlan) -> Result<String> {
-        let header = [
-            "stage",
-            "parts",
-            "games",
-            "samples",
-            "steps",
-            "Mtokens played",
-            "Mtokens trained",
-            "h play ≥",
-            "h train ≥",
-        ];
+        let is_measured = self.measure.is_some();
+        let mut header = vec!["stage", "parts", "games", "samples", "steps", "Mtokens played", "Mtokens trained"];
+        header.extend(if is_measured { ["min play", "min train"] } else { ["h play ≥", "h train ≥"] });
+        let unit = if is_measured { 60.0 } else { 3600.0 };
+        let shown = |seconds: Option<f64>| number(seconds.map(|seconds| seconds / unit));
         let (mut rows, mut played, mut trained) = (Vec::new(), 0.0, 0.0);
         for stage in &plan.stages {
             let count = |count: usize| if count > 0 { count.to_string() } else { "–".to_owned() };
             let training = stage.training.as_ref();
-            let tokens = stage.games as f64 * UTTERANCES * self.utterance_tokens();
-            let most = training.map(|training| training.samples as f64 * training.settings.max_length as f64);
-            let (play, train) = (self.hours_of_play(tokens), self.hours_of_training(training)?);
+            let tokens = stage.games as f64 * self.utterances() * self.utterance_tokens();
+            // Scripted and random players take no time to speak of.
+            let is_free = stage.name == "im" && !self.config.imitation.source.any(ImitationSource::plays_a_model);
+            let play = if is_free { None } else { self.seconds_of_play(stage.games, tokens) };
+            let train = self.seconds_of_training(stage)?;
             played += play.unwrap_or(0.0);
             trained += train.unwrap_or(0.0);
             rows.push(vec![
@@ -126,48 +127,24 @@ impl Planner<'_> {
                 training.map_or("–".to_owned(), |training| count(training.samples)),
                 training.map_or("–".to_owned(), |training| count(training.steps)),
                 number(Some(tokens / 1e6).filter(|tokens| *tokens > 0.0)),
-                number(most.map(|tokens| tokens / 1e6)),
-                number(play.filter(|hours| *hours > 0.0)),
-                number(train),
+                number(self.trained_tokens(stage).map(|tokens| tokens / 1e6)),
+                shown(play.filter(|seconds| *seconds > 0.0)),
+                shown(train),
             ]);
         }
         let mut total = vec!["together".to_owned()];
         total.extend(std::iter::repeat_n(String::new(), 6));
-        total.extend([number(Some(played)), number(Some(trained))]);
+        total.extend([shown(Some(played)), shown(Some(trained))]);
         rows.push(total);
-        let hours = format!(
-            "\nat least {} hours in all: {} of playing and {} of training\n",
-            number(Some(played + trained)),
-            number(Some(played)),
-            number(Some(trained))
-        );
-        Ok(text_table(&header, &rows) + &hours)
-    }
-
-    fn utterance_tokens(&self) -> f64 {
-        self.config.self_play.length.max_new_tokens.min(UTTERANCE_TOKENS) as f64
-    }
-
-    /// A roofline: each step reads all weights and the keys and values of all games. On a CPU, the products of all tokens.
-    fn hours_of_play(&self, tokens: f64) -> Option<f64> {
-        if let Some(flops) = self.cpu_flops {
-            return Some(tokens * 2.0 * self.multiplied() / flops / 3600.0);
-        }
-        let figures = self.gpu?.figures();
-        let assumed = Assumptions::new(self.network());
-        let dtype = self.playing_dtype();
-        let games = self.config.self_play.games_in_flight() as f64;
-        let weights = Layout::new(&self.model.architecture).len() as f64 * dtype.bytes() as f64;
-        let cached = games * CONTEXT * GenerationMemory::per_token(self.model, dtype) as f64;
-        let step = (weights + cached) / (figures.memory_bytes * assumed.memory_share);
-        Some(tokens / (games / step * self.ranks as f64) / 3600.0)
-    }
-
-    /// Weights that a token is multiplied by: all but the embedding's.
-    fn multiplied(&self) -> f64 {
-        let layout = Layout::new(&self.model.architecture);
-        let embedding = layout.layers.first().filter(|_| !self.model.architecture.is_tied());
-        (layout.len() - embedding.map_or(0, |layer| layer.len)) as f64
+        let all = [played + trained, played, trained];
+        let times = if is_measured {
+            let [all, played, trained] = all.map(duration);
+            format!("\nabout {all} in all: {played} of playing and {trained} of training\n")
+        } else {
+            let [all, played, trained] = all.map(|seconds| number(Some(seconds / 3600.0)));
+            format!("\nat least {all} hours in all: {played} of playing and {trained} of training\n")
+        };
+        Ok(text_table(&header, &rows) + &times)
     }
 
     /// Games of `both` tokens whose keys and values fit on a GPU beside the weights; `None` on a CPU.
@@ -181,7 +158,7 @@ impl Planner<'_> {
     }
 
     /// The number format of playing: on a GPU bf16 unless f32 was asked for.
-    fn playing_dtype(&self) -> WeightDtype {
+    pub(super) fn playing_dtype(&self) -> WeightDtype {
         match (self.config.self_play.dtype, self.gpu) {
             (DtypeChoice::Fixed(dtype), _) => dtype,
             (DtypeChoice::Auto, Some(_)) => WeightDtype::Bf16,
@@ -189,25 +166,12 @@ impl Planner<'_> {
         }
     }
 
-    fn network(&self) -> f64 {
+    pub(super) fn network(&self) -> f64 {
         self.config.hardware.machine.network.unwrap_or(200.0)
     }
 
-    fn hours_of_training(&self, training: Option<&PlannedTraining>) -> Result<Option<f64>> {
-        let Some(training) = training else { return Ok(None) };
-        if let Some(flops) = self.cpu_flops {
-            let config = &training.settings.config;
-            let samples = config.per_device_train_batch_size * config.gradient_accumulation_steps * self.ranks;
-            let tokens = (training.steps * samples.min(training.samples)) as f64 * config.max_length as f64;
-            // Forward, and twice as much backward.
-            return Ok(Some(tokens * 6.0 * self.multiplied() / flops / 3600.0));
-        }
-        let choice = self.choice(training)?;
-        Ok(choice.map(|choice| training.steps as f64 * choice.time.step / 3600.0))
-    }
-
     /// The plan of a training on the GPUs; `None` on a CPU.
-    fn choice(&self, training: &PlannedTraining) -> Result<Option<Row>> {
+    pub(super) fn choice(&self, training: &PlannedTraining) -> Result<Option<Row>> {
         let Some(settings) = self.settings(training)? else { return Ok(None) };
         let online = self.online.as_ref().filter(|_| training.on_policy);
         Ok(Report::new(self.model, &settings).with_online(online).choice())
@@ -291,6 +255,20 @@ impl Planner<'_> {
     }
 
     fn assumptions(&self) -> String {
+        if let Some(measure) = self.measure {
+            let per_second = |seconds: f64| 1.0 / seconds.max(1e-9);
+            return format!(
+                "\ncounted in games to imitate: {:.1} utterances of {:.0} tokens and {:.1} samples of {:.0} tokens a game\nmeasured \
+                 just now with the base model: {:.0} utterances/s of play, {:.0} tokens/s of training; models that play otherwise, other \
+                 work on this machine and benchmarks, which are not counted, change the times\n",
+                measure.utterances,
+                measure.utterance_tokens,
+                measure.samples,
+                measure.sample_tokens,
+                per_second(measure.seconds_per_utterance),
+                per_second(measure.seconds_per_token),
+            );
+        }
         let mut out = format!(
             "\nassumed: {SAMPLES_PER_GAME} samples and {UTTERANCES:.0} utterances of {:.0} tokens a game\n",
             self.utterance_tokens()

@@ -4,10 +4,10 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use clap::Args;
-use serde_json::{Map, Value};
 use spag_cli::{Error, PromptArgs, Result, exit, flags};
-use spag_game::{JudgeKind, PromptSet, WordList, parse_options, taboo};
-use spag_page::{Page, PageConfig, PageEndpoint};
+use spag_game::{JudgeKind, PromptSet, WordList, games, parse_options, taboo};
+use spag_io::EnclosedFolder;
+use spag_page::{Page, PageConfig, PageEndpoint, PageGame, RunGame, RunSettings};
 use spag_selfplay::arena::NamedPlayer;
 use spag_selfplay::{
     EndpointAsker, EndpointConfig, EndpointKeys, EndpointSettings, LengthSettings, PlayerSpec, RetryConfig,
@@ -15,6 +15,8 @@ use spag_selfplay::{
 };
 use spag_world::Lexicon;
 
+/// Turns of a game of taboo.
+const MAX_TURNS: usize = 5;
 /// Tries of a turn of an endpoint, after which the person who waits may try again.
 const TRIES: u32 = 2;
 
@@ -22,19 +24,20 @@ const TRIES: u32 = 2;
 #[derive(Debug, Args)]
 #[command(rename_all = "snake_case")]
 pub(super) struct PageArgs {
-    /// The game that the page begins with; the others can be chosen on the page. docs/GAMES.md lists them.
-    #[arg(long, value_name = "NAME", default_value = taboo::LABELS.name, help_heading = "Page")]
-    game: String,
+    /// The game that the page begins with; the others can be chosen on the page. docs/GAMES.md lists them [default: the games of
+    /// --run, or taboo].
+    #[arg(long, value_name = "NAME", help_heading = "Page")]
+    game: Option<String>,
     /// Options of this game, NAME=VALUE, separated by blanks; not for taboo.
     #[arg(long, value_name = "OPTIONS", help_heading = "Page")]
     game_options: Option<String>,
     /// The file of words or facts of this game, if it needs one; taboo has --words.
     #[arg(long, value_name = "FILE", help_heading = "Page")]
     game_data: Option<PathBuf>,
-    /// Target words of the page, one per line [default: the words of the small world].
+    /// Target words of the page, one per line [default: those of --run, or the words of the small world].
     #[arg(long, value_name = "FILE", help_heading = "Page")]
     words: Option<PathBuf>,
-    /// Folder of `spag run` whose games and report the page shows.
+    /// Folder of `spag run` whose games and report the page shows, and whose games, words and rules it plays.
     #[arg(long, value_name = "DIR", help_heading = "Page")]
     run: Option<PathBuf>,
     /// A model behind an OpenAI-compatible server that plays on the page beside the served ones, written as in `spag arena`:
@@ -45,12 +48,13 @@ pub(super) struct PageArgs {
     requests: EndpointSettings,
     #[command(flatten)]
     prompts: PromptArgs,
-    /// Judge of taboo: paper (matches the target word anywhere in a word) or whole-word.
-    #[arg(long, value_name = "JUDGE", default_value = "paper", help_heading = "Page")]
-    judge: JudgeKind,
-    /// Maximum number of turns in a game of taboo, at most 1000. A turn is one utterance of each player.
-    #[arg(long, alias = "taboo_max_turns", value_name = "N", default_value_t = 5, value_parser = flags::within(limits::TURNS), help_heading = "Page")]
-    max_turns: usize,
+    /// Judge of taboo: paper (matches the target word anywhere in a word) or whole-word [default: that of --run, or paper].
+    #[arg(long, value_name = "JUDGE", help_heading = "Page")]
+    judge: Option<JudgeKind>,
+    /// Maximum number of turns in a game of taboo, at most 1000. A turn is one utterance of each player [default: that of --run,
+    /// or 5].
+    #[arg(long, alias = "taboo_max_turns", value_name = "N", value_parser = flags::within(limits::TURNS), help_heading = "Page")]
+    max_turns: Option<usize>,
     #[command(flatten, next_help_heading = "Page")]
     sampling: SamplingSettings,
     #[command(flatten, next_help_heading = "Page")]
@@ -66,19 +70,61 @@ impl PageArgs {
         self.prompts.load_for(models)
     }
 
-    /// The game and its options; none for Adversarial Taboo, whose rules have flags of their own.
-    fn game(&self) -> Result<Option<(String, Map<String, Value>)>> {
-        if self.game != taboo::LABELS.name {
-            let options = parse_options(self.game_options.as_deref().unwrap_or_default());
-            return Ok(Some((self.game.clone(), options)));
-        }
+    /// The games that come first: the one that is named, or those of the run.
+    fn games(&self, run: Option<&RunSettings>) -> Result<Vec<PageGame>> {
+        let name = self.game.as_deref().unwrap_or(taboo::LABELS.name);
+        let is_taboo = name == taboo::LABELS.name;
         let flag = match (&self.game_options, &self.game_data) {
-            (Some(_), _) => "--game_options",
-            (None, Some(_)) => "--game_data",
-            (None, None) => return Ok(None),
+            (Some(_), _) if is_taboo => "--game_options",
+            (None, Some(_)) if is_taboo => "--game_data",
+            _ => "",
         };
-        let problem = "taboo has none; its flags are --words, --judge and --max_turns".to_owned();
-        Err(Error::BadValue { flag: flag.to_owned(), problem })
+        if !flag.is_empty() {
+            let problem = "taboo has none; its flags are --words, --judge and --max_turns".to_owned();
+            return Err(Error::BadValue { flag: flag.to_owned(), problem });
+        }
+        let options = |options: &Option<String>| parse_options(options.as_deref().unwrap_or_default());
+        match (&self.game, run) {
+            (None, Some(run)) => {
+                // Of a game that other programs play there are records only.
+                let is_played = |name: &str| games::labels().any(|labels| labels.name == name);
+                let played = run.games.iter().filter(|game| is_played(&game.rules.game));
+                let game = |game: &RunGame| PageGame {
+                    name: game.rules.game.clone(),
+                    options: options(&game.rules.game_options),
+                    data: game.data.clone(),
+                };
+                Ok(played.map(game).collect())
+            }
+            (None, None) => Ok(Vec::new()),
+            (Some(name), _) => {
+                let (name, data) = (name.clone(), self.game_data.clone());
+                Ok(vec![PageGame { name, options: options(&self.game_options), data }])
+            }
+        }
+    }
+
+    /// The target words: those of the flag, or those that the run plays, or those of the small world.
+    fn target_words(&self, run: Option<&RunSettings>) -> Result<Vec<String>> {
+        // A pipe that a run's settings name would be waited for.
+        let of_run = run.and_then(|run| run.games.iter().find(|game| game.rules.has_items())?.data.clone());
+        let of_run = of_run.filter(|path| path.is_file());
+        let (flag, path) = match &self.words {
+            Some(path) => ("--words", Some(path.clone())),
+            None => ("--run", of_run),
+        };
+        if let Some(path) = path {
+            let list = WordList::read(&path).map_err(Error::of_flag(flag))?;
+            if !list.is_plain() {
+                exit::note(format_args!("note: {}: {list}", path.display()));
+            }
+            return Ok(list.words);
+        }
+        let lexicon = match run.and_then(|run| run.lexicon.as_ref().filter(|path| path.is_file())) {
+            Some(path) => Lexicon::load(path)?,
+            None => Lexicon::embedded()?,
+        };
+        Ok(lexicon.words().map(str::to_owned).collect())
     }
 
     /// The endpoints that play beside the models of these names.
@@ -118,22 +164,14 @@ impl PageArgs {
     /// # Errors
     /// A file cannot be read, a player is no endpoint or has the name of another, or the run folder has no games.
     pub(super) fn page(&self, prompts: PromptSet, models: &[String]) -> Result<Page> {
-        let words = match &self.words {
-            Some(path) => {
-                let list = WordList::read(path).map_err(Error::of_flag("--words"))?;
-                if !list.is_plain() {
-                    exit::note(format_args!("note: {}: {list}", path.display()));
-                }
-                list.words
-            }
-            None => Lexicon::embedded()?.words().map(str::to_owned).collect(),
-        };
+        let run = self.run.as_deref().and_then(|run| RunSettings::read(&EnclosedFolder::new(run)));
+        let run = run.as_ref();
+        let words = self.target_words(run)?;
         Ok(Page::new(PageConfig {
-            game: self.game()?,
-            game_data: self.game_data.clone(),
-            judge: self.judge,
+            games: self.games(run)?,
+            judge: self.judge.or(run.map(|run| run.judge)).unwrap_or_default(),
             prompts,
-            max_turns: self.max_turns,
+            max_turns: self.max_turns.or(run.and_then(|run| run.max_turns)).unwrap_or(MAX_TURNS),
             sampling: self.sampling,
             length: self.length,
             run: self.run.clone(),

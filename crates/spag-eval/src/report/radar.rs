@@ -8,14 +8,16 @@ use crate::html::{escape, figure};
 use crate::results::{MetricScore, ModelScores, TaskScore};
 
 /// Size of the plot in SVG units; the page scales it.
-const WIDTH: f64 = 460.0;
+const WIDTH: f64 = 480.0;
 const HEIGHT: f64 = 340.0;
 /// Length of an axis.
 const RADIUS: f64 = 138.0;
+/// Rings, of which the last is the end of the axes.
+const RINGS: u32 = 4;
 /// Axes of a plot, at most; more could not be read.
 const MAX_AXES: usize = 24;
 /// Letters of an axis' name, at most.
-const MAX_LABEL: usize = 22;
+const MAX_LABEL: usize = 14;
 
 /// Colour, dash and key of each polygon; repeated if there are more.
 const STYLES: [(&str, &str, &str); 5] = [
@@ -61,6 +63,8 @@ pub fn radar(models: &[ModelScores]) -> Option<String> {
         body.push_str(&plot.polygon(model, colour, dash));
         legend.push((colour, key, model.name.as_str()));
     }
+    // Over the polygons, which would hide the values of the rings.
+    body.push_str(&plot.values());
     let all_have_chance = plot.spokes.iter().all(|spoke| spoke.chance.is_some());
     let note = if all_have_chance { " The thin line is chance." } else { "" };
     let names: Vec<&str> = models.iter().map(|model| model.name.as_str()).collect();
@@ -103,14 +107,31 @@ impl Plot<'_> {
         points.map(|(x, y)| format!("{x:.1},{y:.1}")).collect::<Vec<_>>().join(" ")
     }
 
-    /// Rings with their values, axes with their names, and chance.
+    /// The shares at which there are rings.
+    fn rings(&self) -> impl Iterator<Item = f64> {
+        (1..=RINGS).map(|ring| self.top * f64::from(ring) / f64::from(RINGS))
+    }
+
+    /// The values of the rings.
+    fn values(&self) -> String {
+        let value = |ring: f64| {
+            let (x, y) = self.point(0, ring);
+            format!(
+                r#"<text class="tick over" x="{:.1}" y="{:.1}" text-anchor="end">{:.0}</text>"#,
+                x - 7.0,
+                y + 4.0,
+                100.0 * ring
+            )
+        };
+        self.rings().map(value).collect()
+    }
+
+    /// Rings, axes with their names, and chance.
     fn frame(&self) -> String {
         let mut body = String::new();
-        let rings = 4;
-        let ring = |i: usize| self.top * i as f64 / f64::from(rings);
-        for i in 1..=rings as usize {
+        for ring in self.rings() {
             let path: Vec<String> = (0..self.spokes.len())
-                .map(|axis| self.point(axis, ring(i)))
+                .map(|axis| self.point(axis, ring))
                 .map(|(x, y)| format!("{x:.1} {y:.1}"))
                 .collect();
             let _ = write!(body, r#"<path class="grid" style="fill:none" d="M{} Z"/>"#, path.join(" L"));
@@ -130,11 +151,6 @@ impl Plot<'_> {
                 r#"<line class="grid" x1="{cx}" y1="{cy}" x2="{x:.1}" y2="{y:.1}"/><text class="label" x="{tx:.1}" y="{ty:.1}" text-anchor="{anchor}">{}</text>"#,
                 escape(&shorten(spoke.label))
             );
-        }
-        for i in 1..=rings as usize {
-            let (x, y) = self.point(0, ring(i));
-            let percent = 100.0 * ring(i);
-            let _ = write!(body, r#"<text class="tick" x="{:.1}" y="{:.1}">{percent:.0}</text>"#, x + 3.0, y + 11.0);
         }
         let chances: Option<Vec<f64>> = self.spokes.iter().map(|spoke| spoke.chance).collect();
         if let Some(chances) = chances {

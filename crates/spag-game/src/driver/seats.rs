@@ -43,7 +43,7 @@ impl Held {
     pub(super) fn name(self) -> String {
         match self.0 {
             None => "the player of both seats".to_owned(),
-            Some(seat) => format!("the {seat}'s player"),
+            Some(seat) => format!("{}'s player", seat.in_a_sentence()),
         }
     }
 }

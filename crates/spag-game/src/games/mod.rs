@@ -22,6 +22,7 @@ pub mod taboo;
 pub mod textarena;
 pub mod tic_tac_toe;
 pub mod truth_and_deception;
+pub mod unknown;
 
 pub use open::{NamedGame, game_labels, open_game, parse_options};
 

@@ -43,7 +43,7 @@ pub(super) use ending;
 
 /// The labels of a game of two players without roles of their own.
 macro_rules! labels {
-    ($name:literal, $title:literal, [$($ending:expr),+]) => {
+    ($name:literal, $title:literal, $utterances:ident, [$($ending:expr),+]) => {
         /// The names of the game.
         pub static LABELS: $crate::Labels = $crate::Labels {
             name: $name,
@@ -55,6 +55,8 @@ macro_rules! labels {
             broken_rule: "refused actions are the loss of their player",
             item: "deal",
             item_key: "deal",
+            utterances: $crate::UtteranceKind::$utterances,
+            guesses: &[],
         };
     };
 }

@@ -21,7 +21,7 @@ ending!(
     /// A player has the larger reward.
     WON, "won", "won", "a player has the larger reward at the end"
 );
-labels!("textarena", "TextArena", [WON, DRAW, INVALID]);
+labels!("textarena", "TextArena", Moves, [WON, DRAW, INVALID]);
 
 /// What precedes an id of TextArena in the name of a game.
 const PREFIX: &str = "textarena:";

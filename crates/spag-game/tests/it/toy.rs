@@ -3,8 +3,8 @@
 use spag_game::taboo::Taboo;
 use spag_game::{
     AsSeat, CollectedGames, Ending, EndingLabel, Episode, Game, GameRecord, GameSpec, Labels, Match, PerEnding,
-    PerSeat, Play, PlayConfig, Refusal, Ruling, ScriptedPolicy, Seat, Seats, Tally, TurnRequest, UtteranceRule,
-    Verdict, play_games, read_games,
+    PerSeat, Play, PlayConfig, Refusal, Ruling, ScriptedPolicy, Seat, Seats, Tally, TurnRequest, UtteranceKind,
+    UtteranceRule, Verdict, play_games, read_games,
 };
 use spag_io::{PromptText, TurnPrompt};
 
@@ -55,6 +55,8 @@ static LABELS: Labels = Labels {
     broken_rule: "a refused player loses",
     item: "number",
     item_key: "number",
+    utterances: UtteranceKind::Moves,
+    guesses: &[],
 };
 
 /// The hider knows a number below ten, which the seed draws, and names a bound above it. The seeker then guesses twice.

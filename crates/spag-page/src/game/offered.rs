@@ -1,5 +1,6 @@
 //! The games that can be played on a page.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use serde_json::{Map, Value, json};
@@ -38,20 +39,22 @@ pub(crate) struct PlayedGames {
 
 impl Default for PlayedGames {
     fn default() -> Self {
-        Self::new(Rules::default().game(&Default::default()), None)
+        Self::new(Rules::default().game(&Default::default()), Vec::new())
     }
 }
 
 impl PlayedGames {
-    /// Adversarial Taboo with these rules, and all games that need no file. `first` comes first.
-    pub(crate) fn new(taboo: Taboo, first: Option<Offered>) -> Self {
-        let is_first = |labels: &Labels| first.as_ref().is_some_and(|first| first.labels.name == labels.name);
+    /// Adversarial Taboo with these rules, and all games that need no file. Those of `first` come first, each name once.
+    pub(crate) fn new(taboo: Taboo, mut first: Vec<Offered>) -> Self {
+        let mut seen = HashSet::new();
+        first.retain(|offered| seen.insert(offered.labels.name));
+        let is_first = |labels: &Labels| seen.contains(labels.name);
         let needs_no_file = |labels: &Labels| matches!(games::data_kind(labels.name), Ok(DataKind::None));
         let others = games::labels()
             .filter(|labels| !is_first(labels) && (labels.name == taboo::LABELS.name || needs_no_file(labels)));
         let offered = others.map(|labels| Offered::new(labels, Map::new(), None)).collect::<Vec<_>>();
         let format = taboo.prompts.format();
-        Self { taboo: Arc::new(taboo), format, offered: first.clone().into_iter().chain(offered).collect() }
+        Self { taboo: Arc::new(taboo), format, offered: first.into_iter().chain(offered).collect() }
     }
 
     /// Adversarial Taboo.

@@ -47,6 +47,7 @@ impl<'g> Position<'g> {
         json!({
             "messages": shown.map(|message| message_json(message, limit)).collect::<Vec<_>>(),
             "to_move": (!is_over).then_some(to_move),
+            "public": self.state.public_state(),
             "legal": self.state.legal_actions().filter(|_| reader.is_none_or(|reader| reader == to_move)),
             "refusal": self.refusal.map(Refusal::name),
         })

@@ -31,7 +31,7 @@ pub(super) fn list(run: &EnclosedFolder, games: &RunGames) -> io::Result<Vec<Gam
         for folder in folders(stage, games) {
             let file = format!("{folder}/episodes.jsonl");
             if run.has_file(&file) {
-                let title = format!("{}: games of this stage", shown(&folder));
+                let title = games.title(&file);
                 files.push(GameFile { file, group: "Training games", title });
             }
         }
@@ -45,13 +45,9 @@ pub(super) fn list(run: &EnclosedFolder, games: &RunGames) -> io::Result<Vec<Gam
             }
             // The files of pairs of players.
             for name in names(run, folder, EntryKind::File)? {
-                if let Some((first, second)) = name.strip_suffix(".jsonl").and_then(|name| name.split_once("-vs-")) {
-                    let pair = games.labels(folder).pairing(&shown(first), &shown(second));
-                    let title = match folder.split('/').nth(1).filter(|game| *game != "held-out") {
-                        Some(game) => format!("{game}: {pair}"),
-                        None => pair,
-                    };
-                    files.push(GameFile { file: format!("{folder}/{name}"), group, title });
+                if name.strip_suffix(".jsonl").is_some_and(|name| name.contains("-vs-")) {
+                    let file = format!("{folder}/{name}");
+                    files.push(GameFile { title: games.title(&file), file, group });
                 }
             }
         }
@@ -67,14 +63,6 @@ const EVALUATION: &str = "eval";
 fn folders(stage: &str, games: &RunGames) -> Vec<String> {
     let own = games.folders().map(|game| format!("{stage}/{game}"));
     std::iter::once(stage.to_owned()).chain(own).collect()
-}
-
-/// The name of a stage or a model as in reports; the game of a stage follows in words.
-fn shown(name: &str) -> String {
-    match name.split_once('/') {
-        Some((stage, game)) => format!("{}, {game}", stage.to_uppercase()),
-        None => name.to_uppercase(),
-    }
 }
 
 /// The names of all folders or files in a folder.

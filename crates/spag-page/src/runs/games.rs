@@ -1,26 +1,25 @@
 //! The games that a run plays, from its settings.
 
-use std::path::Path;
 use std::sync::Arc;
 
-use serde::Deserialize;
 use serde_json::{Map, Value};
 use spag_game::{AfterDecision, Game, Labels, PromptSet};
 use spag_io::EnclosedFolder;
-use spag_selfplay::{GameSettings, GameShare};
-use toml::Table;
 
-/// Bytes of the resolved settings of a run.
-const MAX_SETTINGS: u64 = 1 << 20;
+use super::settings::{RunGame, RunSettings};
+use super::titles;
 
-/// The games of a run, at least one.
+/// The games of a run, at least one, and who played those of its imitation.
 #[derive(Clone, Debug)]
-pub(crate) struct RunGames(Vec<(Option<String>, Arc<dyn Game>)>);
+pub(crate) struct RunGames {
+    games: Vec<(Option<String>, Arc<dyn Game>)>,
+    imitated: String,
+}
 
 impl RunGames {
     /// A run of this game alone.
     pub(crate) fn one(game: Arc<dyn Game>) -> Self {
-        Self(vec![(None, game)])
+        Self { games: vec![(None, game)], imitated: "imitated".to_owned() }
     }
 
     /// The games in the settings of a run, if they can be read.
@@ -28,36 +27,22 @@ impl RunGames {
     /// Files of words or facts that they name are read wherever they are, as far as they are regular files: the games are replayed
     /// with them. A run without them is shown as one without settings.
     pub(super) fn of_settings(run: &EnclosedFolder) -> Option<Self> {
-        let settings = String::from_utf8(run.read_whole("config.resolved.toml", MAX_SETTINGS).ok()?).ok()?;
-        let settings: Table = settings.parse().ok()?;
-        let text = |table: &Table, key: &str| Some(table.get(key)?.as_str()?.to_owned());
-        let words = settings.get("words").and_then(|words| text(words.as_table()?, "file"));
-        let shared = GameSettings { judge: text(&settings, "judge")?.parse().ok()?, ..GameSettings::default() };
-        let open = |rules: GameSettings, data: Option<&Path>| {
-            let data = if rules.has_items() || data.is_none() { words.as_deref().map(Path::new) } else { data };
+        let settings = RunSettings::read(run)?;
+        let open = |RunGame { folder, rules, data }: &RunGame| {
             // A pipe would be waited for.
-            let data = data.filter(|path| path.is_file());
-            rules.open(AfterDecision::Stop, &PromptSet::default(), data).ok()
+            let data = data.as_deref().filter(|path| path.is_file());
+            let game = rules.open(AfterDecision::Stop, &PromptSet::default(), data).ok()?;
+            Some((folder.clone(), game))
         };
-        let Some(games) = settings.get("games") else {
-            let game = text(&settings, "game").unwrap_or_else(|| GameSettings::default().game);
-            let rules = GameSettings { game, game_options: text(&settings, "game_options"), ..shared };
-            return Some(Self::one(open(rules, None)?));
-        };
-        let games = Vec::<GameShare>::deserialize(games.clone()).ok()?;
-        let is_alone = games.len() == 1;
-        let folders = GameShare::folders(&games);
-        let opened = games.iter().zip(folders).map(|(game, folder)| {
-            Some(((!is_alone).then_some(folder), open(game.rules(&shared), game.data.as_deref())?))
-        });
-        opened.collect::<Option<Vec<_>>>().filter(|games| !games.is_empty()).map(Self)
+        let games = settings.games.iter().map(open).collect::<Option<Vec<_>>>()?;
+        Some(Self { games, imitated: titles::imitated(&settings.table) })
     }
 
     /// The game of a file, or of a folder of the run: that of a folder on its path.
     pub(crate) fn of(&self, file: &str) -> &Arc<dyn Game> {
         let is_of = |folder: &str| file.split('/').any(|part| part == folder);
-        let named = self.0.iter().find(|(folder, _)| folder.as_deref().is_some_and(is_of));
-        &named.unwrap_or(&self.0[0]).1
+        let named = self.games.iter().find(|(folder, _)| folder.as_deref().is_some_and(is_of));
+        &named.unwrap_or(&self.games[0]).1
     }
 
     /// What files call the parts of the game of a file.
@@ -67,11 +52,16 @@ impl RunGames {
 
     /// The folders of the games in those of stages; none for a game that is alone.
     pub(super) fn folders(&self) -> impl Iterator<Item = &str> {
-        self.0.iter().filter_map(|(folder, _)| folder.as_deref())
+        self.games.iter().filter_map(|(folder, _)| folder.as_deref())
+    }
+
+    /// The name of a file of games for people, as in the report.
+    pub(crate) fn title(&self, file: &str) -> String {
+        titles::title(file, self.labels(file), &self.folders().collect::<Vec<_>>(), &self.imitated)
     }
 
     /// The settings that verdicts depend on.
     pub(super) fn settings(&self) -> Map<String, Value> {
-        self.0.iter().flat_map(|(_, game)| game.settings()).collect()
+        self.games.iter().flat_map(|(_, game)| game.settings()).collect()
     }
 }

@@ -8,6 +8,8 @@ mod games;
 mod index;
 mod report;
 mod routes;
+mod settings;
+mod titles;
 
 use std::collections::HashMap;
 use std::path::PathBuf;
@@ -28,6 +30,7 @@ use index::{Entry, GameIndex};
 use report::Tickets;
 
 pub(crate) use routes::{add_routes, json_route};
+pub use settings::{RunGame, RunSettings};
 
 /// Games on a page.
 const PER_PAGE: usize = 25;
@@ -159,7 +162,7 @@ impl RunFolder {
         let games = games.collect::<std::result::Result<Vec<_>, ApiError>>()?;
         let endings = labels.endings.iter().map(|ending| {
             let count = index.games.iter().filter(|entry| entry.ending == Some(*ending)).count();
-            json!({"ending": ending.name, "winner": ending.winner, "games": count})
+            json!({"ending": ending.name, "title": ending.title, "winner": ending.winner, "games": count})
         });
         let endings: Vec<Value> = endings.collect();
         Ok(json!({

@@ -5,7 +5,7 @@ use std::io;
 use std::time::{Instant, SystemTime};
 
 use serde_json::{Value, json};
-use spag_game::{Episode, Judge, Labels, Tally};
+use spag_game::{Episode, Judge, Tally};
 use spag_io::{EnclosedFolder, EntryKind};
 
 use super::feed::Feed;
@@ -40,15 +40,9 @@ struct GameSet {
 }
 
 impl GameSet {
-    fn new(run: &EnclosedFolder, folder: &str, name: &str, labels: &'static Labels) -> Self {
+    fn new(run: &EnclosedFolder, folder: &str, name: &str, games: &RunGames) -> Self {
         let file = if folder.is_empty() { format!("{name}.jsonl") } else { format!("{folder}/{name}.jsonl") };
-        let title = match name.split_once("-vs-") {
-            Some((first, second)) => {
-                let words = folder.split_once('/').map(|(_, words)| format!(" ({words})")).unwrap_or_default();
-                format!("{}{words}", labels.pairing(&first.to_uppercase(), &second.to_uppercase()))
-            }
-            None => format!("{}: games of this stage", folder.to_uppercase()),
-        };
+        let title = games.title(&file);
         let failed = Follower::new(run, format!("{folder}/{name}_failed.jsonl"));
         Self {
             file,
@@ -59,7 +53,7 @@ impl GameSet {
             failures: 0,
             known: HashSet::new(),
             shown: HashSet::new(),
-            counts: Tally::new(labels),
+            counts: Tally::new(games.labels(folder)),
             course: Thinned::default(),
             unreadable: 0,
         }
@@ -146,7 +140,8 @@ impl GameSet {
         let [first, second] = labels.seats;
         let point = |counts: &Tally| [counts.games(), counts.wins(first), counts.wins(second)];
         let endings = labels.endings.iter();
-        let endings = endings.map(|ending| json!({"ending": ending.name, "games": counts.ended(*ending)}));
+        let endings =
+            endings.map(|ending| json!({"ending": ending.name, "title": ending.title, "games": counts.ended(*ending)}));
         json!({
             "file": self.file,
             "folder": self.folder,
@@ -230,7 +225,7 @@ impl Games {
             if !is_of_games || kind != EntryKind::File {
                 continue;
             }
-            let new = GameSet::new(run, folder, set, self.games.labels(folder));
+            let new = GameSet::new(run, folder, set, &self.games);
             let at = self.sets.iter().position(|known| known.file == new.file).unwrap_or_else(|| {
                 self.sets.push(new);
                 self.sets.len() - 1
@@ -258,8 +253,9 @@ impl Games {
 
 #[cfg(test)]
 mod tests {
-    use std::fs::File;
+    use std::fs::{self, File};
     use std::io::Write;
+    use std::path::Path;
     use std::sync::Arc;
     use std::time::Duration;
 
@@ -335,9 +331,9 @@ mod tests {
         let more = update(&mut games, root);
         assert_eq!(
             (&more[1]["file"], &more[1]["title"]),
-            (&json!("eval/held-out/im-vs-im.jsonl"), &json!("IM attacks, IM defends (held-out)"))
+            (&json!("eval/held-out/im-vs-im.jsonl"), &json!("IM attacks, IM defends (held-out words)"))
         );
-        assert_eq!(read[0]["endings"][0], json!({"ending": "right_guess", "games": 99}));
+        assert_eq!(read[0]["endings"][0], json!({"ending": "right_guess", "title": "right guess", "games": 99}));
         let newest = games.newest(0);
         assert_eq!((newest.len(), &newest[0]["game"], &newest[39]["game"]), (NEWEST, &json!(99), &json!(60)));
         assert_eq!(newest[0]["verdict"]["pieces"][0], json!({"text": "I know the word! It is zebra", "marked": true}));

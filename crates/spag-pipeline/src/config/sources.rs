@@ -102,6 +102,11 @@ impl ImitationSource {
     pub fn plays(self) -> bool {
         matches!(self, Self::Scripted | Self::Endpoint | Self::SelfPlay | Self::Random)
     }
+
+    /// Whether a model plays its games.
+    pub fn plays_a_model(self) -> bool {
+        matches!(self, Self::Endpoint | Self::SelfPlay)
+    }
 }
 
 /// `imitation.source`: a name, or a table of names with shares.

@@ -1,7 +1,7 @@
 //! The charts of the page.
 
 use spag_eval::html::figure;
-use spag_game::Labels;
+use spag_game::Ending;
 use spag_selfplay::Rate;
 
 use super::data::{GameReport, LossCurve, Match, Report};
@@ -83,7 +83,7 @@ pub(super) fn win_rates(report: &GameReport) -> String {
 }
 
 /// Endings, one stacked bar per set of games.
-fn endings(labels: &Labels, title: &str, note: &str, across: &str, bars: &[(String, &PlayStats)]) -> String {
+fn endings(endings: &[Ending], title: &str, note: &str, across: &str, bars: &[(String, &PlayStats)]) -> String {
     let ticks = bars.iter().enumerate().map(|(i, (name, _))| (i as f64 + 0.5, name.clone())).collect();
     let x = Axis { from: 0.0, to: bars.len().max(1) as f64, label: across.to_owned(), ticks };
     let mut chart = Chart::new(
@@ -102,7 +102,7 @@ fn endings(labels: &Labels, title: &str, note: &str, across: &str, bars: &[(Stri
             below += share;
         }
     }
-    let endings = labels.endings.iter().zip(COLOURS.into_iter().cycle());
+    let endings = endings.iter().zip(COLOURS.into_iter().cycle());
     let legend: Vec<_> = endings.map(|(ending, colour)| (colour, "box", ending.title)).collect();
     figure(title, &legend, &chart.finish(), note)
 }
@@ -205,13 +205,13 @@ pub(super) fn all_endings(report: &GameReport) -> String {
         .map(|(name, play)| (name.replace("SPAG-", "S").replace(' ', ""), play))
         .collect();
     endings(
-        report.labels(),
+        &report.endings(),
         "How games ended, each against itself",
         "The games that were learned from, and the last model's. Shares of all games, in %.",
         "player of both seats",
         &own,
     ) + &endings(
-        report.labels(),
+        &report.endings(),
         "How games ended, against IM",
         "Evaluation games; S1 is SPAG-1. Shares of all games, in %.",
         &format!("{first}–{second}"),
@@ -228,7 +228,7 @@ pub(super) fn line_key(dash: &str) -> &'static str {
     match dash {
         "" => "solid",
         "7 4" => "dashed",
-        "2 4" => "dotted",
+        "2 4" | "1 3" => "dotted",
         _ => "dashdot",
     }
 }

@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 use spag_eval::ModelScores;
-use spag_game::{AsSeat, Labels, PerSeat, SEATS, Seat, SeatKey, game_labels, taboo};
+use spag_game::games::unknown;
+use spag_game::{AsSeat, Ending, Labels, PerSeat, SEATS, Seat, SeatKey, game_labels, taboo};
 use spag_selfplay::arena::ArenaTable;
 use spag_selfplay::{Change, GameMeter, Rate};
 
@@ -172,15 +173,27 @@ impl Report {
 impl GameReport {
     /// The names of the game.
     pub(crate) fn labels(&self) -> &'static Labels {
-        self.game.as_deref().and_then(game_labels).unwrap_or(&taboo::LABELS)
+        match &self.game {
+            None => &taboo::LABELS,
+            Some(name) => game_labels(name).unwrap_or(&unknown::LABELS),
+        }
     }
 
     /// The name of the game for people, with its options if they were given.
     pub(super) fn title(&self) -> String {
+        let title = match &self.game {
+            Some(name) if game_labels(name).is_none() => name,
+            _ => self.labels().title,
+        };
         match &self.game_options {
-            Some(options) => format!("{} ({options})", self.labels().title),
-            None => self.labels().title.to_owned(),
+            Some(options) => format!("{title} ({options})"),
+            None => title.to_owned(),
         }
+    }
+
+    /// The ways in which its games ended, in the order of reports.
+    pub(super) fn endings(&self) -> Vec<Ending> {
+        self.baseline.endings.iter().map(|(ending, _)| ending).collect()
     }
 }
 

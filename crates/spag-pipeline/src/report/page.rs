@@ -10,8 +10,8 @@ use super::data::{GameReport, HeldOut, Report, SamplePair, ShownGame};
 use super::exact::{exact_chart, exact_table};
 use super::rounds::{GAME_TITLE, TRAINING_COLUMNS, TRAINING_TITLE, game_columns, game_rows, training_rows};
 use super::text::{
-    REFUSAL_TITLE, SOURCE_COLUMNS, SOURCE_TITLE, STAGE_COLUMNS, change, ending_columns, ending_row, has_clues,
-    held_out_title, pairings, percent, refusal_columns, refusal_rows, source_rows, stage_rows, win_columns, win_rows,
+    REFUSAL_TITLE, SOURCE_COLUMNS, SOURCE_TITLE, STAGE_COLUMNS, change, endings_table, has_clues, held_out_title,
+    percent, refusal_columns, refusal_rows, source_rows, stage_rows, win_columns, win_rows,
 };
 use super::updates::{UPDATE_TITLE, update_charts, update_columns, update_rows};
 
@@ -77,7 +77,7 @@ fn samples(report: &GameReport) -> String {
 /// Why the run stopped, and what looks wrong in it.
 fn notes(report: &Report) -> String {
     let stopped = report.stopped.iter().map(|reason| format!("The run stopped: {reason}"));
-    let notes = stopped.chain(report.warnings.iter().map(|warning| format!("Warning: {warning}")));
+    let notes = stopped.chain(report.all_warnings().into_iter().map(|warning| format!("Warning: {warning}")));
     notes.map(|note| format!(r#"<p role="note"><b>{}</b></p>"#, escape(&note))).collect()
 }
 
@@ -109,8 +109,7 @@ fn tiles(report: &GameReport) -> String {
 }
 
 fn tables(report: &GameReport) -> String {
-    let endings: Vec<Vec<String>> =
-        pairings(report).into_iter().map(|(name, play)| ending_row(name, play, |rate| rate.to_string())).collect();
+    let (ending_columns, endings) = endings_table(report, |rate| rate.to_string());
     let mut all = String::new();
     if report.baseline.games > 0 {
         let title = "Win rates against IM, % of decided games [95% Wilson interval], and the change against IM playing \
@@ -128,11 +127,9 @@ fn tables(report: &GameReport) -> String {
         let rows: Vec<_> = ratings.players.iter().map(row).collect();
         all += &table("Elo ratings [95% interval]; a tie is half a win", &["model", "Elo", "games"], &rows);
     }
-    all += &table(
-        "How games ended, % of games [95%]; true clues, % of clues given",
-        &header(&ending_columns(report.labels())),
-        &endings,
-    );
+    let clues = if has_clues(report) { "; true clues, % of clues given" } else { "" };
+    let title = format!("How games ended, % of games [95%]{clues}");
+    all += &table(&title, &header(&ending_columns), &endings);
     let refused = refusal_rows(report);
     if !refused.is_empty() {
         all += &table(REFUSAL_TITLE, &header(&refusal_columns(report.labels())), &refused);
@@ -143,7 +140,7 @@ fn tables(report: &GameReport) -> String {
     if !report.imitation.is_empty() {
         all += &table(SOURCE_TITLE, &SOURCE_COLUMNS, &source_rows(report));
     }
-    all + &table(GAME_TITLE, &header(&game_columns(report.labels())), &game_rows(&report.rounds))
+    all + &table(GAME_TITLE, &header(&game_columns(report.labels())), &game_rows(report.labels(), &report.rounds))
 }
 
 fn updates(report: &Report) -> String {

@@ -1,7 +1,7 @@
 //! The rounds of training: what players said and how training went, so that a run that goes wrong is seen.
 
 use serde::{Deserialize, Serialize};
-use spag_game::{Labels, PerSeat, SeatKey};
+use spag_game::{Labels, PerSeat, SeatKey, UtteranceKind};
 use spag_selfplay::{Rate, number_or_dash};
 
 /// The games that a model was trained on, and its training.
@@ -75,6 +75,9 @@ pub struct RoundTraining {
     pub grad_norm_max: Option<f64>,
 }
 
+/// The round of the imitation.
+const IMITATION: &str = "IM";
+
 /// A share of empty utterances that a warning names.
 const EMPTY: f64 = 0.05;
 /// A share of repeated utterances that a warning names.
@@ -87,8 +90,8 @@ const MOST: f64 = 0.6;
 const CLIPPED: f64 = 0.5;
 
 impl Round {
-    /// What of this round looks wrong, a sentence each.
-    pub fn warnings(&self) -> Vec<String> {
+    /// What of this round of games with these labels looks wrong, a sentence each.
+    pub fn warnings(&self, labels: &Labels) -> Vec<String> {
         let mut found = Vec::new();
         let mut warn = |rate: Option<f64>, limit: f64, what: &str| {
             if let Some(share) = rate.filter(|share| *share > limit) {
@@ -96,15 +99,28 @@ impl Round {
             }
         };
         if let Some(games) = &self.games {
-            let empty = "of the utterances are empty; self_play.min_new_tokens = 1 excludes empty completions";
+            let empty = match self.name.as_str() {
+                // Of games that [self_play] has no part in.
+                IMITATION => "of the utterances are empty",
+                _ => "of the utterances are empty; self_play.min_new_tokens = 1 excludes empty completions",
+            };
             warn(games.empty_utterances.share, EMPTY, empty);
-            warn(games.repeated_utterances.share, REPEATED, "of the utterances repeat an earlier one of their game");
+            if labels.utterances == UtteranceKind::Sentences {
+                warn(
+                    games.repeated_utterances.share,
+                    REPEATED,
+                    "of the utterances repeat an earlier one of their game",
+                );
+            }
             for (seat, wins) in games.wins.iter() {
-                let what = format!("of the decided games were won by the {seat}: the other seat learns little");
+                let who = seat.in_a_sentence();
+                let what = format!("of the decided games were won by {who}: the other seat learns little");
                 warn(wins.share, ONE_SIDED, &what);
             }
-            let [_, second] = games.wins.seats();
-            warn(games.early_guesses.share, MOST, &format!("of the {second}s guess in their first utterance"));
+            if !labels.guesses.is_empty() {
+                let [_, second] = games.wins.seats();
+                warn(games.early_guesses.share, MOST, &format!("of the {second}s guess in their first utterance"));
+            }
             warn(games.ties.share, MOST, "of the games are ties, which no player learns from");
         }
         if let Some(training) = &self.training {
@@ -120,15 +136,29 @@ pub(super) const GAME_TITLE: &str =
 /// The title of the table of trainings.
 pub(super) const TRAINING_TITLE: &str = "Training; loss and KL of the last quarter of the steps, clipped tokens in %";
 
-/// Headers of the table of games.
-pub(super) fn game_columns(labels: &Labels) -> [String; 10] {
+/// Headers of the table of games: those of what games with these labels have.
+pub(super) fn game_columns(labels: &Labels) -> Vec<String> {
     let [first, second] = labels.seats;
-    let own = ["trained on", "games", "", "ties", "early guesses", "empty", "repeated", "", "", "distinct-1, -2"];
-    let mut columns = own.map(str::to_owned);
-    columns[2] = format!("{first} : {second}");
-    columns[7] = format!("words, {first}");
-    columns[8] = format!("words, {second}");
+    let mut columns = vec!["trained on".to_owned(), "games".to_owned(), format!("{first} : {second}")];
+    columns.extend(shares(labels).map(|(name, _)| name.to_owned()));
+    columns.extend(labels.seats.map(|seat| format!("words, {seat}")));
+    columns.push("distinct-1, -2".to_owned());
     columns
+}
+
+/// A share of games or utterances.
+type Share = fn(&RoundGames) -> Rate;
+
+/// The shares that mean something in games with these labels.
+fn shares(labels: &Labels) -> impl Iterator<Item = (&'static str, Share)> {
+    let (has_guesses, is_talk) = (!labels.guesses.is_empty(), labels.utterances == UtteranceKind::Sentences);
+    let all: [(&str, bool, Share); 4] = [
+        ("ties", true, |games| games.ties),
+        ("early guesses", has_guesses, |games| games.early_guesses),
+        ("empty", true, |games| games.empty_utterances),
+        ("repeated", is_talk, |games| games.repeated_utterances),
+    ];
+    all.into_iter().filter(|(_, is_meant, _)| *is_meant).map(|(name, _, of)| (name, of))
 }
 
 /// Headers of the table of trainings.
@@ -136,14 +166,12 @@ pub(super) const TRAINING_COLUMNS: [&str; 8] =
     ["training", "steps", "loss", "KL", "ratio, mean", "ratio, largest", "clipped", "gradient norm, largest"];
 
 /// Rows of the table of games.
-pub(super) fn game_rows(rounds: &[Round]) -> Vec<Vec<String>> {
+pub(super) fn game_rows(labels: &Labels, rounds: &[Round]) -> Vec<Vec<String>> {
     let row = |round: &Round| {
         let games = round.games.as_ref()?;
-        let percent = |rate: Rate| super::text::percent(rate.share);
-        let shares = [games.ties, games.early_guesses, games.empty_utterances, games.repeated_utterances];
         let mut row = vec![round.name.clone(), games.games.to_string()];
         row.push(games.wins.values().map(|wins| wins.count.to_string()).join(" : "));
-        row.extend(shares.map(percent));
+        row.extend(shares(labels).map(|(_, of)| super::text::percent(of(games).share)));
         row.extend(games.words.values().map(|words| number_or_dash(words, 1)));
         row.push(format!("{}, {}", number_or_dash(games.distinct_1, 3), number_or_dash(games.distinct_2, 3)));
         Some(row)
@@ -193,13 +221,13 @@ mod tests {
 
     #[test]
     fn collapse_is_warned_of() {
-        assert_eq!(round().warnings(), Vec::<String>::new());
+        assert_eq!(round().warnings(&taboo::LABELS), Vec::<String>::new());
         let mut wrong = round();
         if let Some(games) = &mut wrong.games {
             games.wins = PerSeat::new(&taboo::LABELS, [Rate::new(31_273, 33_973), Rate::new(40, 90)]);
             games.empty_utterances = Rate::new(80, 100);
         }
-        let said = wrong.warnings().join("\n");
+        let said = wrong.warnings(&taboo::LABELS).join("\n");
         assert!(said.contains("SPAG-2: 80% of the utterances are empty"), "{said}");
         assert!(said.contains("SPAG-2: 92% of the decided games were won by the attacker"), "{said}");
         assert_eq!(said.lines().count(), 2, "{said}");
@@ -217,7 +245,7 @@ mod tests {
             clipped_fraction: Some(0.125),
             grad_norm_max: Some(1.0),
         });
-        let games = &game_rows(&[whole.clone()])[0];
+        let games = &game_rows(&taboo::LABELS, &[whole.clone()])[0];
         assert_eq!(games.join("|"), "SPAG-2|100|50 : 40|10.0|1.0|1.0|1.0|6.0|–|0.500, 0.750");
         let training = &training_rows(&[whole, round()]);
         assert_eq!(training[0].join("|"), "SPAG-2|7|-0.5000|0.2500|–|–|12.5|1.00");

@@ -21,6 +21,9 @@ pub fn render_text(report: &Report) -> String {
     if let Some(reason) = &report.stopped {
         out.push_str(&format!("The run stopped: {}\n\n", escape(reason)));
     }
+    for warning in report.all_warnings() {
+        out.push_str(&format!("Warning: {}\n\n", escape(&warning)));
+    }
     for game in report.games() {
         if !report.more_games.is_empty() {
             out.push_str(&format!("\n── {} ──\n\n", escape(&game.title())));
@@ -84,7 +87,7 @@ fn rounds(report: &GameReport, out: &mut String) {
         out.push_str(&text_table(&SOURCE_COLUMNS, &sources));
     }
     out.push_str(&format!("\n{GAME_TITLE}\n\n"));
-    out.push_str(&table(&game_columns(report.labels()), &game_rows(&report.rounds)));
+    out.push_str(&table(&game_columns(report.labels()), &game_rows(report.labels(), &report.rounds)));
 }
 
 fn trainings(report: &Report, out: &mut String) {
@@ -92,9 +95,6 @@ fn trainings(report: &Report, out: &mut String) {
     if !trainings.is_empty() {
         out.push_str(&format!("\n{TRAINING_TITLE}\n\n"));
         out.push_str(&text_table(&TRAINING_COLUMNS, &trainings));
-    }
-    for warning in &report.warnings {
-        out.push_str(&format!("\n  Warning: {}\n", escape(warning)));
     }
 }
 
@@ -157,21 +157,21 @@ fn exact(report: &GameReport, out: &mut String) {
 }
 
 fn endings(report: &GameReport, out: &mut String) {
-    let [first, _] = report.labels().seats;
-    out.push_str(&format!(
-        "\nHow games ended, % of games; turns up to the end; true clues, % of the {first}s' clues\n\n"
-    ));
-    let rows = pairings(report)
-        .into_iter()
-        .map(|(name, play)| ending_row(escape(&name).into_owned(), play, |rate| percent(rate.share)));
-    out.push_str(&table(&ending_columns(report.labels()), &rows.collect::<Vec<_>>()));
+    let clues = match has_clues(report) {
+        true => format!("; true clues, % of the {}s' clues", report.labels().seats[0]),
+        false => String::new(),
+    };
+    out.push_str(&format!("\nHow games ended, % of games; turns up to the end{clues}\n\n"));
+    let (columns, rows) = endings_table(report, |rate| percent(rate.share));
+    out.push_str(&table(&columns, &rows));
     let refused = refusal_rows(report);
     if !refused.is_empty() {
         out.push_str(&format!("\n{REFUSAL_TITLE}\n\n{}", table(&refusal_columns(report.labels()), &refused)));
     }
     if has_clues(report) {
         out.push_str(&format!(
-            "\n  The rules do not forbid untrue clues: where their share grows, part of the {first}'s gain is lying.\n"
+            "\n  The rules do not forbid untrue clues: where their share grows, part of the {}'s gain is lying.\n",
+            report.labels().seats[0]
         ));
     }
 }
@@ -181,21 +181,23 @@ pub(super) fn has_clues(report: &GameReport) -> bool {
     pairings(report).iter().any(|(_, play)| play.true_clues.total > 0)
 }
 
-/// Headers of the table of endings.
-pub(super) fn ending_columns(labels: &Labels) -> Vec<String> {
-    let [first, second] = labels.seats;
+/// Headers and rows of the table of endings; `show` formats a rate. Clues have a column in the small world alone.
+pub(super) fn endings_table(report: &GameReport, show: impl Fn(Rate) -> String) -> (Vec<String>, Vec<Vec<String>>) {
+    let [first, second] = report.labels().seats;
+    let has_clues = has_clues(report);
     let mut columns = vec![format!("{first} – {second}"), "games".to_owned()];
-    columns.extend(labels.endings.iter().map(|ending| ending.title.to_owned()));
-    columns.extend(["turns", "true clues"].map(str::to_owned));
-    columns
-}
-
-/// A row of the table of endings; `show` formats a rate.
-pub(super) fn ending_row(name: String, play: &PlayStats, show: impl Fn(Rate) -> String) -> Vec<String> {
-    let mut row = vec![name, play.games.to_string()];
-    row.extend(play.endings.iter().map(|(_, rate)| show(*rate)));
-    row.extend([format!("{:.2}", play.mean_turns), show(play.true_clues)]);
-    row
+    columns.extend(report.endings().iter().map(|ending| ending.title.to_owned()));
+    columns.push("turns".to_owned());
+    columns.extend(has_clues.then(|| "true clues".to_owned()));
+    let row = |(name, play): (String, &PlayStats)| {
+        let mut row = vec![escape(&name).into_owned(), play.games.to_string()];
+        row.extend(play.endings.iter().map(|(_, rate)| show(*rate)));
+        row.push(format!("{:.2}", play.mean_turns));
+        row.extend(has_clues.then(|| show(play.true_clues)));
+        row
+    };
+    let rows = pairings(report).into_iter().map(row).collect();
+    (columns, rows)
 }
 
 /// The title of the table of refused utterances.

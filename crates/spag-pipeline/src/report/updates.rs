@@ -7,7 +7,7 @@ use std::ops::Range;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use spag_eval::html::figure;
-use spag_game::Labels;
+use spag_game::{Labels, UtteranceKind};
 use spag_selfplay::number_or_dash;
 
 use super::charts::{MAX_POINTS, STYLES, line_key, smooth};
@@ -104,8 +104,9 @@ fn of_games(games: &Games<'_>, key: &str, name: &str) -> Vec<Measure> {
 
 /// What came of the games of one of a run's games.
 fn results(folder: Option<&str>, labels: &Labels) -> Group {
-    let wins =
-        labels.seats.map(|seat| of_game(folder, &format!("{}_wins", seat.name()), &format!("won by the {seat}")));
+    let wins = labels
+        .seats
+        .map(|seat| of_game(folder, &format!("{}_wins", seat.name()), &format!("won by {}", seat.in_a_sentence())));
     Group {
         title: match folder {
             Some(folder) => format!("Results of the updates' games of {folder}"),
@@ -127,9 +128,11 @@ fn groups(games: &Games<'_>) -> Vec<Group> {
 
 /// Those that have all of a run's games in one chart.
 fn groups_of_all(games: &Games<'_>) -> Vec<Group> {
+    let talk: Vec<_> =
+        games.iter().filter(|(_, labels)| labels.utterances == UtteranceKind::Sentences).copied().collect();
     let utterances = [
         vec![measure("empty_utterances", "empty utterances")],
-        of_games(games, "repeated_utterances", "repeated utterances"),
+        of_games(&talk, "repeated_utterances", "repeated utterances"),
         vec![measure("too_long_utterances", "over-long utterances")],
     ];
     vec![

@@ -364,6 +364,16 @@ impl StageFolder {
         read_run_json(&self.file("done.json"))
     }
 
+    /// Adds the seconds of a call of a stage that every run calls: once it has found all its records, it takes none.
+    pub(super) fn add_seconds(&self, call: StageDone) -> Result<StageDone> {
+        let mut done = StageDone { stage: self.name.clone(), ..self.done()?.unwrap_or_default() };
+        call.seconds.into_iter().for_each(|(part, seconds)| *done.seconds.entry(part).or_default() += seconds);
+        if !done.seconds.is_empty() {
+            write_json_atomically(self.file("done.json"), &done)?;
+        }
+        Ok(done)
+    }
+
     /// Marks the stage as finished.
     pub(super) fn finish(&self, done: StageDone) -> Result<StageDone> {
         let done = StageDone { resumed: self.existed, ..done };

@@ -6,9 +6,11 @@ mod context;
 mod endpoints;
 mod folder;
 mod games;
+mod measure;
 mod models;
 mod pairings;
 mod plan;
+mod remaining;
 mod report;
 mod rounds;
 mod run_games;
@@ -31,9 +33,11 @@ use crate::report::Report;
 use context::{RankContext, RunContext, RunInputs};
 use folder::{RunFolder, StageDone};
 use models::Model;
+use remaining::Remaining;
 use stage::{Stage, StageKind};
 use status::StatusProgress;
 
+pub use measure::{RunMeasure, measure_run};
 pub use plan::{DiskPlan, PlannedStage, PlannedTraining, RunPlan, SAMPLES_PER_GAME, plan_run, plan_run_without};
 pub use stages::{OnlineMemory, OnlineParts};
 
@@ -92,20 +96,24 @@ fn run_stages(config: &RunConfig, ranks: &RankContext, progress: &mut dyn Progre
     let folder = RunFolder::open(config, ranks)?;
     let inputs = RunInputs::load(config, progress)?;
     let stages = stages::list(config);
+    let mut left = Remaining::default();
     ranks.on_rank_0(|| {
-        plan::check_disk(config, &inputs, ranks.group.size())?;
+        left = Remaining::new(plan::fitting_plan(config, &inputs, ranks.group.size())?.stages);
         folder.write_stages(&stages)?;
         inputs.words().map_or(Ok(()), |words| folder.write_words(words))
     })?;
     let (mut done, mut made, mut stopped) = (Vec::new(), Vec::new(), None);
-    for stage in &stages {
+    for (at, stage) in stages.iter().enumerate() {
         if stopped.is_some() && matches!(stage.kind, StageKind::Train(_)) {
             continue;
         }
         let run = RunContext { config, ranks, inputs: &inputs, made: &made };
         let end = if stopped.is_some() { StageEnd::Unfinished } else { StageEnd::Finished };
-        match run_stage(run, &folder, stage, end, progress) {
-            Ok(finished) => done.extend(finished),
+        match run_stage(run, &folder, (stage, &left.headline(at)), end, progress) {
+            Ok(finished) => {
+                finished.iter().for_each(|finished| left.finished(at, finished));
+                done.extend(finished);
+            }
             Err(error @ Error::Stopped { .. }) => {
                 progress.message(&format!("{error}; measuring the models that there are"));
                 stopped = Some(error);
@@ -136,11 +144,11 @@ enum StageEnd {
     Unfinished,
 }
 
-/// Runs a stage unless it is finished. Returns its result if it has one.
+/// Runs a stage after its headline, unless it is finished. Returns its result if it has one.
 fn run_stage(
     run: RunContext<'_>,
     folder: &RunFolder,
-    stage: &Stage,
+    (stage, headline): (&Stage, &str),
     end: StageEnd,
     progress: &mut dyn Progress,
 ) -> Result<Option<StageDone>> {
@@ -149,14 +157,21 @@ fn run_stage(
     let check = || if end == StageEnd::Finished { stage.check_inputs() } else { Ok(()) };
     if stage.kind == StageKind::EvaluateFromRecords {
         run.ranks.on_rank_0(check)?;
-        (stage.run)(run, &own, progress)?;
-        return Ok(None);
+        begin(run, headline, progress);
+        let done = (stage.run)(run, &own, progress)?;
+        let mut whole = None;
+        run.ranks.on_rank_0(|| {
+            whole = Some(own.add_seconds(done)?);
+            Ok(())
+        })?;
+        return Ok(whole);
     }
     if run.ranks.decide(|| Ok(own.done()?.is_some()))? {
         progress.message(&format!("{}: done before", stage.name));
         return Ok(Some(own.done()?.unwrap_or_default()));
     }
     run.ranks.on_rank_0(check)?;
+    begin(run, headline, progress);
     let mut done = StageDone { stage: stage.name.clone(), ..(stage.run)(run, &own, progress)? };
     if end == StageEnd::Finished {
         run.ranks.on_rank_0(|| {
@@ -165,4 +180,11 @@ fn run_stage(
         })?;
     }
     Ok(Some(done))
+}
+
+/// Says on rank 0, which knows the plan, that a stage begins.
+fn begin(run: RunContext<'_>, headline: &str, progress: &mut dyn Progress) {
+    if run.ranks.is_rank_0() {
+        progress.message(headline);
+    }
 }

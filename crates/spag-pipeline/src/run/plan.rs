@@ -279,17 +279,15 @@ impl Written {
     }
 }
 
-/// Checks that the files of a run fit on its disk beside what the run folder has.
+/// The plan of a run whose files fit on its disk beside what the run folder has.
 ///
 /// # Errors
 /// [`Error::TooLittleDisk`], or inputs that cannot be read.
-pub(super) fn check_disk(config: &RunConfig, inputs: &RunInputs, ranks: usize) -> Result<()> {
-    let needed = plan_with(config, inputs, &AssumedRows::default(), ranks)?
-        .disk
-        .total()
-        .saturating_sub(folder_size(&config.run_dir));
+pub(super) fn fitting_plan(config: &RunConfig, inputs: &RunInputs, ranks: usize) -> Result<RunPlan> {
+    let plan = plan_with(config, inputs, &AssumedRows::default(), ranks)?;
+    let needed = plan.disk.total().saturating_sub(folder_size(&config.run_dir));
     match free_disk(&config.run_dir) {
         Some(free) if free < needed => Err(Error::TooLittleDisk { path: config.run_dir.clone(), needed, free }),
-        _ => Ok(()),
+        _ => Ok(plan),
     }
 }

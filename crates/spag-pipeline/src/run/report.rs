@@ -67,7 +67,8 @@ fn build(run: RunContext<'_>, folder: &RunFolder, stages: &[StageDone]) -> Resul
     for game in &run.inputs.games {
         let builder = ReportBuilder { run, folder, game, eval: game.folder_in(&eval), counted: RefCell::default() };
         let (report, curves) = builder.build()?;
-        warnings.extend(report.rounds.iter().flat_map(Round::warnings).map(|warning| game.title_of(warning)));
+        let found = report.rounds.iter().flat_map(|round| round.warnings(game.game.labels()));
+        warnings.extend(found.map(|warning| game.title_of(warning)));
         reports.push(report);
         losses = curves;
     }
@@ -346,7 +347,7 @@ fn files(run: RunContext<'_>) -> Vec<(String, String)> {
         files.push((model.stage(), what.to_owned()));
     }
     for game in &run.inputs.games {
-        let seats = game.game.labels().seats.map(|seat| seat.name().to_uppercase());
+        let seats = game.game.labels().seats.map(|seat| seat.name().to_uppercase().replace(' ', "_"));
         let eval = game.folder_in(&StageFolder::new(EVALUATION.into(), EVALUATION)).dir;
         let what = format!("games of the evaluation: {}.jsonl", seats.join("-vs-"));
         files.push((eval.display().to_string(), what));
@@ -379,6 +380,7 @@ fn settings(config: &RunConfig) -> Vec<(String, String)> {
         SftShare::All(_) => "whole".to_owned(),
     };
     let per_word = |games: Option<usize>| games.map_or("one on each word".to_owned(), |games| games.to_string());
+    let of_all = if config.run_games().len() > 1 { ", of all games together" } else { "" };
     let rows = [
         ("imitation.source", config.imitation.source.describe()),
         ("imitation.games", per_word(config.imitation.games)),
@@ -392,7 +394,7 @@ fn settings(config: &RunConfig) -> Vec<(String, String)> {
         ("train.lm_kl_coeff", config.train.lm_kl_coeff.to_string()),
         ("train.lm_sft_coeff", config.train.lm_sft_coeff.to_string()),
         ("train.clip_range", config.train.clip_range.to_string()),
-        ("evaluation.games", format!("{} per seat", config.evaluation.games)),
+        ("evaluation.games", format!("{} per seat{of_all}", config.evaluation.games)),
         ("evaluation.temperature", config.evaluation.sampling.temperature.to_string()),
         ("words.holdout", config.words.holdout.to_string()),
     ];

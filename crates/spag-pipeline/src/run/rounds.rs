@@ -4,7 +4,7 @@ use std::path::Path;
 
 use serde::Deserialize;
 use serde_json::{Map, Value};
-use spag_game::{Labels, PerSeat, early_guesses};
+use spag_game::{Labels, PerSeat};
 use spag_io::RowReader;
 use spag_selfplay::{GameStats, Rate};
 
@@ -21,7 +21,7 @@ pub(super) fn round_games(stats: &GameStats) -> RoundGames {
         games: counts.games(),
         wins: PerSeat::of(labels, |seat| Rate::of_wins(counts, seat)),
         ties: Rate::new(counts.ties(), counts.games()),
-        early_guesses: Rate::new(early_guesses(counts), counts.games()),
+        early_guesses: Rate::new(counts.early_guesses(), counts.games()),
         empty_utterances: of_utterances(both.empty),
         repeated_utterances: of_utterances(both.repeated),
         words: PerSeat::of(labels, |seat| stats.speech(seat).mean_words),

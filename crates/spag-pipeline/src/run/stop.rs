@@ -26,17 +26,43 @@ pub(super) fn stop_if_asked(run: RunContext<'_>, stage: &StageFolder, played: Op
 /// The first rule that games break, with its value and theirs.
 fn broken_rule(rules: &StopRules, games: &RoundGames) -> Option<String> {
     let [first, second] = games.wins.seats();
-    let [first_wins, second_wins] = [first, second].map(|seat| format!("{seat}_wins"));
     let shares = [
         ("empty_utterances", rules.empty_utterances, games.empty_utterances),
         ("repeated_utterances", rules.repeated_utterances, games.repeated_utterances),
-        (&*first_wins, rules.attacker_wins, games.wins[first]),
-        (&*second_wins, rules.defender_wins, games.wins[second]),
+        // The rules of seats are named after those of Adversarial Taboo, in all games.
+        ("attacker_wins", rules.attacker_wins, games.wins[first]),
+        ("defender_wins", rules.defender_wins, games.wins[second]),
         ("early_guesses", rules.early_guesses, games.early_guesses),
         ("ties", rules.ties, games.ties),
     ];
     shares.into_iter().find_map(|(name, limit, rate)| {
         let (limit, share) = (limit?, rate.share?);
-        (share > limit).then(|| format!("{name} is {share:.3}, more than stop_when.{name} = {limit}"))
+        let seat = [("attacker_wins", first), ("defender_wins", second)].into_iter().find(|(of, _)| *of == name);
+        let whose = seat.filter(|(of, seat)| !of.starts_with(seat.name())).map(|(_, seat)| format!(" (of {seat})"));
+        let whose = whose.unwrap_or_default();
+        (share > limit).then(|| format!("{name}{whose} is {share:.3}, more than stop_when.{name} = {limit}"))
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use spag_game::games::kuhn_poker;
+    use spag_game::{Ending, Labels, Verdict, taboo};
+
+    use super::*;
+
+    #[test]
+    fn rules_have_the_names_of_their_settings_in_every_game() {
+        let rules = StopRules { attacker_wins: Some(0.5), ..StopRules::default() };
+        let said = |labels: &'static Labels, verdict: Verdict| {
+            let mut stats = GameStats::new(labels);
+            stats.add(&spag_game::Episode::new("", 1), &verdict);
+            broken_rule(&rules, &round_games(&stats)).unwrap()
+        };
+        let won = |ending: Ending, labels: &Labels| Verdict::won_by(labels.seats[0], ending, 1);
+        let text = said(&taboo::LABELS, won(taboo::WRONG_GUESS, &taboo::LABELS));
+        assert_eq!(text, "attacker_wins is 1.000, more than stop_when.attacker_wins = 0.5");
+        let text = said(&kuhn_poker::LABELS, won(kuhn_poker::LABELS.endings[0], &kuhn_poker::LABELS));
+        assert_eq!(text, "attacker_wins (of player 0) is 1.000, more than stop_when.attacker_wins = 0.5");
+    }
 }

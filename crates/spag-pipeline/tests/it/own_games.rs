@@ -6,7 +6,7 @@ use std::path::Path;
 use crate::common::tiny::run_config;
 use spag_game::{JudgeKind, judge_episode, read_episodes, taboo};
 use spag_io::Silent;
-use spag_pipeline::{Error, RunConfig, plan_run, run};
+use spag_pipeline::{Error, RunConfig, measure_run, plan_run, run};
 
 /// A run that imitates the base model's own games, without rounds after it.
 fn config(run_dir: &Path, overrides: &[&str]) -> RunConfig {
@@ -94,4 +94,19 @@ fn utterances_that_fill_the_context_are_refused() {
         matches!(&error, Error::BadSetting { setting: "imitation.max_new_tokens", message } if message.contains("256")),
         "{error}"
     );
+}
+
+#[test]
+fn a_run_is_measured_by_games_that_are_known_before_it() {
+    let root = tempfile::tempdir().unwrap();
+    let dir = root.path().join("run");
+    // So slow a machine that few games and sequences are timed.
+    let found = measure_run(&run_config(&dir, &[]), 1e8).unwrap().unwrap();
+    assert!((2.0..=10.0).contains(&found.utterances) && (0.5..=5.0).contains(&found.samples), "{found:?}");
+    assert!(found.sample_tokens > found.utterance_tokens && found.utterance_tokens > 1.0, "{found:?}");
+    assert!(found.seconds_per_utterance > 0.0 && found.seconds_per_token > 0.0, "{found:?}");
+    // Nothing is known of the base model's own games, and of a model that is too large for this machine.
+    assert_eq!(measure_run(&config(&dir, &[]), 1e8).unwrap(), None);
+    assert_eq!(measure_run(&run_config(&dir, &[]), 1e3).unwrap(), None);
+    assert!(!dir.exists(), "a measurement writes nothing");
 }

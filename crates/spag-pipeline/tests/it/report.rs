@@ -5,7 +5,9 @@ use std::process::Command;
 use crate::common::report::made_up;
 use serde_json::{Map, Value};
 use spag_game::taboo;
-use spag_pipeline::{ExactPlay, GameReport, LossCurve, LossPoint, Report, UpdatePoint, render_html, render_text};
+use spag_pipeline::{
+    ExactPlay, GameReport, LossCurve, LossPoint, Report, UpdatePoint, render_html, render_summary, render_text,
+};
 use spag_selfplay::{GameMeter, KuhnMeter, SeatResults, SolvedMeter};
 use spag_tests::find_program;
 
@@ -234,4 +236,75 @@ fn chromium_reads_the_page() {
     // What a player said is text, never an element.
     assert!(!dom.contains("<script"));
     assert!(dom.trim_end().ends_with("</html>"));
+}
+
+/// The report of a run of Adversarial Taboo as one of a game without roles, of this name.
+fn of_game(name: &str) -> Report {
+    fn without_taboo(value: &mut Value) {
+        match value {
+            Value::Object(map) => {
+                ["broken_rule", "tie"].into_iter().for_each(|ending| drop(map.remove(ending)));
+                if let Some(clues) = map.get_mut("true_clues") {
+                    *clues = serde_json::json!({"count": 0, "total": 0, "share": null, "low": 0.0, "high": 1.0});
+                }
+                map.values_mut().for_each(without_taboo);
+            }
+            Value::Array(all) => all.iter_mut().for_each(without_taboo),
+            _ => {}
+        }
+    }
+    let mut value = serde_json::to_value(made_up(9)).unwrap();
+    without_taboo(&mut value);
+    (value["game"], value["samples"]) = (name.into(), serde_json::json!([]));
+    let text = [("attacker", "player 0"), ("defender", "player 1"), ("right_guess", "chips"), ("wrong_guess", "draw")]
+        .into_iter()
+        .chain([("said_unknowingly", "invalid")])
+        .fold(value.to_string(), |text, (taboo, own)| text.replace(taboo, own));
+    serde_json::from_str(&text).unwrap()
+}
+
+#[test]
+fn reports_of_other_games_say_nothing_of_taboo() {
+    for (name, title) in [("kuhn-poker", "Kuhn Poker"), ("some-game", "some-game")] {
+        let report = of_game(name);
+        let (text, page) = (render_text(&report), render_html(&report));
+        assert!(page.contains(&format!("Self-play of {title}")), "{page}");
+        assert!(
+            text.contains("more chips") && text.contains("refused actions") && text.contains("player 0 – player 1")
+        );
+        for taboo in ["clue", "guess", "attack", "defend", "Taboo", "repeated", "player 0s", "the player"] {
+            assert!(!text.contains(taboo), "{name}, {taboo}: {text}");
+        }
+        assert!(!page.contains("clue") && !page.contains("early guesses"), "{name}");
+    }
+}
+
+#[test]
+fn warnings_stand_before_the_tables_that_they_qualify() {
+    let mut report = made_up(1);
+    report.warnings = vec!["SPAG-1: 90% of the utterances are empty".to_owned()];
+    let last = report.first.matches.last_mut().unwrap();
+    // One seat of the last model has 99 ties in a hundred games.
+    let [attacked, mut defended] = last.seats.values().clone();
+    (defended.games, defended.win) =
+        (200, spag_game::PerSeat::new(&taboo::LABELS, [spag_selfplay::Rate::new(1, 2); 2]));
+    last.seats = spag_game::PerSeat::new(&taboo::LABELS, [attacked, defended]);
+    let ties = "as defender against IM: 99% of 200 games are ties; its win rate is of the other 2";
+    for (text, number) in [(render_text(&report), "Win rates against IM"), (render_summary(&report), " wins ")] {
+        let at = |part: &str| text.find(part).unwrap_or_else(|| panic!("{part}: {text}"));
+        assert!(at(ties) < at(number) && at("90% of the utterances are empty") < at(number), "{text}");
+    }
+}
+
+#[test]
+fn a_run_ends_with_a_summary_of_about_ten_lines() {
+    let report = made_up(1);
+    let text = render_summary(&report);
+    assert!((5..=10).contains(&text.lines().count()), "{text}");
+    for part in ["wins", "as attacker", "report.txt", "report.html", "spag serve", "spag show", "spag compare"] {
+        assert!(text.contains(part), "{part}: {text}");
+    }
+    let many = Report { warnings: vec!["w".to_owned(); 50], more_games: vec![report.first.clone(); 20], ..made_up(1) };
+    assert!(render_summary(&many).lines().count() <= 18, "{}", render_summary(&many));
+    assert_eq!(spag_io::escape_table(&render_summary(&hostile())), render_summary(&hostile()));
 }

@@ -22,7 +22,7 @@ ending!(
     /// A player has four in a line.
     FOUR, "four", "four in a line", "a player has four discs in a line and wins"
 );
-labels!("connect-four", "Connect Four", [FOUR, DRAW, INVALID]);
+labels!("connect-four", "Connect Four", Moves, [FOUR, DRAW, INVALID]);
 
 /// The discs of the players.
 const DISCS: [u8; 2] = [b'X', b'O'];

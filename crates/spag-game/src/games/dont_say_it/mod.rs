@@ -27,7 +27,7 @@ pub const TURN_LIMIT: Ending = Ending::new(&EndingLabel {
     winner: None,
     play: Play::ByTheRules,
 });
-labels!("dont-say-it", "Don't Say It", [SAID, TURN_LIMIT, INVALID]);
+labels!("dont-say-it", "Don't Say It", Sentences, [SAID, TURN_LIMIT, INVALID]);
 
 /// The words and the number of turns.
 #[derive(Debug)]

@@ -21,7 +21,7 @@ ending!(
     /// The rules decided after the last round: by chips, or by the winner of that round.
     CHIPS, "chips", "more chips", "a player wins by the chips at the end"
 );
-labels!("kuhn-poker", "Kuhn Poker", [CHIPS, DRAW, INVALID]);
+labels!("kuhn-poker", "Kuhn Poker", Moves, [CHIPS, DRAW, INVALID]);
 
 /// What each player pays at the start of a round.
 const ANTE: i64 = 1;

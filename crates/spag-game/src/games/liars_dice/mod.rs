@@ -19,7 +19,7 @@ ending!(
     /// A player has no dice left.
     LAST_STANDING, "last_standing", "last with dice", "a player is the last one with dice and wins"
 );
-labels!("liars-dice", "Liar's Dice", [LAST_STANDING, INVALID]);
+labels!("liars-dice", "Liar's Dice", Moves, [LAST_STANDING, INVALID]);
 
 /// The dice of each player at the start.
 #[derive(Debug)]

@@ -22,7 +22,7 @@ ending!(
     /// A player takes the last object.
     LAST_OBJECT, "last_object", "last object", "a player takes the last object and wins"
 );
-labels!("nim", "Nim", [LAST_OBJECT, INVALID]);
+labels!("nim", "Nim", Moves, [LAST_OBJECT, INVALID]);
 
 /// The piles at the start.
 #[derive(Debug)]

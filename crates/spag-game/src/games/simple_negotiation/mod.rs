@@ -21,7 +21,7 @@ ending!(
     /// A player has the larger gain at its own prices.
     GAIN, "gain", "larger gain", "a player has the larger gain at its own prices and wins"
 );
-labels!("simple-negotiation", "Simple Negotiation", [GAIN, DRAW, INVALID]);
+labels!("simple-negotiation", "Simple Negotiation", Sentences, [GAIN, DRAW, INVALID]);
 
 /// A good, with the prices that a player may have for it.
 #[derive(Debug, PartialEq, Eq)]

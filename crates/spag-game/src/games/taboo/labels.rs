@@ -1,6 +1,6 @@
 //! The names of seats and endings.
 
-use crate::labels::Labels;
+use crate::labels::{Labels, UtteranceKind};
 use crate::seat::Seat;
 use crate::verdict::{Ending, EndingLabel, Play};
 
@@ -66,6 +66,8 @@ pub static LABELS: Labels = Labels {
     broken_rule: "a broken rule is the attacker's loss",
     item: "target word",
     item_key: "target_word",
+    utterances: UtteranceKind::Sentences,
+    guesses: &[RIGHT_GUESS, WRONG_GUESS],
 };
 
 /// The seat whose turn it is at a 0-based index of a history: the attacker begins.

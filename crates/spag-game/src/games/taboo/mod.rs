@@ -12,7 +12,7 @@ mod words;
 
 pub use judge::{JudgeKind, Referee, is_prediction, judge_episode, word_forms};
 pub use labels::{ATTACKER, BROKEN_RULE, DEFENDER, LABELS, RIGHT_GUESS, SAID_UNKNOWINGLY, TIE, WRONG_GUESS, seat_at};
-pub use outcome::{Outcome, early_guesses};
+pub use outcome::Outcome;
 pub use play::{AfterDecision, Rules, Taboo};
 pub use plural::pluralize;
 pub use prompts::PromptSet;

@@ -5,7 +5,6 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 
 use super::labels::{BROKEN_RULE, RIGHT_GUESS, SAID_UNKNOWINGLY, TIE, WRONG_GUESS};
-use crate::tally::Tally;
 use crate::verdict::{Ending, Verdict};
 
 /// The result of a game, with the reference's names.
@@ -60,10 +59,4 @@ impl From<Verdict> for Outcome {
     fn from(verdict: Verdict) -> Self {
         Self::of(verdict.ending)
     }
-}
-
-/// Games in which the defender's first utterance is a guess, right or wrong. A game that the attacker's first utterance
-/// decides, by a broken rule, has none.
-pub fn early_guesses(tally: &Tally) -> usize {
-    tally.ended_by_first_reply(RIGHT_GUESS) + tally.ended_by_first_reply(WRONG_GUESS)
 }

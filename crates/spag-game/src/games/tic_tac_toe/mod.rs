@@ -21,7 +21,7 @@ ending!(
     /// A player has three in a line.
     LINE, "line", "three in a line", "a player has three marks in a line and wins"
 );
-labels!("tic-tac-toe", "Tic-Tac-Toe", [LINE, DRAW, INVALID]);
+labels!("tic-tac-toe", "Tic-Tac-Toe", Moves, [LINE, DRAW, INVALID]);
 
 /// The marks of the players.
 const MARKS: [u8; 2] = [b'O', b'X'];

@@ -25,7 +25,7 @@ ending!(
     /// The guesser names the wrong fact.
     GUESS_WRONG, "guess_wrong", "wrong guess", "the guesser names the wrong fact and loses"
 );
-labels!("truth-and-deception", "Truth and Deception", [GUESS_RIGHT, GUESS_WRONG, INVALID]);
+labels!("truth-and-deception", "Truth and Deception", Sentences, [GUESS_RIGHT, GUESS_WRONG, INVALID]);
 
 /// The player that deceives.
 const DECEIVER: usize = 0;

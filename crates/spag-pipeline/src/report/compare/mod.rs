@@ -11,7 +11,7 @@ use spag_io::{quote, read_json, read_text};
 use toml::Table;
 
 pub use self::page::arms_page;
-pub use self::text::render_arms;
+pub use self::text::{arms_warnings, render_arms};
 use super::data::Report;
 use crate::error::{Error, Result};
 

@@ -4,7 +4,7 @@ use spag_eval::html::{escape, figure, page, table};
 use spag_selfplay::signed;
 
 use super::changes::{Measure, Question, Words};
-use super::text::{ArmTable, tables};
+use super::text::{ArmTable, arms_warnings, tables};
 use super::{Arm, labels};
 use crate::report::charts::line_key;
 use crate::report::data::Report;
@@ -27,15 +27,22 @@ pub fn arms_page(arms: &[Arm]) -> String {
     let charts = Words::ALL.into_iter().filter(|words| words.are_in(arms)).map(|words| {
         let all = [(Measure::Score, Cost::Games), (Measure::WinRate, Cost::Games), (Measure::Score, Cost::Seconds)];
         let charts: String = all.into_iter().flat_map(|(measure, cost)| of_seats(arms, measure, words, cost)).collect();
-        format!(r#"<h2>On {}</h2><div class="charts">{charts}</div>"#, escape(words.title()))
+        let title = match Words::HeldOut.are_in(arms) {
+            true => format!("On {}", words.title()),
+            false => "By cost".to_owned(),
+        };
+        format!(r#"<h2>{}</h2><div class="charts">{charts}</div>"#, escape(&title))
     });
     let tables = tables(arms).into_iter().map(|ArmTable { title, columns, rows }| {
         table(&title, &columns.iter().map(String::as_str).collect::<Vec<_>>(), &rows)
     });
+    let warnings = arms_warnings(arms).into_iter();
+    let warnings = warnings.map(|warning| format!(r#"<p role="note"><b>Warning: {}</b></p>"#, escape(&warning)));
     let title = "Runs side by side";
     let main = format!(
-        r#"<header><h1>{title}</h1><p class="soft">Runs that differ in the seed only are one arm, whose games are pooled.</p></header>
+        r#"<header><h1>{title}</h1><p class="soft">Runs that differ in the seed only are one arm, whose games are pooled.</p>{}</header>
 {}<section aria-labelledby="numbers"><h2 id="numbers">Last models</h2>{}</section>"#,
+        warnings.collect::<String>(),
         charts.collect::<String>(),
         tables.collect::<String>(),
     );

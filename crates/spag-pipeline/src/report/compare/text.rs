@@ -5,6 +5,7 @@ use spag_selfplay::{signed, text_table};
 
 use super::changes::{Measure, PairedSeeds, Question, Words};
 use super::{Arm, labels};
+use crate::report::data::Report;
 
 /// A table of rows that begin with the name of an arm.
 pub(super) struct ArmTable {
@@ -21,6 +22,18 @@ pub fn render_arms(arms: &[Arm]) -> String {
         format!("{title}\n\n{}\n", text_table(&columns, &rows))
     });
     tables.collect()
+}
+
+/// What qualifies the win rates of arms, a sentence each.
+pub fn arms_warnings(arms: &[Arm]) -> Vec<String> {
+    let of_arm = |arm: &Arm| {
+        let of_run = |report: &Report| {
+            let named = |warning| format!("{}, seed {}: {warning}", arm.name, report.seed);
+            report.few_decided().into_iter().map(named).collect::<Vec<_>>()
+        };
+        arm.reports.iter().flat_map(of_run).collect::<Vec<_>>()
+    };
+    arms.iter().flat_map(of_arm).collect()
 }
 
 /// All tables.
@@ -47,11 +60,9 @@ fn changes(arms: &[Arm], labels: &Labels, measure: Measure, words: Words) -> Arm
         row.extend(labels.seats.map(paired));
         row
     };
-    let title = format!(
-        "{} of the last model against IM, minus those of IM against itself, on {}",
-        measure.title(),
-        words.title()
-    );
+    // Without words that were held out, all games are of one kind, and some games have no words.
+    let on = if Words::HeldOut.are_in(arms) { format!(", on {}", words.title()) } else { String::new() };
+    let title = format!("{} of the last model against IM, minus those of IM against itself{on}", measure.title());
     ArmTable { title, columns, rows: arms.iter().enumerate().map(row).collect() }
 }
 

@@ -28,18 +28,20 @@ pub(super) fn stage(config: &RunConfig, settings: &BenchmarkSettings) -> Stage {
 
 /// Scores all models on rank 0. Answers of an earlier call are kept.
 fn benchmarks(run: RunContext<'_>, stage: &StageFolder, progress: &mut dyn Progress) -> Result<StageDone> {
+    let mut done = StageDone::default();
     if let Some(settings) = &run.config.benchmarks {
         run.ranks.on_rank_0(|| {
-            let scores = evaluate_models(run, settings, progress)?;
+            let scores = evaluate_models(run, settings, &mut done, progress)?;
             Ok(write_json_atomically(stage.file(SCORES), &scores)?)
         })?;
     }
-    Ok(StageDone::default())
+    Ok(done)
 }
 
 fn evaluate_models(
     run: RunContext<'_>,
     settings: &BenchmarkSettings,
+    done: &mut StageDone,
     progress: &mut dyn Progress,
 ) -> Result<Vec<ModelScores>> {
     let mut progress = StageProgress { stage: FOLDER, inner: progress };
@@ -51,12 +53,14 @@ fn evaluate_models(
         let asked = AskSettings { chat_template, ..ask_settings(run, settings, &model)? };
         let mut open = evaluation.model(&name, &model, tasks, &asked)?;
         if open.missing() > 0 {
-            let checkpoint = run.load(&model, settings.dtype)?;
-            let memory = MemoryBudget::for_model(&checkpoint.model)?;
-            let config = checkpoint.model.config();
-            let running = EngineConfig::max_running_that_fit(config, open.max_length(), memory);
-            let engine = EngineConfig::with_max_length(config, running, open.max_length(), memory);
-            open.ask(&mut Engine::from_checkpoint(checkpoint, engine)?, &mut progress)?;
+            done.timed("score", || {
+                let checkpoint = run.load(&model, settings.dtype)?;
+                let memory = MemoryBudget::for_model(&checkpoint.model)?;
+                let config = checkpoint.model.config();
+                let running = EngineConfig::max_running_that_fit(config, open.max_length(), memory);
+                let engine = EngineConfig::with_max_length(config, running, open.max_length(), memory);
+                Ok(open.ask(&mut Engine::from_checkpoint(checkpoint, engine)?, &mut progress)?)
+            })?;
         }
         let mut result = open.finish()?;
         if let Some(first) = results.first() {

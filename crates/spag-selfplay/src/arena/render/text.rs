@@ -1,5 +1,7 @@
 //! Results as plain text.
 
+use spag_game::Seat;
+
 use crate::arena::{ArenaTable, Elo, SeatResult};
 use crate::refusals::Refusals;
 use crate::text_table::{signed, text_table};
@@ -48,12 +50,27 @@ pub fn render_text(table: &ArenaTable) -> String {
     let SeatResult { win, games, ties, .. } = table.first_seat.value;
     let wins = match win.total {
         0 => "no game was decided".to_owned(),
-        decided => format!("{first}s win {win} % of {}", counted(decided, "decided game")),
+        decided => format!("{} {win} % of {}", winning(first), counted(decided, "decided game")),
     };
     let tied = if ties > 0 { format!("; {ties} of {} tied", counted(games, "game")) } else { String::new() };
     let [points, low, high] = [points, low, high].map(|points| signed(points, 0));
-    out.push_str(&format!("\n  The {first}'s seat is worth {points} Elo points [{low}, {high}]; {wins}{tied}\n"));
+    out.push_str(&format!(
+        "\n  {}'s seat is worth {points} Elo points [{low}, {high}]; {wins}{tied}\n",
+        capitalised(first)
+    ));
     out
+}
+
+/// As in "attackers win" and "player 0 wins".
+fn winning(seat: Seat) -> String {
+    if seat.name().contains(' ') { format!("{seat} wins") } else { format!("{seat}s win") }
+}
+
+/// As in "The attacker" and "Player 0".
+fn capitalised(seat: Seat) -> String {
+    let phrase = seat.in_a_sentence();
+    let mut rest = phrase.chars();
+    rest.next().map(|first| first.to_uppercase().chain(rest).collect()).unwrap_or_default()
 }
 
 /// As in "1 game" and "2 games".

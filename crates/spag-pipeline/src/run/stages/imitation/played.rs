@@ -3,7 +3,7 @@
 //! Samples are the utterances of a game's winner by the rules. Of a game that was lost by a broken rule, nothing is worth
 //! imitating.
 
-use spag_game::{ScriptedPolicy, Seats, Tally};
+use spag_game::{ScriptedPolicy, Seats, Tally, taboo};
 use spag_io::{Progress, write_json_atomically};
 use spag_selfplay::{AnyPlayer, EndpointConfig, EndpointSettings, EndpointStats, GameStats, PlayerPair};
 use spag_world::{ScriptedAttacker, ScriptedDefender};
@@ -185,20 +185,27 @@ fn require_won_games(run: RunContext<'_>, source: &Source<'_>, played: Option<&G
 
 /// How many games were won without a broken rule; as an error if they are too few, with what may help.
 fn judged(counts: &Tally, source: ImitationSource) -> std::result::Result<String, String> {
-    let [first, _] = counts.labels().seats;
+    let labels = counts.labels();
     let (games, won) = (counts.games(), counts.won_by_the_rules());
     let percent = 100.0 * won as f64 / games.max(1) as f64;
     let said = format!("{won} of {games} games ({percent:.1}%) were won without a broken rule");
     if won > 0 && won * 100 >= games * MIN_WON_PERCENT {
         return Ok(format!("{said}, and their winners' utterances become samples"));
     }
+    let breakers = if labels.has_refusals() { "a player".to_owned() } else { labels.seats[0].in_a_sentence() };
+    // The players of the program that know the game.
+    let known = match labels == &taboo::LABELS {
+        true => "\"scripted\"",
+        false => "\"random\" if the game has a list of actions",
+    };
     let other = match source {
-        ImitationSource::SelfPlay => "another imitation.source (\"scripted\", \"endpoint\", \"games\")",
-        _ => "another model as imitation.player, or another imitation.source (\"self\", \"scripted\", \"games\")",
+        ImitationSource::SelfPlay => format!("another imitation.source ({known}, \"endpoint\", \"games\")"),
+        _ => format!("another model as imitation.player, or another imitation.source (\"self\", {known}, \"games\")"),
     };
     Err(format!(
-        "{said}; the {first} broke the rules in {}, and {} are ties. Too few to learn from: try another \
+        "{said}; {} broke the rules in {}, and {} are ties. Too few to learn from: try another \
          prompt_format, imitation.temperature or imitation.top_k, more imitation.games, or {other}, in another run_dir",
+        breakers,
         counts.broken_rules(),
         counts.ties()
     ))
@@ -206,7 +213,7 @@ fn judged(counts: &Tally, source: ImitationSource) -> std::result::Result<String
 
 #[cfg(test)]
 mod tests {
-    use spag_game::{Ending, Verdict, taboo};
+    use spag_game::{Ending, Verdict};
 
     use super::*;
 
