@@ -258,8 +258,9 @@ impl Games {
 
 #[cfg(test)]
 mod tests {
-    use std::fs::File;
+    use std::fs::{self, File};
     use std::io::Write;
+    use std::path::Path;
     use std::sync::Arc;
     use std::time::Duration;
 
