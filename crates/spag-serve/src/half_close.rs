@@ -22,8 +22,10 @@ use tokio::time::{Instant, Sleep, sleep};
 const INTERIM: &[u8] = b"HTTP/1.1 100 Continue\r\n\r\n";
 /// What is sent within a stream of events.
 const COMMENT: &[u8] = b":\n\n";
-/// Time between the first two probes; it doubles with each.
-const FIRST_PAUSE: Duration = Duration::from_millis(10);
+/// Time before the first probe, so that most answers have none before them. It doubles with each.
+const FIRST_PAUSE: Duration = Duration::from_secs(2);
+/// Time for the system of a client that has left to refuse a probe.
+const REFUSAL: Duration = Duration::from_millis(20);
 /// Time between two probes, at most.
 const LONGEST_PAUSE: Duration = Duration::from_secs(10);
 
@@ -180,6 +182,8 @@ pub(crate) struct ClientStream {
 struct Probes {
     next: Pin<Box<Sleep>>,
     pause: Duration,
+    /// Whether one was sent and may be refused soon.
+    is_sent: bool,
 }
 
 impl ClientStream {
@@ -204,12 +208,16 @@ impl ClientStream {
             state.waiting = Some(cx.waker().clone());
             let phase = state.phase;
             drop(state);
-            let first = || Probes { next: Box::pin(sleep(Duration::ZERO)), pause: FIRST_PAUSE };
+            let first = || Probes { next: Box::pin(sleep(FIRST_PAUSE)), pause: FIRST_PAUSE, is_sent: false };
             let probes = self.probes.get_or_insert_with(first);
             ready!(probes.next.as_mut().poll(cx));
-            probes.next.as_mut().reset(Instant::now() + probes.pause);
-            probes.pause = (2 * probes.pause).min(LONGEST_PAUSE);
-            self.probe(phase)?;
+            probes.is_sent = !probes.is_sent;
+            let pause = if probes.is_sent { REFUSAL } else { probes.pause };
+            probes.next.as_mut().reset(Instant::now() + pause);
+            if probes.is_sent {
+                probes.pause = (2 * probes.pause).min(LONGEST_PAUSE);
+                self.probe(phase)?;
+            }
         }
     }
 
