@@ -8,8 +8,8 @@ use spag_model::{
     DtypeChoice, GenerationMemory, Layout, ModelConfig, Processor, WeightDtype, load_config, measured_flops,
 };
 use spag_pipeline::{
-    HardwareSettings, ImitationSource, MissingInput, OnlineMemory, PlannedStage, PlannedTraining, RunConfig,
-    RunMeasure, RunPlan, SAMPLES_PER_GAME, measure_run, plan_run_without,
+    HardwareSettings, ImitationSource, MissingInput, OnlineMemory, PlannedTraining, RunConfig, RunMeasure, RunPlan,
+    SAMPLES_PER_GAME, measure_run, plan_run_without,
 };
 use spag_selfplay::text_table;
 use spag_train::{Placement, RankMemory, ShardingPlan};
