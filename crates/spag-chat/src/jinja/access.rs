@@ -134,7 +134,7 @@ fn own_attribute(run: &Run, value: &Value, name: &str) -> Result<Option<Value>> 
 }
 
 fn method(run: &Run, value: &Value, name: &str, methods: &[&str]) -> Result<Option<Value>> {
-    if methods.contains(&name) { Method::new(&run.budget, value, name).map(Some) } else { Ok(None) }
+    if methods.contains(&name) { Method::of(&run.budget, value, name).map(Some) } else { Ok(None) }
 }
 
 fn loop_attribute(run: &Run, value: &Value, state: &super::value::Loop, name: &str) -> Result<Option<Value>> {

@@ -105,11 +105,8 @@ pub(crate) fn test(run: &Run, name: &str, value: &Value, args: Args) -> Result<b
         "iterable" => is_iterable(value)?,
         "lower" | "upper" => {
             let text = text(budget, value)?;
-            let (is_it, other): (fn(char) -> bool, fn(char) -> bool) = match name {
-                "lower" => (char::is_lowercase, char::is_uppercase),
-                _ => (char::is_uppercase, char::is_lowercase),
-            };
-            text.contains(is_it) && !text.contains(other)
+            let (small, capital) = (text.contains(char::is_lowercase), text.contains(char::is_uppercase));
+            if name == "lower" { small && !capital } else { capital && !small }
         }
         "mapping" => matches!(value, Value::Dict(_)),
         "none" => matches!(value, Value::None),

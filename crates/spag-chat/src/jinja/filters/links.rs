@@ -54,11 +54,11 @@ fn is_web(text: &str) -> bool {
     let labels: Vec<&str> = host.split('.').collect();
     let is_label = |label: &&str| !label.is_empty() && label.chars().all(|c| c.is_alphanumeric() || "_%-".contains(c));
     let Some((last, before)) = labels.split_last() else { return false };
-    if !is_port || !labels.iter().all(|label| is_label(label)) {
+    if !is_port || !labels.iter().all(is_label) {
         return false;
     }
     let is_number = |label: &&str| label.len() <= 3 && label.bytes().all(|byte| byte.is_ascii_digit());
-    let is_address = has_scheme && labels.len() == 4 && labels.iter().all(|label| is_number(label));
+    let is_address = has_scheme && labels.len() == 4 && labels.iter().all(is_number);
     let is_name = (2..=63).contains(&last.len()) && last.bytes().all(|byte| byte.is_ascii_lowercase());
     const COMMON: [&str; 8] = ["com", "net", "int", "edu", "gov", "org", "info", "mil"];
     is_address

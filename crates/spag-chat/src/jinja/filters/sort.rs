@@ -1,13 +1,11 @@
 //! Filters that compare the items of a list.
 
-use std::collections::HashSet;
-
 use super::attributes::{by_path, folded, is_set};
 use crate::jinja::arguments::{Args, given};
 use crate::jinja::ast::Comparison;
 use crate::jinja::error::{Result, fail};
 use crate::jinja::run::Run;
-use crate::jinja::value::{Key, Value, View, compare, equal, items};
+use crate::jinja::value::{Dict, Key, Value, View, compare, equal, items};
 
 pub(super) fn filter(run: &Run, name: &str, value: &Value, args: Args) -> Result<Value> {
     let budget = &run.budget;
@@ -43,11 +41,12 @@ pub(super) fn filter(run: &Run, name: &str, value: &Value, args: Args) -> Result
         "unique" => {
             let [case, attribute] = args.bind(name, ["case_sensitive", "attribute"], 0)?;
             let (case, attribute) = (is_set(case.as_ref())?, given(attribute));
-            let (mut seen, mut kept) = (HashSet::new(), Vec::new());
+            let (mut seen, mut kept) = (Dict::default(), Vec::new());
             for item in items(budget, value)? {
-                budget.values(3)?;
                 let key = folded(run, by_path(run, &item, attribute.as_ref(), None)?, case)?;
-                if seen.insert(Key::new(budget, key)?) {
+                let key = Key::new(budget, key)?;
+                if seen.get(&key).is_none() {
+                    seen.insert(budget, key, Value::None)?;
                     kept.push(item);
                 }
             }

@@ -80,7 +80,8 @@ fn indent(run: &Run, text: &str, args: Args) -> Result<String> {
         if index > 0 {
             out.push('\n');
         }
-        if if index == 0 { first } else { blank || !line.is_empty() } {
+        let is_indented = if index == 0 { first } else { blank || !line.is_empty() };
+        if is_indented {
             out.push_str(&indent);
         }
         out.push_str(line);

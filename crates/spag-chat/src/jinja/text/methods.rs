@@ -175,7 +175,8 @@ pub(crate) fn method(run: &Run, text: &Text, name: &str, args: Args) -> Result<V
             let affixes = if let Value::Tuple(seq) = &affix { &seq.items[..] } else { std::slice::from_ref(&affix) };
             for affix in affixes {
                 let affix = affix.str()?;
-                if if name == "startswith" { within.starts_with(affix) } else { within.ends_with(affix) } {
+                let has_it = if name == "startswith" { within.starts_with(affix) } else { within.ends_with(affix) };
+                if has_it {
                     return Ok(Value::Bool(true));
                 }
             }

@@ -142,7 +142,7 @@ pub(crate) struct Method {
 }
 
 impl Method {
-    pub(crate) fn new(budget: &Budget, value: &Value, name: &str) -> Result<Value> {
+    pub(crate) fn of(budget: &Budget, value: &Value, name: &str) -> Result<Value> {
         budget.values(2)?;
         let levels = levels(std::iter::once(value))?;
         Ok(Value::Method(Rc::new(Self { value: value.clone(), name: name.into(), levels })))
