@@ -70,11 +70,17 @@ mod tests {
         {
             let second = pin!(workers.run(1, {
                 let begun = begun.clone();
-                move || Ok(begun.send(2).unwrap())
+                move || {
+                    begun.send(2).unwrap();
+                    Ok(())
+                }
             }));
             begin(second).await;
         }
-        let mut third = Box::pin(workers.run(1, move || Ok(begun.send(3).unwrap())));
+        let mut third = Box::pin(workers.run(1, move || {
+            begun.send(3).unwrap();
+            Ok(())
+        }));
         begin(third.as_mut()).await;
         end.send(()).unwrap();
         assert_eq!(first.await, Ok(1));
@@ -86,7 +92,10 @@ mod tests {
     async fn large_work_waits_for_all_places() {
         let workers = Workers::new(2);
         let (end, ended) = mpsc::channel::<()>();
-        let mut small = Box::pin(workers.run(1, move || Ok(ended.recv().unwrap())));
+        let mut small = Box::pin(workers.run(1, move || {
+            ended.recv().unwrap();
+            Ok(())
+        }));
         begin(small.as_mut()).await;
         let mut large = Box::pin(workers.run(9, || Ok(())));
         begin(large.as_mut()).await;

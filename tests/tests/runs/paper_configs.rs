@@ -121,8 +121,10 @@ fn killed_once(data: &Data, name: &str, imitation: &str) -> PathBuf {
     assert!(killed.kill_after(Duration::from_millis(50)).is_none(), "{name} was killed too late");
     assert!(!dir.join("report.json").exists());
     let (out, err) = run(&mut data.small(name, imitation, &dir), 0);
+    let report = fs::read_to_string(dir.join("report.txt")).unwrap();
+    assert!(out.contains("report.txt"), "{out}");
     for part in ["SPAG-2", "words that no training game was played on", "Elo ratings", "Benchmarks"] {
-        assert!(out.contains(part), "{name}: {part}\n{out}{err}");
+        assert!(report.contains(part), "{name}: {part}\n{report}{err}");
     }
     let stages: Vec<String> = json(dir.join("stages.json"))
         .as_array()

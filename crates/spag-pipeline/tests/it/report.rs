@@ -258,7 +258,7 @@ fn of_game(name: &str) -> Report {
     (value["game"], value["samples"]) = (name.into(), serde_json::json!([]));
     let text = [("attacker", "player 0"), ("defender", "player 1"), ("right_guess", "chips"), ("wrong_guess", "draw")]
         .into_iter()
-        .chain([("said_unknowingly", "invalid")])
+        .chain([("said_unknowingly", "invalid"), ("attacks", "begins"), ("defends", "follows")])
         .fold(value.to_string(), |text, (taboo, own)| text.replace(taboo, own));
     serde_json::from_str(&text).unwrap()
 }
