@@ -10,7 +10,7 @@ use spag_chat::PromptEncoder;
 use spag_dist::{LaunchEnv, Single};
 use spag_game::{CollectedGames, Episode, PlayConfig, ScriptedPolicy, Seats, Verdict, play_games, read_episodes};
 use spag_io::Silent;
-use spag_model::{Layout, LoadOptions, load_config, load_model_with, load_tokenizer};
+use spag_model::{Layout, LoadOptions, check_checkpoint, load_config, load_model_with, load_tokenizer};
 use spag_selfplay::games_on_cycled_words;
 use spag_train::{TimingConfig, time_steps};
 use spag_world::{ScriptedAttacker, ScriptedDefender};
@@ -48,13 +48,17 @@ pub struct RunMeasure {
 }
 
 /// Measures a run on this machine, which reaches `flops` FLOP/s, in some seconds. `None` if the games to imitate are not there
-/// to be counted, or the model is too large for a small measurement.
+/// to be counted, the model has no weights or tokenizer yet, or it is too large for a small measurement.
 ///
 /// # Errors
 /// Inputs that cannot be read, or an error of the device.
 pub fn measure_run(config: &RunConfig, flops: f64) -> Result<Option<RunMeasure>> {
+    // A folder with a configuration alone is planned too.
+    let (Ok(_), Ok(tokenizer)) = (check_checkpoint(&config.base_model), load_tokenizer(&config.base_model)) else {
+        return Ok(None);
+    };
     let inputs = RunInputs::load(config, &mut Silent)?;
-    let encoder = PromptEncoder::new(load_tokenizer(&config.base_model)?);
+    let encoder = PromptEncoder::new(tokenizer);
     let mut lengths = Lengths::default();
     for game in &inputs.games {
         let Some(games) = imitated(config, &inputs, game)? else { return Ok(None) };
