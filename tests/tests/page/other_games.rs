@@ -200,7 +200,7 @@ fn whole_game_of_tic_tac_toe_is_played_against_the_model() {
 #[ignore = "needs Chromium"]
 fn connect_four_is_played_on_the_same_board() {
     let folder = tempfile::tempdir().unwrap();
-    let model = scripted_after(&folder.path().join("left"), "\n", "[col 0]", After::Ends);
+    let model = scripted_after(&folder.path().join("left"), "\n", "[0]", After::Ends);
     let server = Serve::start([model.to_str().unwrap(), "--game", "connect-four"]);
     let browser = Browser::start();
     browser.look(360, "light");
