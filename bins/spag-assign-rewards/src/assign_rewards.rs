@@ -54,8 +54,7 @@ pub(crate) fn run(args: impl IntoIterator<Item = OsString>) -> Result<()> {
     let job =
         AssignJob { input: args.input_data_path, sft, output: args.output_data_path, outcomes: args.outcomes_path };
     let files = CommandFiles::default().read("--input_data_path", &job.input).read_all("--sft_data_path", &job.sft);
-    let files = files.read_all("--prompts", args.prompts.file()).read_all("--game_data", args.game_of_file.data());
-    let mut files = files;
+    let mut files = files.read_all("--prompts", args.prompts.file()).read_all("--game_data", args.game_of_file.data());
     prompts::write_samples(&mut files, "--output_data_path", &job.output)?;
     job.outcomes.iter().try_for_each(|path| files.write_file("--outcomes_path", path))?;
     let (prompts, note) = args.prompts.load_recorded(&[&job.input])?;

@@ -9,7 +9,7 @@ use std::{
 use clap::Parser;
 use spag_dist::LaunchEnv;
 use spag_game::{AfterDecision, EpisodeReader, Game, Labels, PlayConfig, PromptSet, SEATS};
-use spag_io::{CommandFiles, Contents, Progress};
+use spag_io::Progress;
 use spag_run::{PlayedGames, Provenance};
 use spag_selfplay::{
     EndpointKeys, Finished, JobFiles, OpenJob, PlayJob, PlayerPair, PlayerSpec, Ranks, games_per_word, limits,
@@ -21,9 +21,10 @@ use crate::{
     observer::{Interrupts, PlayObserver},
 };
 use spag_cli::{
-    Error, GameArgs, LineEvery, PlayerArgs, PlayerParser, Result, TerminalProgress, TokenSource, exit,
+    Error, GameArgs, LineEvery, PlayerArgs, PlayerParser, Result, TerminalProgress, TokenSource, checkpoint_files,
+    exit,
     flags::{self, Task},
-    threads,
+    threads, write_games,
 };
 
 /// Play Adversarial Taboo on every target word, or another game, and record the games.
@@ -195,12 +196,9 @@ fn first_failed(file: &Path) -> Option<String> {
 
 /// Checks that the output folder holds nothing but games, and no player.
 fn check_folder(args: &PlayArgs) -> Result<()> {
-    let checkpoints = args.specs().into_iter().filter_map(PlayerSpec::checkpoint);
-    let checkpoints = checkpoints.flat_map(|(model, adapter)| std::iter::once(model).chain(adapter));
-    let files = CommandFiles::default().read_all("a player", checkpoints).read_all("--data_path", &args.data_path);
+    let files = checkpoint_files("a player", args.specs()).read_all("--data_path", &args.data_path);
     let mut files = files.read_all("--prompts", args.games.prompts.file());
-    let kept = [Contents::Games, Contents::Benchmarks];
-    Ok(files.write_folder("--output_dir", &args.output_dir, &[Contents::Games], &kept)?)
+    write_games(&mut files, &args.output_dir)
 }
 
 /// What the games are made from, for the record beside the results.

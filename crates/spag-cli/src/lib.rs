@@ -41,7 +41,7 @@ pub use error::{Error, Result};
 pub use game_args::GameArgs;
 pub use overwrite::OverwriteArgs;
 #[cfg(feature = "models")]
-pub use players::{PlayerArgs, PlayerParser};
+pub use players::{PlayerArgs, PlayerParser, checkpoint_files, write_games};
 pub use progress::{LineEvery, TerminalProgress};
 pub use prompts::PromptArgs;
 pub use recorded_game::RecordedGameArgs;

@@ -8,6 +8,7 @@ use clap::{
     builder::TypedValueParser,
     error::{Error as FlagError, ErrorKind},
 };
+use spag_io::{CommandFiles, Contents};
 use spag_model::{Checkpoint, EngineSettings, WeightDtype};
 use spag_selfplay::{
     AnyPlayer, EndpointConfig, EndpointKeys, EndpointPlayer, EndpointSettings, ModelPlayer, PlayerPair, PlayerSpec,
@@ -60,6 +61,22 @@ impl TypedValueParser for PlayerParser {
         let text = value.to_str().ok_or_else(|| refuse("the player is not valid UTF-8".into()))?;
         text.parse().map_err(|error: spag_selfplay::Error| refuse(error.to_string()))
     }
+}
+
+/// The checkpoints and adapters of players, as files that a program reads by the name `flag`.
+pub fn checkpoint_files<'a>(flag: &str, players: impl IntoIterator<Item = &'a PlayerSpec>) -> CommandFiles {
+    let checkpoints = players.into_iter().filter_map(PlayerSpec::checkpoint);
+    CommandFiles::default()
+        .read_all(flag, checkpoints.flat_map(|(model, adapter)| std::iter::once(model).chain(adapter)))
+}
+
+/// Checks the folder of `--output_dir` into which games are written: it holds nothing but games and benchmarks, and no input.
+///
+/// # Errors
+/// It holds something else, or is an input.
+pub fn write_games(files: &mut CommandFiles, folder: &Path) -> Result<()> {
+    let kept = [Contents::Games, Contents::Benchmarks];
+    Ok(files.write_folder("--output_dir", folder, &[Contents::Games], &kept)?)
 }
 
 impl PlayerArgs {

@@ -1,10 +1,11 @@
 //! Reading within a folder: what lies outside of it is not read through links.
 
 use std::fs::File;
-use std::io::{self, ErrorKind, Read};
+use std::io::{self, ErrorKind};
 use std::path::{Component, Path, PathBuf};
 
 use crate::error::{Error, Result};
+use crate::whole::read_file;
 
 /// A folder that others may have written, and whose regular files are read. The way to the folder itself may have links; in it, no
 /// link is followed.
@@ -73,13 +74,7 @@ impl EnclosedFolder {
     /// As [`EnclosedFolder::open`], or the file is larger.
     pub fn read_whole(&self, path: impl AsRef<Path>, limit: u64) -> Result<Vec<u8>> {
         let path = path.as_ref();
-        let read = || {
-            let mut bytes = Vec::new();
-            self.open(path)?.take(limit.saturating_add(1)).read_to_end(&mut bytes)?;
-            let problem = || format!("it has more than {limit} bytes, the most that such a file may have");
-            if bytes.len() as u64 > limit { Err(io::Error::new(ErrorKind::InvalidData, problem())) } else { Ok(bytes) }
-        };
-        read().map_err(Error::io(&self.root.join(path)))
+        self.open(path).and_then(|file| read_file(file, limit)).map_err(Error::io(&self.root.join(path)))
     }
 
     /// The names in a folder of the folder that are text, sorted.

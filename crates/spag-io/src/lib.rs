@@ -43,7 +43,7 @@ pub use jsonl::{JsonlAppender, read_complete_lines};
 pub use leftovers::remove_unlocked_files;
 pub use lock::FileLock;
 pub use nearest::nearest_name;
-pub use progress::{Nested, Progress, Silent};
+pub use progress::{Nested, Progress, Silent, duration};
 pub use prompt::{ChatMessage, ChatRole, PromptFormat, PromptText, TurnPrompt, Wordings};
 pub use range::{Limits, Ranged, in_range, parser, truth};
 pub use row::{Row, cause, null_is_default};

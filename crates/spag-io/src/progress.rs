@@ -19,6 +19,20 @@ pub trait Progress {
     fn message(&mut self, _line: &str) {}
 }
 
+/// Seconds as people say them.
+///
+/// ```
+/// let said = [61.0, 240.0, 9000.0].map(spag_io::duration);
+/// assert_eq!(said, ["61 seconds", "4 minutes", "2.5 hours"]);
+/// ```
+pub fn duration(seconds: f64) -> String {
+    match seconds {
+        seconds if seconds < 90.0 => format!("{seconds:.0} seconds"),
+        seconds if seconds < 90.0 * 60.0 => format!("{:.0} minutes", seconds / 60.0),
+        seconds => format!("{:.1} hours", seconds / 3600.0),
+    }
+}
+
 /// Shows the progress of a nested part as the note of the outer part, which stays on display.
 pub struct Nested<'a> {
     outer: &'a mut dyn Progress,

@@ -26,21 +26,26 @@ fn read(path: &Path, limit: u64) -> io::Result<Vec<u8>> {
     if !found.is_file() {
         return Err(io::Error::new(ErrorKind::InvalidInput, "this is not a regular file"));
     }
+    let bytes = read_file(File::open(path)?, limit)?;
+    match foreign_small(&bytes) {
+        Some(what) => Err(io::Error::new(ErrorKind::InvalidData, what)),
+        None => Ok(bytes),
+    }
+}
+
+/// Reads an open regular file of at most `limit` bytes.
+pub(crate) fn read_file(file: File, limit: u64) -> io::Result<Vec<u8>> {
     let too_large = || {
         let found = format!("it has more than {limit} bytes, the most that such a file may have");
         io::Error::new(ErrorKind::InvalidData, found)
     };
-    if found.len() > limit {
+    if file.metadata()?.len() > limit {
         return Err(too_large());
     }
     let mut bytes = Vec::new();
     // The file may have grown since.
-    File::open(path)?.take(limit.saturating_add(1)).read_to_end(&mut bytes)?;
-    match foreign_small(&bytes) {
-        Some(what) => Err(io::Error::new(ErrorKind::InvalidData, what)),
-        None if bytes.len() as u64 > limit => Err(too_large()),
-        None => Ok(bytes),
-    }
+    file.take(limit.saturating_add(1)).read_to_end(&mut bytes)?;
+    if bytes.len() as u64 > limit { Err(too_large()) } else { Ok(bytes) }
 }
 
 #[cfg(test)]

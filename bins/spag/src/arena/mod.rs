@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use spag_dist::{LaunchEnv, Launcher};
 use spag_game::{PromptSet, Tally};
-use spag_io::{CommandFiles, Contents, Progress, write_atomically};
+use spag_io::{Progress, write_atomically};
 use spag_model::load_config;
 use spag_selfplay::{
     EndpointKeys, Finished, JobFiles, OpenJob, PlayJob, PlayerSpec, Ranks,
@@ -23,7 +23,10 @@ use spag_selfplay::{
 use bar::{Bar, PairingBar};
 use games::{ArenaGame, Asked};
 use spag_cli::adapter_args::NamedFolder;
-use spag_cli::{Error, GameArgs, PlayerArgs, Result, TerminalProgress, TokenSource, exit, flags, threads};
+use spag_cli::{
+    Error, GameArgs, PlayerArgs, Result, TerminalProgress, TokenSource, checkpoint_files, exit, flags, threads,
+    write_games,
+};
 use table::{Table, Work, in_league};
 
 /// Rate several players: every two play each other in both roles, on the same words and seeds.
@@ -275,14 +278,10 @@ fn require_single_process(env: &LaunchEnv) -> Result<()> {
 
 /// Checks that the folders of the games hold nothing else, and no player.
 fn check_folders(args: &ArenaArgs, players: &[NamedPlayer], games: &[ArenaGame]) -> Result<()> {
-    let checkpoints = players.iter().filter_map(|player| player.player.checkpoint());
-    let checkpoints = checkpoints.flat_map(|(model, adapter)| std::iter::once(model).chain(adapter));
-    let files = CommandFiles::default().read_all("--players", checkpoints).read_all("--words", &args.words);
-    let mut files = files.read_all("--config", &args.config).read_all("--prompts", args.rules.prompts.file());
-    games.iter().try_for_each(|game| {
-        let folder = game.output_dir(&args.output_dir);
-        Ok(files.write_folder("--output_dir", folder, &[Contents::Games], &[Contents::Games, Contents::Benchmarks])?)
-    })
+    let files = checkpoint_files("--players", players.iter().map(|player| &player.player));
+    let files = files.read_all("--words", &args.words).read_all("--config", &args.config);
+    let mut files = files.read_all("--prompts", args.rules.prompts.file());
+    games.iter().try_for_each(|game| write_games(&mut files, &game.output_dir(&args.output_dir)))
 }
 
 /// Gives players their adapters.

@@ -3,6 +3,7 @@
 use std::fmt::Write as _;
 
 use clap::ValueEnum;
+use spag_io::duration;
 use spag_io::{escape, folder_size, format_gib, free_disk, gib};
 use spag_model::{
     DtypeChoice, GenerationMemory, Layout, ModelConfig, Processor, WeightDtype, load_config, measured_flops,
@@ -16,7 +17,7 @@ use spag_train::{Placement, RankMemory, ShardingPlan};
 
 use super::hardware::{Assumptions, Gpu};
 use super::report::{Report, Row};
-use super::run_time::{UTTERANCES, duration};
+use super::run_time::UTTERANCES;
 use super::settings::Settings;
 use spag_cli::{Error, Result};
 

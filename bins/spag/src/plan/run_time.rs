@@ -84,12 +84,3 @@ impl Planner<'_> {
         Ok(choice.map(|choice| training.steps as f64 * choice.time.step))
     }
 }
-
-/// Seconds as people say them.
-pub(super) fn duration(seconds: f64) -> String {
-    match seconds {
-        seconds if seconds < 90.0 => format!("{seconds:.0} seconds"),
-        seconds if seconds < 90.0 * 60.0 => format!("{:.0} minutes", seconds / 60.0),
-        seconds => format!("{:.1} hours", seconds / 3600.0),
-    }
-}

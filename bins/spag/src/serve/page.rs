@@ -72,14 +72,9 @@ impl PageArgs {
 
     /// The games that come first: the one that is named, or those of the run.
     fn games(&self, run: Option<&RunSettings>) -> Result<Vec<PageGame>> {
-        let name = self.game.as_deref().unwrap_or(taboo::LABELS.name);
-        let is_taboo = name == taboo::LABELS.name;
-        let flag = match (&self.game_options, &self.game_data) {
-            (Some(_), _) if is_taboo => "--game_options",
-            (None, Some(_)) if is_taboo => "--game_data",
-            _ => "",
-        };
-        if !flag.is_empty() {
+        let given = [("--game_options", self.game_options.is_some()), ("--game_data", self.game_data.is_some())];
+        let is_taboo = self.game.as_deref().is_none_or(|name| name == taboo::LABELS.name);
+        if let Some((flag, _)) = given.into_iter().find(|(_, is_given)| is_taboo && *is_given) {
             let problem = "taboo has none; its flags are --words, --judge and --max_turns".to_owned();
             return Err(Error::BadValue { flag: flag.to_owned(), problem });
         }

@@ -1,5 +1,7 @@
 //! How far a run is, and how long the rest will take by what its stages took.
 
+use spag_io::duration;
+
 use super::folder::StageDone;
 use super::plan::PlannedStage;
 
@@ -77,15 +79,6 @@ impl Remaining {
         };
         let rest: f64 = self.planned.get(at..)?.iter().map(seconds).sum::<Option<f64>>()?;
         (rest > 0.0).then_some(rest)
-    }
-}
-
-/// Seconds as people say them.
-fn duration(seconds: f64) -> String {
-    match seconds {
-        seconds if seconds < 90.0 => format!("{seconds:.0} seconds"),
-        seconds if seconds < 90.0 * 60.0 => format!("{:.0} minutes", seconds / 60.0),
-        seconds => format!("{:.1} hours", seconds / 3600.0),
     }
 }
 

@@ -27,19 +27,18 @@ pub(super) fn stop_if_asked(run: RunContext<'_>, stage: &StageFolder, played: Op
 fn broken_rule(rules: &StopRules, games: &RoundGames) -> Option<String> {
     let [first, second] = games.wins.seats();
     let shares = [
-        ("empty_utterances", rules.empty_utterances, games.empty_utterances),
-        ("repeated_utterances", rules.repeated_utterances, games.repeated_utterances),
+        ("empty_utterances", None, rules.empty_utterances, games.empty_utterances),
+        ("repeated_utterances", None, rules.repeated_utterances, games.repeated_utterances),
         // The rules of seats are named after those of Adversarial Taboo, in all games.
-        ("attacker_wins", rules.attacker_wins, games.wins[first]),
-        ("defender_wins", rules.defender_wins, games.wins[second]),
-        ("early_guesses", rules.early_guesses, games.early_guesses),
-        ("ties", rules.ties, games.ties),
+        ("attacker_wins", Some(first), rules.attacker_wins, games.wins[first]),
+        ("defender_wins", Some(second), rules.defender_wins, games.wins[second]),
+        ("early_guesses", None, rules.early_guesses, games.early_guesses),
+        ("ties", None, rules.ties, games.ties),
     ];
-    shares.into_iter().find_map(|(name, limit, rate)| {
+    shares.into_iter().find_map(|(name, seat, limit, rate)| {
         let (limit, share) = (limit?, rate.share?);
-        let seat = [("attacker_wins", first), ("defender_wins", second)].into_iter().find(|(of, _)| *of == name);
-        let whose = seat.filter(|(of, seat)| !of.starts_with(seat.name())).map(|(_, seat)| format!(" (of {seat})"));
-        let whose = whose.unwrap_or_default();
+        let other = seat.filter(|seat| !name.starts_with(seat.name()));
+        let whose = other.map(|seat| format!(" (of {seat})")).unwrap_or_default();
         (share > limit).then(|| format!("{name}{whose} is {share:.3}, more than stop_when.{name} = {limit}"))
     })
 }

@@ -41,7 +41,8 @@ impl Reader<'_> {
                 _ => {
                     // Searched for those that are listed only: a file may have millions of keys.
                     let is_listed = ignored.len() < LISTED && self.problems.len() < LISTED;
-                    match if is_listed { nearest(asked, path, name) } else { None } {
+                    let meant = if is_listed { nearest(asked, path, name) } else { None };
+                    match meant {
                         Some(meant) if !path.is_empty() => {
                             self.problems.push(format!("`{}` is unknown; did you mean `{meant}`?", quote(&key)));
                         }

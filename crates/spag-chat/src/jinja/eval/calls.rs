@@ -10,7 +10,7 @@ use crate::jinja::collections;
 use crate::jinja::error::{Error, Result, fail};
 use crate::jinja::run::Run;
 use crate::jinja::value::{
-    self, Cycler, Dict, Function, Key, Macro, Namespace, Range, Scope, Seq, Shared, Text, Value, items, quoted,
+    self, Cycler, Dict, Function, Key, Macro, Namespace, Range, Scope, Shared, Text, Value, items, quoted,
 };
 
 /// The function that every template has by this name.
@@ -126,14 +126,8 @@ fn call_function(run: &Run, function: Function, args: Args) -> Result<Value> {
             if args.positional.is_empty() {
                 return fail!("at least one item has to be provided");
             }
-            // A list that nobody else has.
-            match Value::list(budget, args.positional)? {
-                Value::List(seq) => {
-                    let items = Seq { items: seq.items.clone(), ..*seq };
-                    Ok(Value::Cycler(Rc::new(Cycler { items, at: Cell::new(0) })))
-                }
-                other => Ok(other),
-            }
+            let items = value::seq(budget, args.positional)?;
+            Ok(Value::Cycler(Rc::new(Cycler { items, at: Cell::new(0) })))
         }
         Function::Joiner => {
             let [separator] = args.bind("joiner", ["sep"], 0)?;
