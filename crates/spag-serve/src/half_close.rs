@@ -32,8 +32,10 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(10);
 /// How far a connection's request is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Phase {
-    /// There is none, or its body arrives: the connection ends with what the client sends.
+    /// There is none: the connection ends with what the client sends.
     Receiving,
+    /// Its body is read, from a client of this version. All of it may have arrived before any of it is read.
+    Reading(Version),
     /// Nothing of the answer has been sent to a client of this version.
     Working(Version),
     /// The answer is sent.
@@ -44,8 +46,14 @@ struct State {
     phase: Phase,
     /// Whether a stream of events should send a comment.
     is_probe_due: bool,
+    /// Whether the client has ended what it sends.
+    has_ended: bool,
+    /// Whether the body is read up to there and has no end.
+    is_torn: bool,
     /// Who waits for the end of the answer.
     waiting: Option<Waker>,
+    /// Who waits for more of the body.
+    reading: Option<Waker>,
 }
 
 /// The request of a connection, as its stream and its bodies know it.
@@ -54,7 +62,14 @@ pub(crate) struct Exchange(Arc<Mutex<State>>);
 
 impl Exchange {
     pub(crate) fn new() -> Self {
-        Self(Arc::new(Mutex::new(State { phase: Phase::Receiving, is_probe_due: false, waiting: None })))
+        Self(Arc::new(Mutex::new(State {
+            phase: Phase::Receiving,
+            is_probe_due: false,
+            has_ended: false,
+            is_torn: false,
+            waiting: None,
+            reading: None,
+        })))
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -74,9 +89,9 @@ impl Exchange {
 
     /// Follows a request.
     pub(crate) fn request(&self, request: Request<Incoming>) -> Request<RequestBody> {
-        let version = request.version();
+        self.enter(Phase::Reading(request.version()));
         request.map(|body| {
-            let body = RequestBody { body, version, exchange: self.clone() };
+            let body = RequestBody { body, exchange: self.clone() };
             if body.is_end_stream() {
                 body.note_end();
             }
@@ -96,15 +111,21 @@ impl Exchange {
 /// The body of a request, which notes its end.
 pub(crate) struct RequestBody {
     body: Incoming,
-    version: Version,
     exchange: Exchange,
 }
 
 impl RequestBody {
     fn note_end(&self) {
-        if self.exchange.state().phase == Phase::Receiving {
-            self.exchange.enter(Phase::Working(self.version));
+        let phase = self.exchange.state().phase;
+        if let Phase::Reading(version) = phase {
+            self.exchange.enter(Phase::Working(version));
         }
+    }
+}
+
+impl Drop for RequestBody {
+    fn drop(&mut self) {
+        self.note_end();
     }
 }
 
@@ -113,7 +134,21 @@ impl HttpBody for RequestBody {
     type Error = hyper::Error;
 
     fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, hyper::Error>>> {
-        let frame = ready!(Pin::new(&mut self.body).poll_frame(cx));
+        let had_ended = self.exchange.state().has_ended;
+        let Poll::Ready(frame) = Pin::new(&mut self.body).poll_frame(cx) else {
+            let mut state = self.exchange.state();
+            state.reading = Some(cx.waker().clone());
+            // What arrived before the end would have been here.
+            state.is_torn = had_ended;
+            let is_new = state.has_ended;
+            drop(state);
+            if had_ended {
+                self.exchange.wake();
+            } else if is_new {
+                cx.waker().wake_by_ref();
+            }
+            return Poll::Pending;
+        };
         // The end of chunks is known only once it is there.
         if frame.is_none() || self.body.is_end_stream() {
             self.note_end();
@@ -201,13 +236,22 @@ impl ClientStream {
                 return Poll::Ready(Err(error));
             }
             let mut state = self.exchange.state();
+            state.has_ended = true;
             // Read as ended, the connection is closed, with what the system has not taken.
-            if state.phase == Phase::Receiving && !self.is_blocked {
+            let is_over = match state.phase {
+                Phase::Receiving => !self.is_blocked,
+                Phase::Reading(_) => state.is_torn,
+                Phase::Working(_) | Phase::Sending => false,
+            };
+            if is_over {
                 return Poll::Ready(Ok(()));
             }
             state.waiting = Some(cx.waker().clone());
-            let phase = state.phase;
+            let (phase, reading) = (state.phase, state.reading.take());
             drop(state);
+            if let Some(reading) = reading {
+                reading.wake();
+            }
             let first = || Probes { next: Box::pin(sleep(FIRST_PAUSE)), pause: FIRST_PAUSE, is_sent: false };
             let probes = self.probes.get_or_insert_with(first);
             ready!(probes.next.as_mut().poll(cx));
@@ -235,7 +279,7 @@ impl ClientStream {
                 self.exchange.state().is_probe_due = true;
                 Ok(())
             }
-            Phase::Working(_) | Phase::Receiving => Ok(()),
+            Phase::Working(_) | Phase::Reading(_) | Phase::Receiving => Ok(()),
         }
     }
 

@@ -84,6 +84,34 @@ fn a_client_that_ends_its_side_gets_its_answer() {
 }
 
 #[test]
+fn a_client_that_ends_its_side_at_once_gets_its_answer() {
+    let server = Serve::start([root().join("data/tiny-llama")]);
+    let answers = |path: &str, body: &str, length: usize| {
+        let mut stream = TcpStream::connect(server.address()).unwrap();
+        let head = format!("POST {path} HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n");
+        stream.write_all(format!("{head}Content-Length: {length}\r\n\r\n{body}").as_bytes()).unwrap();
+        stream.shutdown(Shutdown::Write).unwrap();
+        rest(stream)
+    };
+    // The end may arrive before or after the body is read.
+    let bodies = [1, 4].map(|tokens| request(tokens, false).to_string());
+    std::thread::scope(|scope| {
+        for body in &bodies {
+            scope.spawn(|| {
+                for _ in 0..100 {
+                    let answer = answers("/v1/completions", body, body.len());
+                    assert!(answer.starts_with("HTTP/1.1 200"), "{answer:?}");
+                }
+            });
+        }
+    });
+    // A body that is not read, and one that lacks its end: the connection ends, with an error or without an answer.
+    assert!(answers("/nowhere", &bodies[0], bodies[0].len()).starts_with("HTTP/1.1 404"));
+    let torn = answers("/v1/completions", "{", 100);
+    assert!(torn.is_empty() || torn.starts_with("HTTP/1.1 400"), "{torn:?}");
+}
+
+#[test]
 fn a_client_that_leaves_after_it_has_ended_its_side_is_noticed() {
     let (_work, server) = serve_long();
     for stream in [false, true] {
