@@ -27,17 +27,15 @@
 // ── Model definition ──
 mod adapter;
 mod config;
+mod dtype;
 mod error;
+mod gguf;
 mod params;
 
-// ── Memory ──
-mod memory;
-
 // ── Computation ──
+mod batch;
 mod model;
-mod packed;
 mod packed_weights;
-mod prefix_tree;
 mod rate;
 
 // ── Checkpoints and generation ──
@@ -45,30 +43,31 @@ mod checkpoint;
 mod generate;
 mod tokenizer;
 
-pub use adapter::{Adapter, AdapterPlaces, BaseDigest, LoraConfig};
+pub use adapter::{Adapter, BaseDigest, LoraConfig};
+pub use batch::{PackedBatch, Targets};
 pub use checkpoint::{
-    Checkpoint, DtypeChoice, LoadOptions, ShardSize, WeightDtype, WriteOptions, WrittenFile, check_checkpoint,
-    is_quantised, load_config, load_model, load_model_with, load_quantised, load_quantised_layers, load_tokenizer,
-    own_head_note, python_files, read_buffers, read_tensors, save_checkpoint, save_model, weights_digest,
-    write_buffers, write_random_model,
+    Checkpoint, LoadOptions, ShardSize, WriteOptions, WrittenFile, check_checkpoint, is_quantised, load_config,
+    load_model, load_model_with, load_quantised, load_quantised_layers, load_tokenizer, own_head_note, python_files,
+    read_buffers, read_tensors, save_checkpoint, save_model, weights_digest, write_buffers, write_random_model,
 };
 pub use config::{
     Architecture, Biases, Embeddings, HeadNorm, ModelConfig, NormWeights, Norms, OutputHead, Position, Projections,
     Rope, RopeScaling,
 };
+pub use dtype::{DtypeChoice, WeightDtype};
 pub use error::{Error, Result};
 pub use generate::{
     AdapterChoice, AllowedTokens, Completion, CompletionText, Engine, EngineConfig, EngineLoad, EngineSettings,
-    EosRule, Event, FinishReason, Generate, GenerationConfig, GenerationStats, GenerationTimes, Grammar, GrammarState,
-    LogProbs, LogitRules, MemoryBudget, Overflow, PrefixSharing, Processor, Prompt, PromptRange, Request, RequestError,
-    RequestId, SharedGrammar, Streamed, TokenEvent,
+    EosRule, Event, FinishReason, Generate, GenerationConfig, GenerationMemory, GenerationMemorySettings,
+    GenerationStats, GenerationTimes, Grammar, GrammarState, LogProbs, LogitRules, MemoryBudget, Overflow,
+    PrefixSharing, Processor, Prompt, PromptLogProbs, PromptRange, Request, RequestError, RequestId, SharedGrammar,
+    Streamed, TokenEvent,
 };
-pub use memory::{GenerationMemory, GenerationMemorySettings, PromptLogProbs};
-pub use model::{Activations, Forward, Model, Network, Quantisation, ReplacedMatrix, SavedElements};
-pub use packed::{PackedBatch, Targets};
-pub use packed_weights::QuantisedLayers;
+pub use model::{Activations, Forward, Model, Network, Quantisation, SavedElements};
+pub use packed_weights::{QuantisedLayers, ReplacedMatrix};
 pub use params::{
-    Adapted, AdapterWeights, FlatBuffers, GradientSink, LayerLayout, Layout, Part, Update, View, WeightSource,
+    Adapted, AdapterPlaces, AdapterWeights, FlatBuffers, GradientSink, LayerLayout, Layout, Part, Update, View,
+    WeightSource,
 };
 pub use rate::measured_flops;
 pub use spag_ops::kernels::SumOrder;

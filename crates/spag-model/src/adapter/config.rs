@@ -5,9 +5,8 @@ use std::collections::BTreeMap;
 use serde_json::Value;
 use spag_io::quote;
 
-use super::keys::{ALL_LINEAR, rank_of};
-use super::matrix_names;
-use super::modules::{Pattern, Targets, ends_with};
+use super::modules::{ALL_LINEAR, Pattern, Targets, ends_with};
+use super::names::matrix_names;
 use crate::config::{Architecture, Projections};
 use crate::error::{Error, Result};
 use crate::params::Layout;
@@ -187,4 +186,19 @@ fn first_match<T: Copy>(entries: &[(Pattern, T)], module: &str) -> Result<Option
         }
     }
     Ok(None)
+}
+
+/// A rank of a file or of a setting.
+pub(super) fn rank_of(value: &Value) -> Result<usize, String> {
+    let rank = value.as_u64().and_then(|rank| usize::try_from(rank).ok());
+    rank.filter(|rank| (1..=LoraConfig::MAX_RANK).contains(rank)).ok_or(format!(
+        "expected a whole number from 1 to {}, not {}",
+        LoraConfig::MAX_RANK,
+        shown(Some(value))
+    ))
+}
+
+/// A value, for messages.
+pub(super) fn shown(value: Option<&Value>) -> String {
+    value.map_or_else(|| "not set".to_owned(), |value| quote(&value.to_string()))
 }

@@ -5,13 +5,11 @@ use std::path::Path;
 use serde_json::{Map, Value, json};
 use spag_io::{quote, read_whole};
 
-use super::config::{LoraConfig, Scaling};
-use super::modules::{Pattern, Targets};
+use super::config::{LoraConfig, Scaling, rank_of, shown};
+use super::modules::{ALL_LINEAR, Pattern, Targets};
 use crate::checkpoint::folders_with;
 use crate::error::{Error, Result};
 
-/// The name for all linear layers of the blocks.
-pub(super) const ALL_LINEAR: &str = "all-linear";
 pub(super) const FILE: &str = "adapter_config.json";
 /// Largest `adapter_config.json`, in bytes.
 const MAX_BYTES: u64 = 1 << 20;
@@ -149,19 +147,6 @@ fn is_unset(value: &Value) -> bool {
         Value::Object(values) => values.is_empty(),
         Value::Bool(true) | Value::Number(_) | Value::String(_) => false,
     }
-}
-
-fn shown(value: Option<&Value>) -> String {
-    value.map_or_else(|| "not set".to_owned(), |value| quote(&value.to_string()))
-}
-
-pub(super) fn rank_of(value: &Value) -> Result<usize, String> {
-    let rank = value.as_u64().and_then(|rank| usize::try_from(rank).ok());
-    rank.filter(|rank| (1..=LoraConfig::MAX_RANK).contains(rank)).ok_or(format!(
-        "expected a whole number from 1 to {}, not {}",
-        LoraConfig::MAX_RANK,
-        shown(Some(value))
-    ))
 }
 
 fn rank(value: Option<&Value>) -> Result<usize, String> {

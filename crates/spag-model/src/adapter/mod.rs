@@ -5,6 +5,7 @@ mod base;
 mod config;
 mod keys;
 mod modules;
+mod names;
 mod places;
 
 use std::path::Path;
@@ -14,16 +15,16 @@ use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use spag_io::{quote, write_json_atomically};
 
-use crate::checkpoint::{WeightDtype, WriteOptions, WrittenFile, load_config, read_adapter, write_buffers};
+use self::names::module_of;
+use crate::checkpoint::{ADAPTER, WriteOptions, WrittenFile, load_config, read_adapter, write_buffers};
 use crate::config::Architecture;
+use crate::dtype::WeightDtype;
 use crate::error::{Error, Result};
-use crate::params::{FlatBuffers, Layout, View, WeightSource};
+use crate::params::{AdapterPlaces, FlatBuffers, Layout, View, WeightSource};
 use spag_ops::cast::converted;
 
 pub use base::BaseDigest;
 pub use config::LoraConfig;
-pub use places::AdapterPlaces;
-pub(crate) use places::Pair;
 
 /// An adapter for the models of an architecture.
 #[derive(Clone, Debug)]
@@ -37,9 +38,6 @@ pub struct Adapter {
 }
 
 impl Adapter {
-    /// The stem of the file of weights in a folder of PEFT.
-    pub(crate) const STEM: &str = "adapter_model";
-
     /// The same adapter with other matrices of the same places, which may be in another number format.
     ///
     /// # Errors
@@ -138,7 +136,7 @@ impl Adapter {
     ) -> Result<Vec<WrittenFile>> {
         write_json_atomically(dir.as_ref().join(keys::FILE), &self.config.to_json())?;
         BaseDigest::record(self.base.as_ref(), dir.as_ref())?;
-        write_buffers(weights, dir, Self::STEM, options)
+        write_buffers(weights, dir, ADAPTER, options)
     }
 
     /// Its settings.
@@ -196,18 +194,4 @@ impl Adapter {
         let found = views.iter().position(|view| view.name == name);
         found.ok_or_else(|| Error::Config(format!("the adapter is for a model with `{name}`, which this one lacks")))
     }
-}
-
-/// The module of a matrix: `model.layers.0.mlp.up_proj` of `base_model.model.model.layers.0.mlp.up_proj.lora_A.weight`.
-fn module_of(matrix: &View) -> &str {
-    let name = matrix.name.strip_prefix(PREFIX).unwrap_or(&matrix.name);
-    name.rsplit_once(".lora_").map_or(name, |(module, _)| module)
-}
-
-/// What PEFT puts before the names of a model's modules.
-const PREFIX: &str = "base_model.model.";
-
-/// The names of the matrices of a module in a file.
-pub(crate) fn matrix_names(module: &str) -> [String; 2] {
-    ["A", "B"].map(|matrix| format!("{PREFIX}{module}.lora_{matrix}.weight"))
 }

@@ -4,8 +4,8 @@ use fancy_regex::{Regex, RegexBuilder};
 use serde_json::Value;
 use spag_io::quote;
 
-use super::keys::ALL_LINEAR;
-
+/// The name for all linear layers of the blocks.
+pub(super) const ALL_LINEAR: &str = "all-linear";
 /// Steps of the search for a match, at most. Names of modules are short, so no usual expression needs many.
 const MAX_STEPS: usize = 100_000;
 /// Bytes of a compiled expression, at most.

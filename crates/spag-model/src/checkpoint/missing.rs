@@ -6,6 +6,7 @@ use std::path::{Component, Path};
 use spag_io::quote;
 
 use crate::error::Error;
+use crate::gguf::is_gguf;
 
 /// The folder of the model in a folder of a run's stage.
 const MODEL: &str = "model";
@@ -58,7 +59,7 @@ pub(crate) fn folders_with(dir: &Path, file: &str) -> Option<String> {
 /// The error of a file that is not in the format of GGUF but a part of a checkpoint folder; `None` for others.
 pub(super) fn part_of_folder(path: &Path) -> Option<Error> {
     let extension = path.extension()?.to_str()?;
-    let is_part = ["json", "safetensors", "bin", "model"].contains(&extension) && !super::gguf::is_gguf(path);
+    let is_part = ["json", "safetensors", "bin", "model"].contains(&extension) && !is_gguf(path);
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let why = format!("this is a file of a checkpoint; name its folder, {}", folder.display());
     is_part.then(|| spag_io::Error::io(path)(std::io::Error::new(ErrorKind::NotADirectory, why)).into())

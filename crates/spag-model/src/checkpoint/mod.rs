@@ -1,10 +1,12 @@
 //! Checkpoints: Hugging Face folders, which are read and written, and GGUF files, which are read.
 
-mod dtype;
-pub(crate) mod gguf;
+mod format;
+mod gguf;
 mod missing;
+mod options;
 mod quantised;
 mod read;
+mod rows;
 mod safetensors;
 mod shard_size;
 mod shards;
@@ -19,14 +21,12 @@ mod write;
 
 use std::path::Path;
 
-use candle_core::Device;
-
 use crate::error::Result;
 use crate::model::Model;
 use crate::tokenizer::Tokenizer;
 
-pub use dtype::{DtypeChoice, WeightDtype};
 pub(crate) use missing::folders_with;
+pub use options::{LoadOptions, WriteOptions};
 pub use quantised::{is_quantised, load_quantised, load_quantised_layers};
 pub(crate) use read::read_adapter;
 pub use read::{
@@ -37,23 +37,8 @@ pub use shard_size::ShardSize;
 pub use shards::write_buffers;
 pub use source_files::python_files;
 pub use tensor_file::WrittenFile;
-pub use write::{WriteOptions, save_checkpoint, save_model, write_random_model};
-
-/// Device and number format of a loaded checkpoint.
-#[derive(Clone, Debug)]
-pub struct LoadOptions {
-    /// The device of the weights.
-    pub device: Device,
-    /// Number format of the weights. Stored weights are converted to it.
-    pub dtype: WeightDtype,
-}
-
-impl Default for LoadOptions {
-    /// f32 on the CPU.
-    fn default() -> Self {
-        Self { device: Device::Cpu, dtype: WeightDtype::F32 }
-    }
-}
+pub(crate) use weight_files::ADAPTER;
+pub use write::{save_checkpoint, save_model, write_random_model};
 
 /// A model with its tokenizer.
 #[derive(Clone, Debug)]

@@ -8,17 +8,20 @@ use candle_core::quantized::GgmlDType;
 use candle_core::{Device, Tensor};
 use spag_io::quote;
 
-use super::gguf::is_gguf;
+use super::format::{Format, TensorInfo};
 use super::read::copy_into;
 use super::source::Source;
-use super::weight_file::{Format, Stored, StoredDtype, TensorInfo, WeightFile};
+use super::weight_file::{Stored, WeightFile};
 use super::weight_files::{Located, WeightFiles};
-use super::{Checkpoint, LoadOptions, WeightDtype, load_tokenizer};
+use super::{Checkpoint, LoadOptions, load_tokenizer};
 use crate::config::ModelConfig;
+use crate::dtype::{StoredDtype, WeightDtype};
 use crate::error::{Error, Result};
-use crate::model::linear::PackedMemory;
-use crate::model::{Matrices, Model, Quantisation, QuantisedModel, check_inputs};
-use crate::packed_weights::{LoadedLayer, PackedWeights, QuantisedLayers, StoredMatrix};
+use crate::gguf::is_gguf;
+use crate::model::{Model, Quantisation, QuantisedModel};
+use crate::packed_weights::{
+    LoadedLayer, Matrices, PackedMemory, PackedWeights, QuantisedLayers, StoredMatrix, check_inputs,
+};
 use crate::params::{FlatBuffers, Layout, Part};
 use spag_ops::quantised::BlockFormat;
 

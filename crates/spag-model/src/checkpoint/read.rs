@@ -7,15 +7,15 @@ use candle_core::{Device, Tensor};
 use half::bf16;
 use sha2::{Digest, Sha256};
 
-use super::gguf::is_gguf;
+use super::options::LoadOptions;
 use super::source::Source;
 use super::tensor_file::read_chunks;
 use super::weight_file::{Stored, Weight, WeightFile};
-use super::weight_files::{MODEL, WeightFiles};
-use super::{LoadOptions, WeightDtype};
+use super::weight_files::{ADAPTER, MODEL, WeightFiles};
 use crate::config::ModelConfig;
+use crate::dtype::WeightDtype;
 use crate::error::Result;
-use crate::memory;
+use crate::gguf::is_gguf;
 use crate::model::Model;
 use crate::params::{FlatBuffers, Layout};
 use crate::tokenizer::{SpecialIds, Tokenizer};
@@ -68,10 +68,23 @@ pub fn load_model_with(path: impl AsRef<Path>, options: &LoadOptions) -> Result<
     // Before anything is allocated: the configuration may ask for sizes that the weights do not have.
     let weights = source.weights()?;
     weights.check(&layout)?;
-    memory::require_room_for_weights(&layout, options.dtype, &options.device, path)?;
+    require_room(&layout, options.dtype, &options.device, path)?;
     let parameters = FlatBuffers::zeros_of(&layout, options.dtype, &options.device)?;
     fill(&parameters, &weights)?;
     Model::from_parameters(&config, parameters)
+}
+
+/// Refuses to read weights that do not fit on the device, or for a CPU into memory and swap space.
+fn require_room(layout: &Layout, dtype: WeightDtype, device: &Device, dir: &Path) -> Result<()> {
+    let what = || format!("{}: the weights in {dtype}", dir.display());
+    let advice = match device {
+        Device::Cpu if dtype == WeightDtype::F32 => {
+            "stop other programs, use a machine with more memory, or generate with --dtype bf16, which takes half of it"
+        }
+        Device::Cpu => "stop other programs, or use a machine with more memory",
+        _ => "use a GPU with more memory, or stop other programs on this one",
+    };
+    Ok(spag_ops::require_room(layout.bytes(dtype), device, what, advice)?)
 }
 
 /// Checks that a checkpoint's weight files hold exactly the tensors of its configuration, from their headers. Returns the
@@ -113,7 +126,7 @@ pub fn read_tensors(
 
 /// Reads the matrices of an adapter, f32, on the CPU.
 pub(crate) fn read_adapter(layout: &Layout, dir: &Path) -> Result<FlatBuffers> {
-    let files = WeightFiles::open(dir, crate::adapter::Adapter::STEM)?;
+    let files = WeightFiles::open(dir, ADAPTER)?;
     files.check(layout)?;
     let buffers = FlatBuffers::zeros(layout, &Device::Cpu)?;
     fill(&buffers, &files)?;

@@ -10,7 +10,8 @@ use safetensors::tensor::{Dtype, Metadata, SafeTensorError};
 use serde::de::{Deserializer, Error as _, IgnoredAny, MapAccess, Visitor};
 use spag_io::quote;
 
-use super::weight_file::{Format, RowOrder, StoredDtype, TensorInfo};
+use super::format::{Format, RowOrder, TensorInfo};
+use crate::dtype::StoredDtype;
 use crate::error::Result;
 
 /// Bytes of a header, at most; as in the safetensors library.

@@ -11,7 +11,7 @@ use candle_core::Tensor;
 use serde_json::json;
 use spag_io::write_json_atomically;
 
-use super::WriteOptions;
+use super::options::WriteOptions;
 use super::tensor_file::{self, TensorEntry, TensorProvider, WrittenFile};
 use crate::error::Result;
 use crate::params::{Layout, WeightSource};

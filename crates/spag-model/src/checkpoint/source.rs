@@ -3,13 +3,13 @@
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
-use super::gguf::Gguf;
 use super::missing::{missing, part_of_folder};
-use super::python_files;
+use super::source_files::python_files;
 use super::tied_head::has_own_head;
 use super::weight_files::{self, MODEL, WeightFiles};
 use crate::config::ModelConfig;
 use crate::error::Result;
+use crate::gguf::Gguf;
 use crate::tokenizer::{SpecialIds, Tokenizer};
 
 /// A checkpoint that exists.

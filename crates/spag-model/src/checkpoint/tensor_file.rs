@@ -11,8 +11,8 @@ use rayon::prelude::*;
 use safetensors::tensor::{Metadata, TensorInfo};
 use spag_io::AtomicFile;
 
-use super::WeightDtype;
-use super::weight_file::Format;
+use super::format::Format;
+use crate::dtype::WeightDtype;
 use crate::error::{Error, Result};
 use crate::params::View;
 use spag_ops::cpu::{self, Stored};

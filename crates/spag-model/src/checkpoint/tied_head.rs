@@ -5,9 +5,10 @@ use std::fs::File;
 use std::io::{Read, Seek, SeekFrom};
 use std::path::Path;
 
-use super::weight_files::{EMBEDDING, HEAD, Located, MODEL, WeightFiles};
+use super::weight_files::{Located, MODEL, WeightFiles};
 use crate::config::ModelConfig;
 use crate::error::Result;
+use crate::params::names::{EMBEDDING, HEAD};
 
 /// Bytes that are compared at a time.
 const PIECE: usize = 1 << 20;

@@ -8,20 +8,21 @@ use std::path::{Component, Path, PathBuf};
 
 use spag_io::{quote, read_whole};
 
-use super::weight_file::{Format, Stored, StoredDtype, TensorInfo, Values, WeightFile};
-use crate::adapter::Adapter;
+use super::format::{Format, TensorInfo};
+use super::weight_file::{Stored, Values, WeightFile};
+use crate::dtype::StoredDtype;
 use crate::error::{Error, Result};
 use crate::params::Layout;
+use crate::params::names::HEAD;
 
 /// Bytes of an index, at most.
 const MAX_INDEX: u64 = 64 << 20;
 /// Buffers that older versions of transformers saved. They follow from the configuration.
 const COMPUTED: [&str; 3] = [".rotary_emb.inv_freq", ".rotary_emb.cos_cached", ".rotary_emb.sin_cached"];
-/// The tensors of the output head and of the embedding.
-pub(super) const HEAD: &str = "lm_head.weight";
-pub(super) const EMBEDDING: &str = "model.embed_tokens.weight";
 /// The stem of a model's weights.
 pub(super) const MODEL: &str = "model";
+/// The stem of an adapter's weights, in a folder of PEFT.
+pub(crate) const ADAPTER: &str = "adapter_model";
 
 /// Which files hold the weights of a folder.
 struct Found {
@@ -40,7 +41,7 @@ pub(super) fn paths(dir: &Path, stem: &str) -> Result<Vec<PathBuf>> {
 fn find(dir: &Path, stem: &str) -> Result<Found> {
     let torch = match stem {
         MODEL => Some("pytorch_model"),
-        Adapter::STEM => Some(Adapter::STEM),
+        ADAPTER => Some(ADAPTER),
         _ => None,
     };
     let torch = torch.map(|stem| (Format::Torch, stem));
@@ -59,7 +60,7 @@ fn find(dir: &Path, stem: &str) -> Result<Found> {
     }
     let expected = match stem {
         MODEL => "model.safetensors or pytorch_model.bin, or the index of either (.index.json) with its shards",
-        Adapter::STEM => "adapter_model.safetensors or adapter_model.bin",
+        ADAPTER => "adapter_model.safetensors or adapter_model.bin",
         _ => {
             let single = dir.join(format!("{stem}{}", Format::Safetensors.extension()));
             return Err(spag_io::Error::io(&single)(ErrorKind::NotFound.into()).into());
@@ -136,7 +137,7 @@ impl WeightFiles {
                 }
             }
         }
-        let values = if matches!(stem, MODEL | "master" | Adapter::STEM) { Values::Finite } else { Values::Any };
+        let values = if matches!(stem, MODEL | "master" | ADAPTER) { Values::Finite } else { Values::Any };
         Ok(Self { dir: dir.to_owned(), files, values })
     }
 

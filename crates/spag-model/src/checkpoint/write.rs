@@ -5,36 +5,15 @@ use std::path::Path;
 use candle_core::Device;
 use spag_io::{write_atomically, write_json_atomically};
 
+use super::options::WriteOptions;
 use super::shards::{write_buffers, write_tensors};
 use super::tensor_file::WrittenFile;
-use super::{ShardSize, WeightDtype};
 use crate::config::ModelConfig;
+use crate::dtype::WeightDtype;
 use crate::error::{Error, Result};
-use crate::memory;
 use crate::model::{Model, RandomWeights};
 use crate::params::{Layout, WeightSource};
 use crate::tokenizer::Tokenizer;
-
-/// Format of a written checkpoint.
-#[derive(Clone, Copy, Debug)]
-pub struct WriteOptions {
-    /// Number format of the weights.
-    pub dtype: WeightDtype,
-    /// Maximum bytes of a shard: see [`ShardSize`].
-    pub max_shard_bytes: u64,
-}
-
-impl WriteOptions {
-    /// A given number format, with Hugging Face's default of 5 GB per shard.
-    pub fn new(dtype: WeightDtype) -> Self {
-        Self { dtype, max_shard_bytes: ShardSize::default().bytes() }
-    }
-
-    /// With shards of another size.
-    pub fn sharded(self, size: ShardSize) -> Self {
-        Self { max_shard_bytes: size.bytes(), ..self }
-    }
-}
 
 /// As [`Checkpoint::save`](super::Checkpoint::save), for weights of any source. Layers are unsharded once, in order.
 ///
@@ -78,7 +57,7 @@ pub fn write_random_model(
 
 /// Refuses a model whose files do not fit on the disk of `dir`, or whose largest tensor does not fit into memory.
 fn require_room(layout: &Layout, dir: &Path, dtype: WeightDtype) -> Result<()> {
-    let needed = memory::weight_bytes(layout, dtype);
+    let needed = layout.bytes(dtype);
     if let Some(free) = spag_io::free_disk(dir).filter(|free| *free < needed) {
         return Err(Error::Disk { path: dir.to_owned(), needed, free });
     }

@@ -6,9 +6,8 @@
 use serde_json::Value;
 use spag_io::quote;
 
-use super::keys::Keys;
+use super::keys::{Keys, check_f32, fail};
 use super::rope::{self, Rope};
-use super::sizes::fail;
 use super::windows;
 use crate::error::Result;
 use spag_ops::attention::Heads;
@@ -377,7 +376,7 @@ fn gemma3(keys: Keys<'_>) -> Result<Architecture> {
     (model.activation, model.embeddings) = (Activation::GeGlu, Embeddings::TimesSqrtHidden);
     (model.head_norm, model.window_rope) = (HeadNorm::QueriesAndKeys, Some(in_window));
     let scalar = keys.number("query_pre_attn_scalar")?.unwrap_or(256.0);
-    super::sizes::check_f32("query_pre_attn_scalar", scalar, 1e9)?;
+    check_f32("query_pre_attn_scalar", scalar, 1e9)?;
     if scalar != model.heads.dim as f64 {
         model.attention_scale = Some(scalar.powf(-0.5));
     }

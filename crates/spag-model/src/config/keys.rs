@@ -3,8 +3,7 @@
 use serde_json::{Map, Value};
 use spag_io::quote;
 
-use super::sizes::fail;
-use crate::error::Result;
+use crate::error::{Error, Result};
 
 /// The keys of a `config.json`, or of an object inside it.
 #[derive(Clone, Copy)]
@@ -79,4 +78,17 @@ impl<'a> Keys<'a> {
 
 fn id(value: &Value) -> Option<u32> {
     value.as_u64().and_then(|id| u32::try_from(id).ok())
+}
+
+/// Refuses a number that is not above 0 and at most `most`, also as f32.
+pub(super) fn check_f32(key: &str, value: f64, most: f64) -> Result<()> {
+    match value as f32 {
+        x if x > 0.0 && value <= most => Ok(()),
+        _ => fail(format!("`{key}` is {value}; it must be above 0 and at most {most:e}")),
+    }
+}
+
+/// The error of a configuration.
+pub(super) fn fail<T>(why: String) -> Result<T> {
+    Err(Error::Config(why))
 }

@@ -3,8 +3,7 @@
 use serde_json::Value;
 use spag_io::quote;
 
-use super::keys::Keys;
-use super::sizes::{check_f32, fail};
+use super::keys::{Keys, check_f32, fail};
 use crate::error::Result;
 
 /// RoPE: base of the frequencies and their scaling.

@@ -1,7 +1,8 @@
 //! Sizes and numbers that can be computed with.
 
 use super::architecture::{Architecture, Position};
-use crate::error::{Error, Result};
+use super::keys::{check_f32, fail};
+use crate::error::Result;
 use spag_ops::attention::Heads;
 
 /// A dimension, at most.
@@ -59,16 +60,4 @@ impl Architecture {
         let block = (2 * (q + kv) + 3 * f + 2) * d;
         layers * block + d + v * d * if self.is_tied() { 1 } else { 2 }
     }
-}
-
-/// Refuses a number that is not above 0 and at most `most`, also as f32.
-pub(super) fn check_f32(key: &str, value: f64, most: f64) -> Result<()> {
-    match value as f32 {
-        x if x > 0.0 && value <= most => Ok(()),
-        _ => fail(format!("`{key}` is {value}; it must be above 0 and at most {most:e}")),
-    }
-}
-
-pub(super) fn fail<T>(why: String) -> Result<T> {
-    Err(Error::Config(why))
 }

@@ -5,8 +5,7 @@ use serde_json::Value;
 use spag_io::quote;
 
 use super::architecture::Computes;
-use super::keys::Keys;
-use super::sizes::fail;
+use super::keys::{Keys, fail};
 use crate::error::Result;
 
 /// Off by default: null, false, 0, "none", or empty. Names are separated by blanks.

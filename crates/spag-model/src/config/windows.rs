@@ -4,8 +4,7 @@ use serde_json::Value;
 use spag_io::quote;
 
 use super::architecture::Architecture;
-use super::keys::Keys;
-use super::sizes::fail;
+use super::keys::{Keys, fail};
 use crate::error::Result;
 
 /// `layer_types`, or the blocks from `max_window_layers` on, have the window, if `use_sliding_window` is true.

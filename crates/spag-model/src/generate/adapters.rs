@@ -9,14 +9,10 @@ use std::sync::Arc;
 
 use candle_core::{DType, Device, Tensor};
 
-use super::engine::Engine;
 use super::generation_config::AdapterChoice;
 use super::kv::PrefixRoot;
-use super::request_error::RequestError;
-use crate::adapter::Adapter;
-use crate::error::{Error, Result};
-use crate::model::Unsharded;
-use crate::params::{AdapterWeights, LayerLayout, Layout, Part};
+use crate::error::{Error, RequestError, Result};
+use crate::params::{AdapterWeights, LayerLayout, Layout, Part, Unsharded};
 use spag_ops::cast::converted;
 use spag_ops::kernels;
 use spag_ops::low_rank::{AdaptedRows, LowRank, PackedLowRank};
@@ -138,7 +134,7 @@ impl Stored<'_> {
 /// The adapters that an engine has.
 #[derive(Default)]
 pub(super) struct Adapters {
-    own: Option<Arc<PackedAdapter>>,
+    pub(super) own: Option<Arc<PackedAdapter>>,
     named: BTreeMap<Arc<str>, Arc<PackedAdapter>>,
     /// The roots that were given away: an adapter never finds keys and values of another that had its name.
     roots: u64,
@@ -163,61 +159,27 @@ impl Adapters {
         if names.is_empty() { "; there are none".to_owned() } else { format!("; loaded are {}", names.join(", ")) }
     }
 
-    fn next_root(&mut self) -> PrefixRoot {
+    /// Adds an adapter of this name.
+    pub(super) fn insert(&mut self, name: &str, adapter: Arc<PackedAdapter>) {
+        self.named.insert(name.into(), adapter);
+    }
+
+    /// Takes an adapter away.
+    pub(super) fn remove(&mut self, name: &str) -> Result<(), RequestError> {
+        match self.named.remove(name) {
+            Some(_) => Ok(()),
+            None => Err(RequestError::UnknownAdapter { name: name.to_owned(), known: self.known() }),
+        }
+    }
+
+    /// The names, sorted.
+    pub(super) fn names(&self) -> impl Iterator<Item = &str> {
+        self.named.keys().map(|name| &**name)
+    }
+
+    pub(super) fn next_root(&mut self) -> PrefixRoot {
         self.roots += 1;
         PrefixRoot(self.roots)
-    }
-}
-
-impl Engine {
-    /// Adds an adapter for requests that [name](AdapterChoice::Named) it; other requests may be running. It takes memory of its own,
-    /// in the number format of the engine.
-    ///
-    /// # Errors
-    /// A name that is in use, an adapter for another architecture, or too little memory. The engine is as before.
-    pub fn add_adapter(&mut self, name: &str, adapter: &Adapter) -> Result<()> {
-        if self.adapters.named.contains_key(name) {
-            return Err(Error::Generation(format!("an adapter `{name}` is loaded already; remove it first")));
-        }
-        let packed = self.pack(AdapterWeights { places: adapter.places(), weights: adapter.weights() })?;
-        self.adapters.named.insert(name.into(), packed);
-        Ok(())
-    }
-
-    /// Removes an adapter. Requests that were submitted before are completed with it; its memory is freed after the last of them.
-    ///
-    /// # Errors
-    /// No adapter of this name.
-    pub fn remove_adapter(&mut self, name: &str) -> Result<()> {
-        match self.adapters.named.remove(name) {
-            Some(_) => Ok(()),
-            None => Err(Error::Request(RequestError::UnknownAdapter {
-                name: name.to_owned(),
-                known: self.adapters.known(),
-            })),
-        }
-    }
-
-    /// The names of its adapters, sorted.
-    pub fn adapters(&self) -> impl Iterator<Item = &str> {
-        self.adapters.named.keys().map(|name| &**name)
-    }
-
-    /// Packs an adapter, with a turn of the device.
-    pub(super) fn pack(&mut self, adapter: AdapterWeights<'_>) -> Result<Arc<PackedAdapter>> {
-        let kernels = kernels::of(self.runner.device())?;
-        let _turn = kernels.as_ref().map(|kernels| kernels.turns().wait());
-        let root = self.adapters.next_root();
-        Ok(Arc::new(self.runner.pack_adapter(adapter, root)?))
-    }
-
-    /// Replaces the engine's own adapter, also for requests that have not started.
-    pub(super) fn set_own_adapter(&mut self, own: Option<Arc<PackedAdapter>>) {
-        let waiting = self.state.waiting.iter_mut().filter(|sequence| sequence.is_new());
-        for sequence in waiting.filter(|sequence| sequence.config.adapter == AdapterChoice::Own) {
-            sequence.set_adapter(own.clone());
-        }
-        self.adapters.own = own;
     }
 }
 

@@ -2,12 +2,12 @@
 
 use candle_core::Device;
 
-use crate::checkpoint::WeightDtype;
+use super::memory::{GenerationMemory, GenerationMemorySettings, PromptLogProbs};
 use crate::config::ModelConfig;
+use crate::dtype::WeightDtype;
 use crate::error::{Error, Result};
-use crate::memory::{self, GenerationMemory, GenerationMemorySettings, PromptLogProbs};
-use crate::model::{Matrices, Model};
-use crate::packed_weights::packing_bytes;
+use crate::model::Model;
+use crate::packed_weights::{Matrices, packing_bytes};
 use spag_ops::kernels::{self, SumOrder};
 use spag_ops::{available_memory, free_memory};
 
@@ -77,7 +77,7 @@ impl EngineConfig {
 
     /// Bytes of the KV cache per token, over all layers.
     pub fn bytes_per_token(model: &ModelConfig, bytes_per_value: usize) -> usize {
-        2 * model.architecture.num_hidden_layers * model.architecture.kv_size() * bytes_per_value
+        GenerationMemory::cached_values(model) * bytes_per_value
     }
 
     /// Sized for up to `max_running` requests of the model's full length, or as many as fit into `memory`.
@@ -163,7 +163,7 @@ impl EngineConfig {
             (Weights::Copied, Some(format)) => matrices.bytes(format, dtype),
             (Weights::Taken, Some(format)) => matrices.packing_bytes(format, dtype),
             _ if !device.is_cpu() => 0,
-            (Weights::Copied, None) => memory::weight_bytes(parameters.layout(), dtype),
+            (Weights::Copied, None) => parameters.layout().bytes(dtype),
             (Weights::Taken, None) => packing_bytes(&config.architecture, parameters.layout(), dtype),
         };
         let needed = [block, logits, weights, dequantised_bytes(model)?].into_iter().fold(pages, u64::saturating_add);

@@ -4,18 +4,18 @@ use std::collections::VecDeque;
 use std::time::Instant;
 
 use super::adapters::Adapters;
+use super::completion::RequestId;
 use super::config::{EngineConfig, Weights};
 use super::event::Event;
 use super::generation_config::{GenerationConfig, Overflow};
 use super::kv::KvCache;
 use super::model_runner::ModelRunner;
-use super::refresh::WeightState;
-use super::request::{Generate, Prompt, Request, RequestId};
-use super::request_error::RequestError;
+use super::request::{Generate, Prompt, Request};
 use super::sequence::Sequence;
 use super::stats::GenerationStats;
+use super::weight_state::WeightState;
 use crate::checkpoint::Checkpoint;
-use crate::error::Result;
+use crate::error::{Error, RequestError, Result};
 use crate::tokenizer::Tokenizer;
 use spag_ops::kernels;
 
@@ -139,9 +139,7 @@ impl Engine {
     /// The tokens of a prompt.
     fn encode(&self, prompt: Prompt, config: &GenerationConfig) -> Result<Vec<u32>, RequestError> {
         let tokens = match prompt {
-            Prompt::Text(text) => {
-                self.tokenizer.encode_prompt(&text, config.special_tokens).map_err(RequestError::of_text)?
-            }
+            Prompt::Text(text) => self.tokenizer.encode_prompt(&text, config.special_tokens).map_err(Error::of_text)?,
             Prompt::Tokens(tokens) => tokens,
         };
         let vocabulary = self.runner.vocabulary();

@@ -1,7 +1,7 @@
 //! What an engine reports of a request.
 
-use super::request::Completion;
-use super::request_error::RequestError;
+use super::completion::Completion;
+use crate::error::RequestError;
 use spag_ops::sample::TokenLogProb;
 
 /// What happened to a request in a step.

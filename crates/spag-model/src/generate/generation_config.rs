@@ -5,9 +5,10 @@ use std::sync::Arc;
 
 use super::grammar::SharedGrammar;
 use super::logit_rules::LogitRules;
-use super::request_error::RequestError;
-use super::text::CompletionText;
+use crate::error::RequestError;
 use crate::tokenizer::SpecialTokens;
+#[cfg(doc)]
+use crate::tokenizer::Tokenizer;
 use spag_ops::sample::{Distribution, MAX_TOP, Sampling};
 
 /// Generation settings of a request.
@@ -116,6 +117,20 @@ pub enum EosRule {
     Ends,
     /// It is a token like any other, whose text is empty.
     Ignored,
+}
+
+/// What the text of a completion is decoded from.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum CompletionText {
+    /// The tokens of the completion. Tokenizers of LLaMA then drop a leading blank.
+    #[default]
+    Alone,
+    /// Prompt and completion together, as in the reference: the text of the prompt is removed, and the rest ends before
+    /// the first EOS, also if ordinary tokens spell it. See [`Tokenizer::decode_after`]. The text is certain only at the
+    /// end, because the text of the prompt is removed wherever it occurs: the last token has all of it.
+    AfterPrompt,
+    /// What the completion adds to the text of the prompt. A leading blank is kept.
+    Continued,
 }
 
 /// Which adapter of an engine a request runs with.

@@ -133,7 +133,10 @@ impl ModelRunner {
         let (quantisation, shape) = (model.quantisation(), model.network().attention_shape().clone());
         let weights = match model.packed() {
             Some(weights) => weights.clone(),
-            None => Arc::new(PackedWeights::of_model(model)?),
+            None => {
+                let (architecture, format) = (model.config().architecture.clone(), model.block_format());
+                Arc::new(PackedWeights::of_parameters(&architecture, model.into_parameters(), format)?)
+            }
         };
         Ok(Self {
             layout,

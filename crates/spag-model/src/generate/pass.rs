@@ -5,15 +5,14 @@ use std::time::Instant;
 use candle_core::Tensor;
 
 use super::adapters::AdapterRows;
+use super::completion::{FinishReason, RequestId};
 use super::engine::{Engine, State};
 use super::event::{Event, TokenEvent};
-use super::grammar;
+use super::grammar_step;
 use super::model_runner::{ForwardOutput, LogitRows};
-use super::request::{FinishReason, RequestId};
-use super::request_error::RequestError;
 use super::schedule::{ScheduledChunk, schedule};
 use super::sequence::Sequence;
-use crate::error::Result;
+use crate::error::{RequestError, Result};
 use spag_ops::paged_attention::Span;
 use spag_ops::sample::{self, SampleError, SampleParams, SampledToken, ScoreParams, TokenLogProb};
 
@@ -29,12 +28,12 @@ impl Engine {
         let began = Instant::now();
         let chunks = schedule(&mut self.state, &self.config)?;
         self.state.stats.times.schedule += began.elapsed();
-        let held = grammar::take(&chunks, &mut self.state.running);
-        let (output, allowed) = grammar::beside(held, || self.forward(&chunks));
+        let held = grammar_step::take(&chunks, &mut self.state.running);
+        let (output, allowed) = grammar_step::beside(held, || self.forward(&chunks));
         let output = output?;
         let mut events = Vec::new();
         let mut ended = self.record_scores(&chunks, output.scored);
-        let failed = grammar::give_back(allowed, &mut self.state.running, self.tokenizer.eos_ids());
+        let failed = grammar_step::give_back(allowed, &mut self.state.running, self.tokenizer.eos_ids());
         ended.extend(failed.into_iter().map(|(at, error)| (self.state.running[at].id, Err(error))));
         self.sample(&chunks, output.logits.as_ref(), &mut ended, &mut events)?;
         let began = Instant::now();

@@ -3,37 +3,10 @@
 use super::engine::Engine;
 #[cfg(doc)]
 use super::generation_config::AdapterChoice;
+use super::weight_state::WeightState;
 use crate::error::{Error, Result};
 use crate::params::WeightSource;
 use spag_ops::kernels;
-
-/// Which weights an engine has.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum WeightState {
-    /// Those of one version.
-    Version(u64),
-    /// Some layers of one version and some of another, because a refresh to this version failed.
-    Mixed(u64),
-}
-
-impl Default for WeightState {
-    fn default() -> Self {
-        Self::Version(0)
-    }
-}
-
-impl WeightState {
-    /// Refuses mixed weights.
-    pub(super) fn check(self) -> Result<()> {
-        match self {
-            Self::Version(_) => Ok(()),
-            Self::Mixed(version) => Err(Error::Generation(format!(
-                "the refresh to version {version} of the weights failed, and some layers are still the old ones; refresh \
-                 the engine again"
-            ))),
-        }
-    }
-}
 
 impl Engine {
     /// Calls the weights that the engine was created with `version` instead of 0.

@@ -7,14 +7,14 @@ use rand::{Rng as _, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 
 use super::adapters::PackedAdapter;
+use super::completion::{Completion, FinishReason, RequestId};
 use super::generation_config::{EosRule, GenerationConfig, Streamed};
 use super::grammar::{GrammarState, SharedGrammar};
 use super::kv::{PageTable, PrefixRoot};
 use super::logit_rules::TokenUse;
 use super::prompt_scores::PromptScores;
-use super::request::{Completion, FinishReason, RequestId};
-use super::request_error::RequestError;
 use super::text::{self, StreamedText};
+use crate::error::{Error, RequestError};
 use crate::tokenizer::Tokenizer;
 use spag_ops::sample::{Adjustment, SampleParams, SampledToken, Sampling, TokenLogProb, TokenSet};
 
@@ -170,7 +170,7 @@ impl Sequence {
             grammar.accept(choice.token).map_err(RequestError::Grammar)?;
         }
         let completion = &self.tokens[self.prompt..];
-        if self.text.push(&self.config, tokenizer, completion).map_err(RequestError::of_text)? {
+        if self.text.push(&self.config, tokenizer, completion).map_err(Error::of_text)? {
             return Ok(Some(FinishReason::StopString));
         }
         Ok((completion.len() >= self.config.max_new_tokens).then_some(FinishReason::Length))
@@ -215,8 +215,8 @@ impl Sequence {
             FinishReason::StopString | FinishReason::Length => &token_ids[..],
         };
         // Text held back by the detokenizer may contain a stop string too.
-        let (text, stopped) = text::decode(&self.config, tokenizer, &self.tokens[..self.prompt], tokens)
-            .map_err(RequestError::of_text)?;
+        let (text, stopped) =
+            text::decode(&self.config, tokenizer, &self.tokens[..self.prompt], tokens).map_err(Error::of_text)?;
         let rest = if self.streams() { self.text.rest(&text).to_owned() } else { String::new() };
         let completion = Completion {
             token_ids,

@@ -1,22 +1,8 @@
 //! The text of a completion: as a whole, and as far as it is certain while tokens arrive.
 
-use super::generation_config::{EosRule, GenerationConfig, Streamed};
+use super::generation_config::{CompletionText, EosRule, GenerationConfig, Streamed};
 use crate::error::Result;
 use crate::tokenizer::{Detokenizer, Tokenizer};
-
-/// What the text of a completion is decoded from.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum CompletionText {
-    /// The tokens of the completion. Tokenizers of LLaMA then drop a leading blank.
-    #[default]
-    Alone,
-    /// Prompt and completion together, as in the reference: the text of the prompt is removed, and the rest ends before
-    /// the first EOS, also if ordinary tokens spell it. See [`Tokenizer::decode_after`]. The text is certain only at the
-    /// end, because the text of the prompt is removed wherever it occurs: the last token has all of it.
-    AfterPrompt,
-    /// What the completion adds to the text of the prompt. A leading blank is kept.
-    Continued,
-}
 
 /// The text of a completion so far, for stop strings and for streams.
 pub(super) struct StreamedText {

@@ -1,15 +1,13 @@
 //! The seam of linear layers: what the passes ask of a weight, whatever it is stored as.
 
-use candle_core::{DType, Device, Result, Tensor, bail};
+use candle_core::{DType, Result, Tensor, bail};
 
-use crate::adapter::Pair;
+use crate::params::Pair;
 use spag_ops::cast::in_compute_dtype;
 use spag_ops::matmul::{self, Arithmetic};
-use spag_ops::packed_linear::PackedWeight;
 use spag_ops::pool::recycle;
-use spag_ops::quantised::BlockFormat;
 use spag_ops::rms_norm::RmsNorm;
-use spag_ops::{bias, kernels, rms_norm};
+use spag_ops::{bias, rms_norm};
 
 /// The weight of a linear layer, O outputs by I inputs. The passes use these functions only, so another kind of weight, such as
 /// a quantised one, is another variant.
@@ -93,21 +91,6 @@ impl LinearWeight {
     pub(crate) fn saved_dtype(&self) -> DType {
         self.dense().dtype()
     }
-
-    /// Packs weights for generation on `device`: their own, unless they are quantised.
-    pub(crate) fn pack(weights: &[Self], memory: PackedMemory, device: &Device) -> Result<Vec<PackedWeight>> {
-        let dense: Vec<Tensor> = weights.iter().map(|weight| weight.dense().clone()).collect();
-        match memory {
-            PackedMemory::OfWeights => PackedWeight::in_place(&dense),
-            PackedMemory::Own => dense.iter().map(PackedWeight::new).collect(),
-            PackedMemory::Quantised(format) => dense.iter().map(|weight| quantised(weight, format, device)).collect(),
-        }
-    }
-
-    /// Packs the weight in the memory of another of the same extents.
-    pub(crate) fn repack(&self, packed: &mut PackedWeight) -> Result<()> {
-        packed.repack(self.dense())
-    }
 }
 
 impl Pair {
@@ -120,32 +103,6 @@ impl Pair {
     fn expanded_backward(&self, dy: &Tensor) -> Result<Tensor> {
         matmul::linear_backward_input(&[(dy, &self.b)])? * self.scale
     }
-}
-
-/// Where packed weights are.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum PackedMemory {
-    /// In the memory of the weights, which become empty.
-    OfWeights,
-    /// In memory of their own.
-    Own,
-    /// Quantised in memory of their own, if 32 divides their inputs.
-    Quantised(BlockFormat),
-}
-
-/// Packs a matrix for `device`, quantised to the format or the one [in its place](BlockFormat::of_inputs), or as it is if 32 does not
-/// divide its inputs. It does not share the memory of the matrix.
-pub(crate) fn quantised(weight: &Tensor, format: BlockFormat, device: &Device) -> Result<PackedWeight> {
-    match (format.of_inputs(weight.dim(1)?), kernels::of(device)?) {
-        (Some(format), _) => PackedWeight::quantised(weight, format, device),
-        (None, None) => PackedWeight::new(weight),
-        (None, Some(_)) => PackedWeight::new(&copied_to(weight, device)?),
-    }
-}
-
-/// A copy of a view on a device. [`Tensor::to_device`] would copy all of the view's memory.
-pub(crate) fn copied_to(view: &Tensor, device: &Device) -> Result<Tensor> {
-    view.force_contiguous()?.to_device(device)
 }
 
 /// What the output of a linear layer is added to.

@@ -2,11 +2,11 @@
 
 pub(crate) mod block;
 mod embedding_scale;
+mod head;
 mod init;
-mod layers;
-pub(crate) mod linear;
+mod linear;
 mod network;
-mod quantised;
+mod quantisation;
 mod shape;
 mod train_block;
 mod weights;
@@ -15,21 +15,18 @@ use std::sync::Arc;
 
 use candle_core::Tensor;
 
-use crate::checkpoint::WeightDtype;
-use crate::config::{ModelConfig, OutputHead};
+use crate::batch::{PackedBatch, Targets};
+use crate::config::ModelConfig;
+use crate::dtype::WeightDtype;
 use crate::error::{Error, Result};
-use crate::packed::{PackedBatch, Targets};
 use crate::packed_weights::PackedWeights;
-use crate::params::{FlatBuffers, GradientSink, Layout, Part};
-use spag_ops::cast::in_compute_dtype;
-use spag_ops::row_norm;
+use crate::params::{FlatBuffers, GradientSink, Layout};
 
 pub(crate) use embedding_scale::EmbeddingScale;
 pub(crate) use init::RandomWeights;
-pub(crate) use layers::Unsharded;
 pub use network::{Activations, Forward, Network};
-pub(crate) use quantised::{Matrices, QuantisedModel, check_inputs};
-pub use quantised::{Quantisation, ReplacedMatrix};
+pub use quantisation::Quantisation;
+pub(crate) use quantisation::QuantisedModel;
 pub(crate) use shape::AttentionShape;
 pub use train_block::SavedElements;
 
@@ -80,39 +77,9 @@ impl Model {
         &self.parameters
     }
 
-    /// Gives up the parameters of a layer; see [`FlatBuffers::release`].
-    pub(crate) fn release(&mut self, layer: usize) -> Result<()> {
-        self.parameters.release(layer)
-    }
-
-    /// A part of a layer that every model has, in a format that the device's ops accept.
-    ///
-    /// # Errors
-    /// A part that the layer does not have.
-    pub(crate) fn part(&self, layer: usize, part: Part) -> Result<Tensor> {
-        Ok(in_compute_dtype(&self.stored(layer, part)?)?)
-    }
-
-    /// The output head, [V, D], as the product takes it: the embedding, or a matrix that may have been normalised. It has
-    /// the number format of the parameters.
-    pub(crate) fn head(&self) -> Result<Tensor> {
-        let last = self.parameters.layout().layers.len().saturating_sub(1);
-        match self.config().architecture.head {
-            OutputHead::Tied => self.stored(0, Part::Embedding),
-            OutputHead::Plain => self.stored(last, Part::Head),
-            OutputHead::Normalised => Ok(row_norm::forward(&self.stored(last, Part::Head)?)?),
-        }
-    }
-
-    /// A part of a layer that every model has, in the number format of the parameters.
-    ///
-    /// # Errors
-    /// A part that the layer does not have.
-    pub(crate) fn stored(&self, layer: usize, part: Part) -> Result<Tensor> {
-        match self.parameters.part(layer, part)? {
-            Some(tensor) => Ok(tensor),
-            None => Err(Error::Config(format!("the layout of layer {layer} has no {part:?}"))),
-        }
+    /// The parameters, without the model.
+    pub(crate) fn into_parameters(self) -> FlatBuffers {
+        self.parameters
     }
 
     fn with_parameters(&self, parameters: FlatBuffers) -> Result<Self> {

@@ -5,14 +5,14 @@ use std::sync::Arc;
 use candle_core::{DType, Device, Tensor};
 
 use super::embedding_scale::EmbeddingScale;
-use super::layers::{Head, Unsharded, required, zeros};
+use super::head::{Head, zeros};
 use super::shape::{AttentionShape, BatchShape};
 use super::train_block::{self, BlockActivations};
 use super::weights::{BlockGradients, BlockWeights};
+use crate::batch::{PackedBatch, Targets};
 use crate::config::ModelConfig;
 use crate::error::{Error, Result};
-use crate::packed::{PackedBatch, Targets};
-use crate::params::{AdapterWeights, GradientSink, Layout, Part, Update, WeightSource};
+use crate::params::{AdapterWeights, GradientSink, Layout, Part, Unsharded, Update, WeightSource};
 use spag_ops::kernels;
 use spag_ops::log_prob::{self, LogProbs};
 use spag_ops::matmul::Arithmetic;
@@ -135,7 +135,7 @@ impl Network {
     /// Embeds `ids`: [N, D].
     fn embed(&self, weights: &dyn WeightSource, ids: &[u32]) -> Result<Tensor> {
         let layer = Unsharded::new(weights, 0, Some(1))?;
-        let table = required(&self.layout, &layer.buffer, 0, &[Part::Embedding])?;
+        let table = self.layout.required(&layer.buffer, 0, &[Part::Embedding])?;
         let scale = EmbeddingScale::of(&self.config.architecture);
         Ok(scale.apply(embedding::forward(ids, &table)?, table.dtype())?)
     }
@@ -335,7 +335,7 @@ impl Network {
     /// gradients has none of these parts.
     fn gradient(&self, gradients: &dyn GradientSink, layer: usize, part: Part) -> Result<Option<Tensor>> {
         match gradients.layout().update(layer, part) {
-            Some(Update::Trained) => required(&self.layout, &gradients.buffer(layer)?, layer, &[part]).map(Some),
+            Some(Update::Trained) => self.layout.required(&gradients.buffer(layer)?, layer, &[part]).map(Some),
             Some(Update::Frozen) | None => Ok(None),
         }
     }

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use candle_core::{Device, Result, Tensor, bail};
 
+use crate::batch::PackedBatch;
 use crate::config::{Architecture, Norms, Position, Rope};
-use crate::packed::PackedBatch;
 use spag_ops::attention::{Heads, Mask, Sequences, Slopes};
 use spag_ops::glu::Activation;
 use spag_ops::matmul::Arithmetic;

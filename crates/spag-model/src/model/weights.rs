@@ -2,11 +2,9 @@
 
 use candle_core::{DType, Device, Result, Tensor};
 
-use super::layers::required;
 use super::linear::{Linear, LinearGradient, LinearWeight, WeightGradient};
-use crate::adapter::AdapterPlaces;
 use crate::error::Error;
-use crate::params::{Layout, Part, Update};
+use crate::params::{AdapterPlaces, Layout, Part, Update};
 use spag_ops::cast::{in_compute_dtype, narrowed};
 use spag_ops::kernels;
 use spag_ops::rms_norm::RmsNorm;
@@ -115,7 +113,7 @@ impl BlockWeights {
         };
         let products = if adapter.is_some() { Products::Apart } else { Products::on(buffer.device())? };
         let linear = |weight: &[Part], bias: &[Part]| {
-            let dense = required(layout, buffer, layer, weight)?;
+            let dense = layout.required(buffer, layer, weight)?;
             let pair = adapter.map(|(buffer, places)| places.pair(buffer, layer, weight[0])).transpose()?.flatten();
             let weight = match pair {
                 Some(pair) => LinearWeight::Adapted(dense, pair),

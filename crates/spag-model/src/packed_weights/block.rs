@@ -2,12 +2,11 @@
 
 use candle_core::{DType, Device, Tensor};
 
-use crate::checkpoint::WeightDtype;
+use super::memory::{PackedMemory, copied_to, packed};
 use crate::config::Architecture;
+use crate::dtype::WeightDtype;
 use crate::error::{Error, Result};
-use crate::model::Model;
-use crate::model::linear::{LinearWeight, PackedMemory, copied_to};
-use crate::params::{Layout, Part, WeightSource};
+use crate::params::{Layout, Part};
 use spag_ops::cast::{converted, in_compute_dtype};
 use spag_ops::kernels::{self, SumOrder};
 use spag_ops::low_rank::{self, AdaptedRows};
@@ -56,31 +55,12 @@ pub(crate) struct PackedBlock {
 }
 
 impl PackedBlock {
-    /// Packs a layer of a model: in its own memory if nothing else uses the parameters.
-    pub(super) fn of_model(model: &Model, layer: usize) -> Result<Self> {
-        let parameters = model.parameters();
-        let parts = LayerParts {
-            layout: parameters.layout(),
-            buffer: &parameters.unshard(layer, None)?,
-            device: parameters.device(),
-            layer,
-            dtype: parameters.dtype().into(),
-            stored: &[],
-        };
-        let memory = match model.block_format() {
-            Some(format) => PackedMemory::Quantised(format),
-            None if parameters.is_shared() => PackedMemory::Own,
-            None => PackedMemory::OfWeights,
-        };
-        Self::new(&parts, memory)
-    }
-
     /// Packs a layer.
     pub(super) fn new(parts: &LayerParts<'_>, memory: PackedMemory) -> Result<Self> {
         let (norms, head_norms, biases) = (parts.norms()?, parts.head_norms()?, parts.biases()?);
         // Last, since the memory of the layer may go with them.
         let weights = match parts.stored {
-            [] => LinearWeight::pack(&parts.weights()?, memory, parts.device)?,
+            [] => packed(&parts.weights()?, memory, parts.device)?,
             _ => LINEARS.iter().map(|linear| parts.packed(linear, memory)).collect::<Result<_>>()?,
         };
         let mut linears = weights.into_iter().zip(biases).map(|(weight, bias)| PackedLinear { weight, bias });
@@ -105,7 +85,7 @@ impl PackedBlock {
         (self.norms, self.head_norms) = (parts.norms()?, parts.head_norms()?);
         let linears = [&mut self.qkv, &mut self.o, &mut self.gate_up, &mut self.down];
         for ((linear, weight), bias) in linears.into_iter().zip(parts.weights()?).zip(parts.biases()?) {
-            weight.repack(&mut linear.weight)?;
+            linear.weight.repack(&weight)?;
             linear.bias = bias;
         }
         Ok(())
@@ -144,12 +124,26 @@ pub(crate) struct LayerParts<'a> {
     pub(crate) stored: &'a [StoredMatrix],
 }
 
+/// A layer that was read.
+pub(crate) struct LoadedLayer {
+    /// The layout of this layer alone.
+    pub(crate) layout: Layout,
+    /// Its tensors but for those of `stored`.
+    pub(crate) buffer: Tensor,
+    pub(crate) stored: Vec<StoredMatrix>,
+}
+
+impl LoadedLayer {
+    pub(super) fn parts<'a>(&'a self, device: &'a Device) -> LayerParts<'a> {
+        let (layout, buffer, stored) = (&self.layout, &self.buffer, &self.stored[..]);
+        LayerParts { layout, buffer, device, layer: 0, dtype: buffer.dtype(), stored }
+    }
+}
+
 impl LayerParts<'_> {
     /// Consecutive parts as one tensor that shares the memory of the buffer.
     fn dense(&self, parts: &[Part]) -> Result<Tensor> {
-        let Self { layout, buffer, layer, .. } = *self;
-        let dense = layout.joined(buffer, layer, parts)?;
-        dense.ok_or_else(|| Error::Config(format!("the layout of layer {layer} has no {parts:?} side by side")))
+        self.layout.required(self.buffer, self.layer, parts)
     }
 
     /// Consecutive norms or biases as one tensor with memory of its own, in the format that ops accept.
@@ -191,16 +185,15 @@ impl LayerParts<'_> {
         ])
     }
 
-    fn weights(&self) -> Result<Vec<LinearWeight>> {
-        LINEARS.iter().map(|parts| Ok(LinearWeight::Dense(self.dense(parts)?))).collect()
+    fn weights(&self) -> Result<Vec<Tensor>> {
+        LINEARS.iter().map(|parts| self.dense(parts)).collect()
     }
 
     /// A linear layer, with its matrices as they are stored.
     fn packed(&self, parts: &[Part], memory: PackedMemory) -> Result<PackedWeight> {
         let of = |part: Part| self.stored.iter().find(|matrix| matrix.part == part);
         if parts.iter().all(|part| of(*part).is_none()) {
-            let dense = LinearWeight::Dense(self.dense(parts)?);
-            let mut packed = LinearWeight::pack(&[dense], memory, self.device)?;
+            let mut packed = packed(&[self.dense(parts)?], memory, self.device)?;
             return packed.pop().ok_or_else(|| Error::Config(format!("layer {} has too few weights", self.layer)));
         }
         // Neighbours of one format are one matrix, so that fewer products are started.

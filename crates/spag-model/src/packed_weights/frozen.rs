@@ -2,9 +2,9 @@
 
 use candle_core::{Device, Tensor};
 
-use super::LoadedLayer;
-use crate::checkpoint::WeightDtype;
+use super::block::LoadedLayer;
 use crate::config::Architecture;
+use crate::dtype::WeightDtype;
 use crate::error::{Error, Result};
 use crate::params::{LayerLayout, Layout, View, WeightSource};
 use spag_ops::packed_linear::{self, PackedWeight};

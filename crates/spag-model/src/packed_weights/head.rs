@@ -2,9 +2,8 @@
 
 use candle_core::{DType, Result, Tensor};
 
+use super::memory::{PackedMemory, packed};
 use crate::config::OutputHead;
-use crate::model::Model;
-use crate::model::linear::quantised;
 use spag_ops::cast::converted;
 use spag_ops::kernels::SumOrder;
 use spag_ops::packed_linear::{self, PackedWeight};
@@ -22,18 +21,11 @@ impl Head {
         Self { kind, weight }
     }
 
-    /// Packs the head of a model: in its own memory if nothing else uses it and it is not quantised.
-    pub(super) fn of_model(model: &Model) -> crate::Result<Self> {
-        let (kind, weight) = (model.config().architecture.head, model.head()?);
-        let is_own = kind == OutputHead::Normalised || !model.parameters().is_shared();
-        let weight = match (model.block_format(), is_own) {
-            (Some(format), _) => quantised(&weight, format, weight.device())?,
-            (None, false) => PackedWeight::new(&weight)?,
-            (None, true) => {
-                PackedWeight::in_place(&[weight])?.pop().ok_or_else(|| candle_core::Error::msg("no output head"))?
-            }
-        };
-        Ok(Self { kind, weight })
+    /// Packs a matrix that [`kind`](OutputHead) asks for: in its own memory if `memory` says so.
+    pub(super) fn new(kind: OutputHead, matrix: Tensor, memory: PackedMemory) -> Result<Self> {
+        let device = matrix.device().clone();
+        let packed = packed(&[matrix], memory, &device)?.pop();
+        Ok(Self { kind, weight: packed.ok_or_else(|| candle_core::Error::msg("no output head"))? })
     }
 
     /// Whether the head is the embedding.

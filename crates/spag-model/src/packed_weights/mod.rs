@@ -4,24 +4,29 @@ mod block;
 mod embedding;
 mod frozen;
 mod head;
+mod matrices;
+mod memory;
 
 use candle_core::{DType, Device, Result as CandleResult, Tensor};
 
 use crate::config::{Architecture, OutputHead};
 use crate::error::Result;
-use crate::model::linear::{PackedMemory, copied_to, quantised};
-use crate::model::{Model, Unsharded};
-use crate::params::{Layout, Part, WeightSource};
+use crate::params::{FlatBuffers, Layout, Part, Unsharded, WeightSource};
 use embedding::Embedding;
 use head::Head;
-use spag_ops::cast::converted;
+use memory::{copied_to, quantised};
+use spag_ops::cast::{converted, in_compute_dtype};
 use spag_ops::kernels::{self, Kernels};
 use spag_ops::packed_linear::PackedWeight;
+use spag_ops::quantised::BlockFormat;
 use spag_ops::row_norm;
 
 pub use frozen::QuantisedLayers;
+pub use matrices::ReplacedMatrix;
 
-pub(crate) use block::{LayerParts, PackedBlock, StoredMatrix, packing_bytes};
+pub(crate) use block::{LayerParts, LoadedLayer, PackedBlock, StoredMatrix, packing_bytes};
+pub(crate) use matrices::{Matrices, check_inputs};
+pub(crate) use memory::PackedMemory;
 
 /// The weights of a model, packed layer by layer.
 pub(crate) struct PackedWeights {
@@ -38,23 +43,50 @@ impl std::fmt::Debug for PackedWeights {
 }
 
 impl PackedWeights {
-    /// Packs a model, and gives up each layer when it is packed.
-    pub(crate) fn of_model(mut model: Model) -> Result<Self> {
-        let architecture = &model.config().architecture;
+    /// Packs the parameters of a model, quantised if there is a format, and gives up each layer when it is packed: in its own
+    /// memory if nothing else uses it.
+    pub(crate) fn of_parameters(
+        architecture: &Architecture,
+        mut parameters: FlatBuffers,
+        format: Option<BlockFormat>,
+    ) -> Result<Self> {
         let layers = architecture.num_hidden_layers;
-        // A quantised head is another matrix than the embedding.
-        let in_head = architecture.is_tied() && model.block_format().is_none();
+        let memory = match format {
+            Some(format) => PackedMemory::Quantised(format),
+            None if parameters.is_shared() => PackedMemory::Own,
+            None => PackedMemory::OfWeights,
+        };
         let mut blocks = Vec::with_capacity(layers);
         for layer in 1..=layers {
-            blocks.push(PackedBlock::of_model(&model, layer)?);
-            model.release(layer)?;
+            let parts = LayerParts {
+                layout: parameters.layout(),
+                buffer: &parameters.unshard(layer, None)?,
+                device: parameters.device(),
+                layer,
+                dtype: parameters.dtype().into(),
+                stored: &[],
+            };
+            blocks.push(PackedBlock::new(&parts, memory)?);
+            parameters.release(layer)?;
         }
-        let norm = block::unshared(&model.part(layers + 1, Part::FinalNorm)?)?;
-        let head = Head::of_model(&model)?;
-        model.release(layers + 1)?;
-        let embedding = match in_head {
+        let norm = parameters.required(layers + 1, &[Part::FinalNorm])?;
+        let norm = block::unshared(&in_compute_dtype(&norm)?)?;
+        let (matrix, memory) = match architecture.head {
+            OutputHead::Tied => (parameters.required(0, &[Part::Embedding])?, memory),
+            OutputHead::Plain => (parameters.required(layers + 1, &[Part::Head])?, memory),
+            OutputHead::Normalised => {
+                let normalised = row_norm::forward(&parameters.required(layers + 1, &[Part::Head])?)?;
+                // It is a matrix of its own, which nothing else uses.
+                let memory = if memory == PackedMemory::Own { PackedMemory::OfWeights } else { memory };
+                (normalised, memory)
+            }
+        };
+        let head = Head::new(architecture.head, matrix, memory)?;
+        parameters.release(layers + 1)?;
+        // A quantised head is another matrix than the embedding.
+        let embedding = match architecture.is_tied() && format.is_none() {
             true => Embedding::Head,
-            false => Embedding::shared(model.stored(0, Part::Embedding)?),
+            false => Embedding::shared(parameters.required(0, &[Part::Embedding])?),
         };
         Ok(Self { embedding, blocks, norm, head })
     }
@@ -144,22 +176,6 @@ impl PackedWeights {
             }
         }
         Ok(())
-    }
-}
-
-/// A layer that was read.
-pub(crate) struct LoadedLayer {
-    /// The layout of this layer alone.
-    pub(crate) layout: Layout,
-    /// Its tensors but for those of `stored`.
-    pub(crate) buffer: Tensor,
-    pub(crate) stored: Vec<StoredMatrix>,
-}
-
-impl LoadedLayer {
-    fn parts<'a>(&'a self, device: &'a Device) -> LayerParts<'a> {
-        let (layout, buffer, stored) = (&self.layout, &self.buffer, &self.stored[..]);
-        LayerParts { layout, buffer, device, layer: 0, dtype: buffer.dtype(), stored }
     }
 }
 

@@ -4,83 +4,10 @@ use std::ops::Range;
 
 use candle_core::Tensor;
 
+use super::names::{self, Part};
 use crate::config::Architecture;
+use crate::dtype::WeightDtype;
 use crate::error::{Error, Result};
-use crate::model::block;
-
-/// A tensor that a model computes with.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Part {
-    /// The embedding, [V, D].
-    Embedding,
-    /// The norm of attention, `[D]`.
-    AttentionNorm,
-    /// The norm of attention's output, `[D]`.
-    AttentionPostNorm,
-    /// The projection to queries, [query size, D].
-    Query,
-    /// The projection to keys, [KV size, D].
-    Key,
-    /// The projection to values, [KV size, D].
-    Value,
-    /// The bias of queries, `[query size]`.
-    QueryBias,
-    /// The bias of keys, `[KV size]`.
-    KeyBias,
-    /// The bias of values, `[KV size]`.
-    ValueBias,
-    /// The norm of every query head, `[head size]`, or of all queries, `[query size]`.
-    QueryNorm,
-    /// The norm of every key head, `[head size]`, or of all keys, `[KV size]`.
-    KeyNorm,
-    /// The output projection of attention, [D, query size].
-    Output,
-    /// Its bias, `[D]`.
-    OutputBias,
-    /// The norm of the MLP, `[D]`.
-    MlpNorm,
-    /// The norm of the MLP's output, `[D]`.
-    MlpPostNorm,
-    /// The gate of the MLP, [F, D].
-    Gate,
-    /// The up projection of the MLP, [F, D].
-    Up,
-    /// The bias of the gate, `[F]`.
-    GateBias,
-    /// The bias of the up projection, `[F]`.
-    UpBias,
-    /// The down projection of the MLP, [D, F].
-    Down,
-    /// Its bias, `[D]`.
-    DownBias,
-    /// The norm before the output head, `[D]`.
-    FinalNorm,
-    /// The output head, [V, D].
-    Head,
-    /// A matrix of an adapter, [r, I] or [O, r].
-    Adapter,
-}
-
-/// How a tensor is initialised.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Initial {
-    Ones,
-    Zeros,
-    Normal,
-}
-
-impl Part {
-    pub(crate) fn initial(self) -> Initial {
-        match self {
-            Self::AttentionNorm | Self::MlpNorm | Self::FinalNorm | Self::QueryNorm | Self::KeyNorm => Initial::Ones,
-            Self::AttentionPostNorm | Self::MlpPostNorm => Initial::Ones,
-            Self::QueryBias | Self::KeyBias | Self::ValueBias | Self::OutputBias => Initial::Zeros,
-            Self::GateBias | Self::UpBias | Self::DownBias => Initial::Zeros,
-            Self::Embedding | Self::Query | Self::Key | Self::Value | Self::Output => Initial::Normal,
-            Self::Gate | Self::Up | Self::Down | Self::Head | Self::Adapter => Initial::Normal,
-        }
-    }
-}
 
 /// Whether training changes a tensor.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -165,7 +92,7 @@ impl LayerLayout {
     /// The layer of block `index`.
     fn block(model: &Architecture, index: usize) -> Self {
         let mut layer = Self::default();
-        for (name, parts) in block::tensors(model) {
+        for (name, parts) in names::of_block(model) {
             layer.push_joined(&format!("model.layers.{index}.{name}"), &parts);
         }
         layer
@@ -216,11 +143,11 @@ impl Layout {
     pub fn new(model: &Architecture) -> Self {
         let (d, v) = (model.hidden_size, model.vocab_size);
         let mut embedding = LayerLayout::default();
-        embedding.push("model.embed_tokens.weight", Part::Embedding, &[v, d]);
+        embedding.push(names::EMBEDDING, Part::Embedding, &[v, d]);
         let mut head = LayerLayout::default();
-        head.push("model.norm.weight", Part::FinalNorm, &[d]);
+        head.push(names::NORM, Part::FinalNorm, &[d]);
         if !model.is_tied() {
-            head.push("lm_head.weight", Part::Head, &[v, d]);
+            head.push(names::HEAD, Part::Head, &[v, d]);
         }
         let blocks = (0..model.num_hidden_layers).map(|index| LayerLayout::block(model, index));
         Self { layers: [embedding].into_iter().chain(blocks).chain([head]).collect() }
@@ -272,6 +199,15 @@ impl Layout {
         Ok(Some(buffer.narrow(0, offset, len)?.reshape(shape)?))
     }
 
+    /// As [`Layout::joined`], of parts that the layer must have.
+    ///
+    /// # Errors
+    /// A layer without them, or a buffer that is too short.
+    pub(crate) fn required(&self, buffer: &Tensor, layer: usize, parts: &[Part]) -> Result<Tensor> {
+        self.joined(buffer, layer, parts)?
+            .ok_or_else(|| Error::Config(format!("the layout of layer {layer} has no {parts:?}")))
+    }
+
     /// The layout with the tensors frozen that `frozen` names by their first part. Gradients of this layout are those of a model
     /// that trains the others. On a device with kernels, linear layers with the same input are frozen together.
     pub fn freeze(mut self, frozen: impl Fn(Part) -> bool) -> Self {
@@ -321,6 +257,11 @@ impl Layout {
     /// Number of parameters.
     pub fn len(&self) -> usize {
         self.layers.iter().map(|l| l.len).sum()
+    }
+
+    /// Bytes that the parameters take.
+    pub(crate) fn bytes(&self, dtype: WeightDtype) -> u64 {
+        (self.len() as u64).saturating_mul(dtype.bytes() as u64)
     }
 
     /// Whether the model has no parameters.

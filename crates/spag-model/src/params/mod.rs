@@ -3,7 +3,9 @@
 //! A layer (the embedding, each block, the head) is the unit of an optimizer update, of recomputation, sharding and
 //! offload. Gradients and optimizer state use the same layout.
 
+mod adapter;
 mod layout;
+pub(crate) mod names;
 mod source;
 
 use std::sync::Arc;
@@ -11,14 +13,17 @@ use std::sync::Arc;
 use candle_core::{DType, Device, Tensor};
 use rayon::prelude::*;
 
-use crate::checkpoint::WeightDtype;
+use crate::dtype::WeightDtype;
 use crate::error::{Error, Result};
-use crate::memory;
 use spag_ops::accumulate::set_zero;
 use spag_ops::{cast, cpu};
 
-pub(crate) use layout::Initial;
-pub use layout::{LayerLayout, Layout, Part, Update, View};
+pub use adapter::AdapterPlaces;
+pub(crate) use adapter::{Pair, Place};
+pub use layout::{LayerLayout, Layout, Update, View};
+pub(crate) use names::Initial;
+pub use names::Part;
+pub(crate) use source::Unsharded;
 pub use source::{Adapted, AdapterWeights, GradientSink, WeightSource};
 
 /// One flat buffer per layer of a [`Layout`]: parameters (f32 or bf16), gradients (f32) or an optimizer moment (f32).
@@ -47,7 +52,7 @@ impl FlatBuffers {
     /// Too little memory.
     pub fn padded(layout: &Layout, dtype: WeightDtype, device: &Device, multiple: usize) -> Result<Self> {
         if device.is_cpu() {
-            let bytes = memory::weight_bytes(layout, dtype);
+            let bytes = layout.bytes(dtype);
             let what = || format!("{} parameters, or as many gradients, in {dtype},", layout.len());
             spag_ops::require_room(bytes, device, what, "choose a smaller model")?;
         }
@@ -161,20 +166,12 @@ impl FlatBuffers {
         Ok(())
     }
 
-    /// A part of a layer; `None` if the layer does not have it. It shares the buffer's memory.
+    /// Consecutive parts of a layer that it must have, as one tensor; see [`Layout::joined`].
     ///
     /// # Errors
-    /// A layer outside the layout.
-    pub(crate) fn part(&self, layer: usize, part: Part) -> Result<Option<Tensor>> {
-        self.joined(layer, &[part])
-    }
-
-    /// Consecutive parts of a layer as one tensor; see [`Layout::joined`].
-    ///
-    /// # Errors
-    /// A layer outside the layout.
-    pub(crate) fn joined(&self, layer: usize, parts: &[Part]) -> Result<Option<Tensor>> {
-        self.layout.joined(&self.layer(layer)?, layer, parts)
+    /// A layer outside the layout or without these parts.
+    pub(crate) fn required(&self, layer: usize, parts: &[Part]) -> Result<Tensor> {
+        self.layout.required(&self.layer(layer)?, layer, parts)
     }
 
     /// All views with their Hugging Face names, in forward order.

@@ -2,9 +2,9 @@
 
 use candle_core::{Device, Tensor};
 
+use super::adapter::AdapterPlaces;
 use super::{FlatBuffers, Layout};
-use crate::adapter::AdapterPlaces;
-use crate::checkpoint::WeightDtype;
+use crate::dtype::WeightDtype;
 use crate::error::{Error, Result};
 
 /// Provides the parameters of a model one whole layer at a time.
@@ -78,6 +78,26 @@ impl WeightSource for Adapted<'_> {
 
     fn adapter(&self) -> Option<AdapterWeights<'_>> {
         Some(self.adapter)
+    }
+}
+
+/// An unsharded layer. Dropping it reshards the layer.
+pub(crate) struct Unsharded<'a> {
+    source: &'a dyn WeightSource,
+    index: usize,
+    pub(crate) buffer: Tensor,
+}
+
+impl<'a> Unsharded<'a> {
+    /// Layer `index`. Layer `next` is prefetched.
+    pub(crate) fn new(source: &'a dyn WeightSource, index: usize, next: Option<usize>) -> Result<Self> {
+        Ok(Self { source, index, buffer: source.unshard(index, next)? })
+    }
+}
+
+impl Drop for Unsharded<'_> {
+    fn drop(&mut self) {
+        self.source.reshard(self.index);
     }
 }
 

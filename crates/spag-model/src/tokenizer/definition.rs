@@ -8,12 +8,10 @@ use spag_io::quote;
 
 use super::bos::FirstToken;
 use super::expansion::{self, Kind};
-use super::vocabulary;
+use super::vocabulary::{self, MAX_TOKEN};
 
 /// Values of the JSON file, at most. The largest published vocabularies have some 3 million.
 const MAX_VALUES: usize = 16 << 20;
-/// Bytes of a token, at most. The library's trie is as deep as its longest token, and recursive.
-pub(super) const MAX_TOKEN: usize = 2048;
 /// The factor by which normalizers and pre-tokenizers may lengthen a text together.
 const MAX_EXPANSION: f64 = 4096.0;
 /// The factor by which decoders may lengthen it.

@@ -1,6 +1,7 @@
 //! Text of tokens that arrive one by one.
 
-use super::{REPLACEMENT, Tokenizer};
+use super::Tokenizer;
+use super::bytes::REPLACEMENT;
 use crate::error::Result;
 
 /// Tokens of a prompt that decide how the text after it begins, at most.

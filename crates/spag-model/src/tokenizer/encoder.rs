@@ -5,19 +5,9 @@ use std::sync::OnceLock;
 
 use tokenizers::Tokenizer as Pipeline;
 
-use super::said::SpecialTexts;
+use super::bytes::byte_token;
 use super::sentencepiece::PieceDecoder;
-use super::token_text::byte_token;
-
-/// What the texts of special tokens, such as `</s>`, are in a text that is encoded.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum SpecialTokens {
-    /// The special tokens, as transformers encodes by default.
-    #[default]
-    Matched,
-    /// Text like any other, so that nothing that a player says becomes a special token.
-    AsText,
-}
+use super::special_texts::{SpecialTexts, SpecialTokens};
 
 /// A pipeline of the tokenizers library, in which special tokens are matched or not.
 pub(super) struct Encoder {

@@ -3,6 +3,8 @@
 
 mod after_prompt;
 mod bos;
+mod bytes;
+mod clean_up;
 mod definition;
 mod detokenizer;
 mod encoder;
@@ -13,6 +15,7 @@ mod read;
 mod roles;
 mod said;
 mod sentencepiece;
+mod special_texts;
 mod token_text;
 mod vocabulary;
 
@@ -21,17 +24,14 @@ use std::sync::Arc;
 
 use spag_io::{catch_panic, quote};
 
-use self::after_prompt::CleanUp;
+use self::clean_up::CleanUp;
 use self::encoder::Encoder;
 use crate::error::{Error, Result};
 
 pub use bos::BosRule;
 pub use detokenizer::Detokenizer;
-pub use encoder::SpecialTokens;
 pub use roles::SpecialIds;
-
-/// Decoders emit this character for bytes that are no UTF-8.
-const REPLACEMENT: char = '\u{fffd}';
+pub use special_texts::SpecialTokens;
 
 /// Bytes of a text after normalization, at most.
 const MAX_NORMALIZED: f64 = (1u64 << 27) as f64;

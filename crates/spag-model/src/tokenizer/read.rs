@@ -8,16 +8,16 @@ use spag_io::{catch_panic, quote, read_whole};
 use tokenizers::Tokenizer as Pipeline;
 
 use super::Tokenizer;
-use super::after_prompt::CleanUp;
 use super::bos::{self, BosRule};
+use super::clean_up::CleanUp;
 use super::definition::Definition;
 use super::encoder::Encoder;
 use super::files::{self, Files};
 use super::gguf;
 use super::roles::{Roles, SpecialIds};
 use super::sentencepiece;
-use crate::checkpoint::gguf::{Gguf, is_gguf};
 use crate::error::{Error, Result};
+use crate::gguf::{Gguf, is_gguf};
 
 impl Tokenizer {
     /// Reads the tokenizer of a folder: `tokenizer.json` or, if there is none, `tokenizer.model`; and the special tokens

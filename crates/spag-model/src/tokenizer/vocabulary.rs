@@ -5,7 +5,8 @@ use std::collections::HashSet;
 use serde_json::{Map, Value};
 use spag_io::quote;
 
-use super::definition::MAX_TOKEN;
+/// Bytes of a token, at most. The library's trie is as deep as its longest token, and recursive.
+pub(super) const MAX_TOKEN: usize = 2048;
 
 /// Bytes of all tokens of a Unigram vocabulary, at most. The library's trie takes some hundred bytes per byte.
 const MAX_TRIE: usize = 16 << 20;

@@ -4,10 +4,11 @@ use candle_core::quantized::GgmlDType;
 use serde_json::{Map, Value, json};
 use spag_io::quote;
 
-use super::{Gguf, names, rope};
-use crate::checkpoint::weight_file::StoredDtype;
+use super::{names, rope};
 use crate::config::ModelConfig;
+use crate::dtype::StoredDtype;
 use crate::error::{Error, Result};
+use crate::gguf::Gguf;
 
 /// Keys of an architecture that ask for other computations, and the values with which they do not.
 const NEUTRAL: [(&str, f64); 9] = [

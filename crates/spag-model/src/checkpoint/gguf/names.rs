@@ -2,9 +2,10 @@
 
 use spag_io::quote;
 
-use super::Gguf;
-use crate::checkpoint::weight_file::RowOrder;
+use crate::checkpoint::format::RowOrder;
 use crate::error::Result;
+use crate::gguf::Gguf;
+use crate::params::names;
 
 /// Parts of a block: llama.cpp's name and that of Hugging Face.
 const PARTS: [(&str, &str); 11] = [
@@ -29,9 +30,9 @@ pub(super) const HEAD: &str = "output.weight";
 /// The name of Hugging Face for a tensor; its own if there is none, so that the model's layout refuses it.
 pub(super) fn hugging_face(name: &str) -> String {
     match name {
-        EMBEDDING => return "model.embed_tokens.weight".into(),
-        "output_norm.weight" => return "model.norm.weight".into(),
-        HEAD => return "lm_head.weight".into(),
+        EMBEDDING => return names::EMBEDDING.into(),
+        "output_norm.weight" => return names::NORM.into(),
+        HEAD => return names::HEAD.into(),
         _ => {}
     }
     let in_block = || {

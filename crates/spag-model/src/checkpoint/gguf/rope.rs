@@ -7,10 +7,11 @@ use candle_core::quantized::GgmlDType;
 use serde_json::{Value, json};
 use spag_io::quote;
 
-use super::{Gguf, names};
-use crate::checkpoint::weight_file::StoredDtype;
+use super::names;
 use crate::config::{Rope, RopeScaling};
+use crate::dtype::StoredDtype;
 use crate::error::Result;
+use crate::gguf::Gguf;
 
 /// Factors, at most: a head of 8192.
 const MAX_FACTORS: usize = 4096;

@@ -11,7 +11,7 @@ use std::path::PathBuf;
 
 use spag_io::quote;
 
-use crate::checkpoint::weight_file::Format;
+use crate::checkpoint::format::Format;
 use crate::error::{Error, Result};
 
 /// Bytes of the directory, at most. An entry takes about a hundred.

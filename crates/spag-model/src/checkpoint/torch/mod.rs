@@ -17,7 +17,8 @@ use spag_io::quote;
 
 use self::archive::{Archive, Place};
 use self::pickle::PickledTensor;
-use super::weight_file::{Format, RowOrder, StoredDtype, TensorInfo};
+use super::format::{Format, RowOrder, TensorInfo};
+use crate::dtype::StoredDtype;
 use crate::error::Result;
 
 /// Bytes of the pickle, at most. It names tensors and has no weights: some hundred bytes for each.

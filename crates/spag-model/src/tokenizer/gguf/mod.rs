@@ -10,8 +10,8 @@ use serde_json::{Map, Value, json};
 use self::vocabulary::{Model, Vocabulary};
 use super::files::{CONFIG, Files, GENERATION, JSON};
 use super::roles::Roles;
-use crate::checkpoint::gguf::Gguf;
 use crate::error::Result;
+use crate::gguf::Gguf;
 
 /// `tokenizer.json`, `tokenizer_config.json` and `generation_config.json`, which say what the file says.
 ///

@@ -4,7 +4,7 @@ use std::collections::HashSet;
 
 use spag_io::quote;
 
-use crate::checkpoint::gguf::Metadata;
+use crate::gguf::Metadata;
 
 /// Tokens that end a turn, in files that do not name one.
 const ENDS_OF_TURNS: [&str; 4] = ["<|eot_id|>", "<|im_end|>", "<|end|>", "<end_of_turn>"];

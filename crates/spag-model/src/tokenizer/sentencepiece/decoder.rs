@@ -2,11 +2,11 @@
 
 use serde_json::Value;
 
-use super::super::REPLACEMENT;
 use super::{BLANK, Kind, PieceModel};
+use crate::tokenizer::bytes::REPLACEMENT;
 
 /// Decodes ids as SentencePiece does.
-pub(in crate::tokenizer) struct PieceDecoder {
+pub(crate) struct PieceDecoder {
     /// By id.
     units: Vec<Unit>,
     /// Whether the blank is dropped that the first piece begins with.
@@ -39,7 +39,7 @@ impl PieceDecoder {
     }
 
     /// The text of `ids`. An id beyond the vocabulary has none.
-    pub(in crate::tokenizer) fn decode(&self, ids: impl Iterator<Item = u32>) -> String {
+    pub(crate) fn decode(&self, ids: impl Iterator<Item = u32>) -> String {
         let (mut text, mut bytes) = (String::new(), Vec::new());
         let mut drops_blank = self.drops_blank;
         for unit in ids.filter_map(|id| self.units.get(id as usize)) {

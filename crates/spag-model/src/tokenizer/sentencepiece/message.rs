@@ -18,14 +18,14 @@ pub(super) struct Model {
 
 /// `ModelProto.SentencePiece`.
 #[derive(Message)]
-pub(in crate::tokenizer) struct StoredPiece {
+pub(crate) struct StoredPiece {
     #[prost(string, tag = "1")]
-    pub(in crate::tokenizer) text: String,
+    pub(crate) text: String,
     #[prost(float, tag = "2")]
-    pub(in crate::tokenizer) score: f32,
+    pub(crate) score: f32,
     /// 1 (normal, also if it is absent), 2 (unknown), 3 (control), 4 (user-defined), 5 (not used) or 6 (a byte).
     #[prost(int32, optional, tag = "3")]
-    pub(in crate::tokenizer) kind: Option<i32>,
+    pub(crate) kind: Option<i32>,
 }
 
 #[derive(Message)]

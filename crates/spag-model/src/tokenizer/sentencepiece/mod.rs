@@ -12,9 +12,10 @@ use prost::Message as _;
 use spag_io::quote;
 
 use self::message::{Model, NormalizerSpec};
-use super::definition::{Definition, MAX_TOKEN};
+use super::bytes::byte_token;
+use super::definition::Definition;
 use super::roles::Roles;
-use super::token_text::byte_token;
+use super::vocabulary::MAX_TOKEN;
 
 pub(super) use decoder::PieceDecoder;
 pub(super) use message::StoredPiece;

@@ -16,7 +16,7 @@ const CONVERTED: [&str; 4] = ["LlamaTokenizer", "CodeLlamaTokenizer", "PreTraine
 ///
 /// # Errors
 /// A model with settings that are not supported, or with too many merges.
-pub(in crate::tokenizer) fn pipeline(
+pub(crate) fn pipeline(
     model: &PieceModel,
     roles: &Roles,
 ) -> Result<(Map<String, Value>, Option<PieceDecoder>), String> {

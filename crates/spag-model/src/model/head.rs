@@ -1,46 +1,14 @@
-//! Layers of a weight source while a pass uses them, and the output head, which may span two of them.
+//! The output head of a training pass, which may span two layers.
 
 use candle_core::Tensor;
 
 use crate::config::OutputHead;
-use crate::error::{Error, Result};
-use crate::params::{Layout, Part, WeightSource};
+use crate::error::Result;
+use crate::params::{Layout, Part, Unsharded, WeightSource};
 use spag_ops::cast::in_compute_dtype;
 use spag_ops::kernels;
 use spag_ops::pool::{self, recycle};
 use spag_ops::row_norm;
-
-/// An unsharded layer. Dropping it reshards the layer.
-pub(crate) struct Unsharded<'a> {
-    source: &'a dyn WeightSource,
-    index: usize,
-    pub(crate) buffer: Tensor,
-}
-
-impl<'a> Unsharded<'a> {
-    /// Layer `index`. Layer `next` is prefetched.
-    pub(crate) fn new(source: &'a dyn WeightSource, index: usize, next: Option<usize>) -> Result<Self> {
-        Ok(Self { source, index, buffer: source.unshard(index, next)? })
-    }
-
-    /// A part of the layer, in a format that the device's ops accept.
-    fn part(&self, layout: &Layout, part: Part) -> Result<Tensor> {
-        Ok(in_compute_dtype(&required(layout, &self.buffer, self.index, &[part])?)?)
-    }
-}
-
-impl Drop for Unsharded<'_> {
-    fn drop(&mut self) {
-        self.source.reshard(self.index);
-    }
-}
-
-/// Consecutive parts that the layer must have.
-pub(super) fn required(layout: &Layout, buffer: &Tensor, layer: usize, parts: &[Part]) -> Result<Tensor> {
-    layout
-        .joined(buffer, layer, parts)?
-        .ok_or_else(|| Error::Config(format!("the layout of layer {layer} has no {parts:?}")))
-}
 
 /// The final norm and the output head, with the layers that hold them.
 pub(super) struct Head<'a> {
@@ -62,19 +30,19 @@ impl<'a> Head<'a> {
     ) -> Result<Self> {
         let tied = head == OutputHead::Tied;
         let last = layout.layers.len().saturating_sub(1);
-        let last = Unsharded::new(weights, last, if tied { Some(0) } else { next })?;
-        let norm = last.part(layout, Part::FinalNorm)?;
+        let layer = Unsharded::new(weights, last, if tied { Some(0) } else { next })?;
+        let norm = in_compute_dtype(&layout.required(&layer.buffer, last, &[Part::FinalNorm])?)?;
         if tied {
             let first = Unsharded::new(weights, 0, next)?;
-            let matrix = required(layout, &first.buffer, 0, &[Part::Embedding])?;
-            return Ok(Self { norm, matrix, stored: None, _layers: vec![last, first] });
+            let matrix = layout.required(&first.buffer, 0, &[Part::Embedding])?;
+            return Ok(Self { norm, matrix, stored: None, _layers: vec![layer, first] });
         }
-        let matrix = required(layout, &last.buffer, last.index, &[Part::Head])?;
+        let matrix = layout.required(&layer.buffer, last, &[Part::Head])?;
         let (matrix, stored) = match head {
             OutputHead::Normalised => (row_norm::forward(&matrix)?, Some(in_compute_dtype(&matrix)?)),
             OutputHead::Plain | OutputHead::Tied => (matrix, None),
         };
-        Ok(Self { norm, matrix, stored, _layers: vec![last] })
+        Ok(Self { norm, matrix, stored, _layers: vec![layer] })
     }
 
     /// Calls `backward` with the tensor that takes the gradient of the product's matrix, and adds the gradient of the stored

@@ -1,5 +1,6 @@
 //! Number formats of weights.
 
+use candle_core::quantized::GgmlDType;
 use candle_core::{DType, Device};
 use serde::{Deserialize, Serialize};
 
@@ -132,4 +133,13 @@ impl std::fmt::Display for DtypeChoice {
             Self::Fixed(dtype) => dtype.fmt(f),
         }
     }
+}
+
+/// Number format of a stored tensor.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum StoredDtype {
+    /// One that candle knows; rows are whole blocks.
+    Read(GgmlDType),
+    /// One that is not read: its name.
+    Other(String),
 }

@@ -4,11 +4,18 @@ use std::fs::File;
 use std::io::{BufReader, Read};
 use std::path::{Path, PathBuf};
 
-use crate::checkpoint::weight_file::Format;
 use crate::error::{Error, Result};
 
 /// Bytes of a header, at most. Those of published models have some 20 MB.
 const MAX_HEADER: u64 = 128 << 20;
+
+/// What errors say of a file.
+pub(crate) const INVALID: &str = "this GGUF file cannot be used";
+
+/// The error of a file.
+pub(super) fn invalid(path: &Path, reason: String) -> Error {
+    Error::WeightFile { path: path.to_owned(), what: INVALID, reason }
+}
 
 /// A header as it is read.
 pub(super) struct Header {
@@ -31,7 +38,7 @@ impl Header {
     }
 
     pub(super) fn invalid(&self, reason: String) -> Error {
-        Format::Gguf.invalid(&self.path, reason)
+        invalid(&self.path, reason)
     }
 
     /// The next `N` bytes.

@@ -6,7 +6,7 @@ use candle_core::quantized::GgmlDType;
 use spag_io::quote;
 
 use super::header::Header;
-use crate::checkpoint::weight_file::StoredDtype;
+use crate::dtype::StoredDtype;
 use crate::error::Result;
 
 /// Tensors, at most. The largest models that are supported have some 200 thousand.
@@ -18,12 +18,12 @@ const MAX_DIMENSIONS: u32 = 4;
 
 /// Where a tensor is in the file.
 #[derive(Clone, Debug)]
-pub(super) struct Entry {
-    pub(super) dtype: StoredDtype,
+pub(crate) struct Entry {
+    pub(crate) dtype: StoredDtype,
     /// The last index is the fastest, as everywhere here; the file has it first.
-    pub(super) shape: Vec<usize>,
+    pub(crate) shape: Vec<usize>,
     /// Offset of its first byte in the file.
-    pub(super) start: u64,
+    pub(crate) start: u64,
     /// Offset of the byte after its last; `None` if its number format is not read.
     end: Option<u64>,
 }

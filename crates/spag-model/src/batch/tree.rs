@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use crate::packed::PackedBatch;
+use super::PackedBatch;
 
 /// Tokens that the same sequences have in common.
 #[derive(Debug)]
@@ -15,13 +15,13 @@ struct Node {
 
 /// A tree whose paths from a root spell the prefixes of sequences. Roots and children are in the order of the sequences.
 #[derive(Debug, Default)]
-pub(crate) struct PrefixTree {
+struct PrefixTree {
     nodes: Vec<Node>,
     roots: Vec<usize>,
 }
 
 impl PrefixTree {
-    pub(crate) fn new(sequences: &[&[u32]]) -> Self {
+    fn new(sequences: &[&[u32]]) -> Self {
         let mut tree = Self::default();
         for index in 0..sequences.len() {
             tree.insert(sequences, index);
@@ -84,7 +84,7 @@ impl PrefixTree {
     }
 
     /// The nodes as segments in depth-first order, and the row of each token of the sequences of which the tree was made.
-    pub(crate) fn pack(&self, sequences: &[&[u32]]) -> (PackedBatch, Vec<Vec<u32>>) {
+    fn pack(&self, sequences: &[&[u32]]) -> (PackedBatch, Vec<Vec<u32>>) {
         let mut packed = PackedBatch { bounds: vec![0], ..PackedBatch::default() };
         let mut first_rows = vec![0; self.nodes.len()];
         let mut open: Vec<(usize, Option<u32>)> = self.roots.iter().rev().map(|root| (*root, None)).collect();
@@ -111,6 +111,15 @@ impl PrefixTree {
             node = Some(child);
         }
         rows
+    }
+}
+
+impl PackedBatch {
+    /// Merges sequences that begin alike: equal tokens after equal tokens are one row. A segment ends where sequences part.
+    /// Also returns the row of each token of each sequence. Passes give each row the bits that it has in a sequence of its own.
+    pub fn tree<'a>(sequences: impl IntoIterator<Item = &'a [u32]>) -> (Self, Vec<Vec<u32>>) {
+        let sequences: Vec<&[u32]> = sequences.into_iter().collect();
+        PrefixTree::new(&sequences).pack(&sequences)
     }
 }
 

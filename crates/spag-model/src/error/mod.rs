@@ -1,10 +1,12 @@
-//! The crate's error type.
+//! The errors of this crate, and those of single requests.
+
+mod request;
 
 use std::path::PathBuf;
 
 use spag_io::{Classify, ErrorClass, format_gib};
 
-use crate::generate::RequestError;
+pub use request::RequestError;
 
 /// Errors of this crate, one variant per cause.
 #[derive(Debug, thiserror::Error)]
@@ -180,6 +182,16 @@ pub enum Error {
 
 /// Result with this crate's [`Error`], unless another is named.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+impl Error {
+    /// The error of a request whose text the tokenizer cannot take or give.
+    pub(crate) fn of_text(self) -> RequestError {
+        match self {
+            Self::Encoding { path, action, reason } => RequestError::Encoding { path, action, reason },
+            other => RequestError::Setting(other.to_string()),
+        }
+    }
+}
 
 impl Classify for Error {
     fn class(&self) -> ErrorClass {

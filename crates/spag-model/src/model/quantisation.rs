@@ -5,13 +5,12 @@ use std::sync::Arc;
 use candle_core::Device;
 
 use super::Model;
-use crate::checkpoint::WeightDtype;
-use crate::config::{Architecture, ModelConfig, OutputHead};
+use crate::config::ModelConfig;
+use crate::dtype::WeightDtype;
 use crate::error::{Error, Result};
-use crate::packed_weights::PackedWeights;
+use crate::packed_weights::{Matrices, PackedWeights, ReplacedMatrix, check_inputs};
 use crate::params::{FlatBuffers, Layout};
 use spag_ops::kernels;
-use spag_ops::packed_linear::PackedWeight;
 use spag_ops::quantised::BlockFormat;
 
 /// Where the bits of quantised weights come from.
@@ -66,17 +65,6 @@ impl std::str::FromStr for Quantisation {
     }
 }
 
-/// A matrix of a quantised model that is not in the format that was asked for.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ReplacedMatrix {
-    /// The linear layers, as `down_proj`.
-    pub name: &'static str,
-    /// Their input size.
-    pub inputs: usize,
-    /// The format that they have in its place; `None` for that of the parameters.
-    pub format: Option<BlockFormat>,
-}
-
 /// The weights of a model that are quantised as they are read.
 pub(crate) struct QuantisedModel {
     pub(crate) quantisation: Quantisation,
@@ -129,115 +117,13 @@ impl Model {
     /// The matrices that are not in the format to which a model is quantised.
     pub fn replaced_matrices(&self) -> Vec<ReplacedMatrix> {
         let Some(format) = self.block_format() else { return Vec::new() };
-        let matrices = Matrices::of(&self.config().architecture).all().into_iter();
-        let replaced = matrices.filter(|matrix| format.of_inputs(matrix.inputs) != Some(format));
-        let replaced = replaced.map(|Matrix { name, inputs, .. }| ReplacedMatrix {
-            name,
-            inputs,
-            format: format.of_inputs(inputs),
-        });
-        replaced.collect()
-    }
-}
-
-/// Refuses a model without a matrix that can be quantised.
-pub(crate) fn check_inputs(architecture: &Architecture, format: BlockFormat) -> Result<()> {
-    let matrices = Matrices::of(architecture).all();
-    if matrices.iter().any(|matrix| format.of_inputs(matrix.inputs).is_some()) {
-        return Ok(());
-    }
-    let (hidden, intermediate) = (architecture.hidden_size, architecture.intermediate_size);
-    Err(Error::Generation(format!(
-        "no matrix can be quantised to {format}: hidden_size {hidden} and intermediate_size {intermediate} are no multiples of \
-         {}; generate without --quantize",
-        BlockFormat::BLOCK
-    )))
-}
-
-/// The extents of a matrix that engines pack.
-#[derive(Clone, Copy)]
-pub(crate) struct Matrix {
-    name: &'static str,
-    outputs: usize,
-    inputs: usize,
-}
-
-/// The matrices of a model.
-pub(crate) struct Matrices {
-    block: [Matrix; 4],
-    head: Matrix,
-    layers: usize,
-    head_kind: OutputHead,
-}
-
-impl Matrices {
-    /// Those of an architecture.
-    pub(crate) fn of(model: &Architecture) -> Self {
-        let matrix = |name, outputs, inputs| Matrix { name, outputs, inputs };
-        let (d, mlp) = (model.hidden_size, model.intermediate_size);
-        Self {
-            block: [
-                matrix("q_proj, k_proj, v_proj", model.query_size() + 2 * model.kv_size(), d),
-                matrix("o_proj", d, model.query_size()),
-                matrix("gate_proj, up_proj", 2 * mlp, d),
-                matrix("down_proj", d, mlp),
-            ],
-            head: matrix("lm_head", model.vocab_size, d),
-            layers: model.num_hidden_layers,
-            head_kind: model.head,
-        }
-    }
-
-    fn all(&self) -> [Matrix; 5] {
-        let [qkv, o, gate_up, down] = self.block;
-        [qkv, o, gate_up, down, self.head]
-    }
-
-    fn block_bytes(&self, format: BlockFormat, dtype: WeightDtype) -> u64 {
-        self.block.iter().fold(0, |sum, matrix| matrix.bytes(format, dtype).saturating_add(sum))
-    }
-
-    /// Bytes of all, quantised or kept.
-    pub(crate) fn bytes(&self, format: BlockFormat, dtype: WeightDtype) -> u64 {
-        let blocks = self.block_bytes(format, dtype).saturating_mul(self.layers as u64);
-        blocks.saturating_add(self.head_bytes(format, dtype))
-    }
-
-    /// Bytes that packing takes beside a model of which each layer is freed when it is packed.
-    pub(crate) fn packing_bytes(&self, format: BlockFormat, dtype: WeightDtype) -> u64 {
-        self.block_bytes(format, dtype).max(self.head_bytes(format, dtype))
-    }
-
-    /// Bytes of the largest quantised matrix in number format `dtype`, to which kernels dequantise it for products of many rows.
-    pub(crate) fn dequantised_bytes(&self, format: BlockFormat, dtype: WeightDtype) -> u64 {
-        let quantised = self.all().into_iter().filter(|matrix| format.of_inputs(matrix.inputs).is_some());
-        quantised.map(|matrix| matrix.kept_bytes(dtype)).max().unwrap_or(0)
-    }
-
-    /// Bytes of the head, and of the normalised matrix that it is made of.
-    fn head_bytes(&self, format: BlockFormat, dtype: WeightDtype) -> u64 {
-        let normalised = if self.head_kind == OutputHead::Normalised { self.head.kept_bytes(dtype) } else { 0 };
-        self.head.bytes(format, dtype).saturating_add(normalised)
-    }
-}
-
-impl Matrix {
-    fn bytes(self, format: BlockFormat, dtype: WeightDtype) -> u64 {
-        match format.of_inputs(self.inputs) {
-            Some(format) => PackedWeight::quantised_bytes(format, self.outputs, self.inputs),
-            None => self.kept_bytes(dtype),
-        }
-    }
-
-    fn kept_bytes(self, dtype: WeightDtype) -> u64 {
-        (self.outputs as u64).saturating_mul(self.inputs as u64).saturating_mul(dtype.bytes() as u64)
+        Matrices::of(&self.config().architecture).replaced(format)
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::ModelConfig;
 
     fn model(hidden: usize, intermediate: usize) -> Model {
         let config: ModelConfig = serde_json::from_value(serde_json::json!({
@@ -246,19 +132,6 @@ mod tests {
         }))
         .unwrap();
         Model::init(&config, 1).unwrap()
-    }
-
-    #[test]
-    fn bytes_are_those_of_blocks_and_of_matrices_that_are_kept() {
-        let matrices = Matrices::of(&model(64, 40).config().architecture);
-        // qkv, o and gate_up of 64 inputs are two blocks of 34 bytes a row, rows padded to 16; down, of 40, is f32.
-        let block = (192 + 64 + 80) * 2 * 34 + 64 * 40 * 4;
-        let head = 48 * 2 * 34;
-        assert_eq!(matrices.bytes(BlockFormat::Q8_0, WeightDtype::F32), 2 * block + head);
-        assert_eq!(matrices.packing_bytes(BlockFormat::Q8_0, WeightDtype::F32), block);
-        assert_eq!(matrices.dequantised_bytes(BlockFormat::Q8_0, WeightDtype::Bf16), 192 * 64 * 2);
-        let block = (192 + 64 + 80) * 2 * 18 + 64 * 40 * 2;
-        assert_eq!(matrices.packing_bytes(BlockFormat::Q4_0, WeightDtype::Bf16), block);
     }
 
     #[test]

@@ -1,11 +1,12 @@
 //! Packed batches: sequences of different lengths concatenated without padding, or merged to trees, and their target tokens.
 
+mod tree;
+
 use crate::error::{Error, Result};
-use crate::prefix_tree::PrefixTree;
 use spag_ops::log_prob;
 use spag_ops::sample::Distribution;
 
-/// Sequences without padding: N tokens, in segments. Built by the batcher, read by [`crate::Model`].
+/// Sequences without padding: N tokens, in segments. Built by the batcher, read by [`Model`](crate::Model).
 ///
 /// ```
 /// use spag_model::PackedBatch;
@@ -37,13 +38,6 @@ impl PackedBatch {
             packed.parents.push(None);
         }
         packed
-    }
-
-    /// Merges sequences that begin alike: equal tokens after equal tokens are one row. A segment ends where sequences part.
-    /// Also returns the row of each token of each sequence. Passes give each row the bits that it has in a sequence of its own.
-    pub fn tree<'a>(sequences: impl IntoIterator<Item = &'a [u32]>) -> (Self, Vec<Vec<u32>>) {
-        let sequences: Vec<&[u32]> = sequences.into_iter().collect();
-        PrefixTree::new(&sequences).pack(&sequences)
     }
 
     /// Number of tokens, N.

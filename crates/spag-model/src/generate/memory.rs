@@ -1,9 +1,7 @@
 //! The memory that generation needs, from the model's configuration.
 
-use crate::checkpoint::WeightDtype;
 use crate::config::ModelConfig;
-use crate::generate::EngineConfig;
-use crate::memory::weight_bytes;
+use crate::dtype::WeightDtype;
 use crate::params::Layout;
 use spag_ops::sample::scored_rows;
 
@@ -64,7 +62,7 @@ impl GenerationMemory {
         };
         let logit_rows = settings.running.max(scored) as u64;
         Self {
-            parameters: weight_bytes(&Layout::new(model), settings.dtype),
+            parameters: Layout::new(model).bytes(settings.dtype),
             pages: Self::per_token(config, settings.dtype).saturating_mul(settings.cached_tokens as u64),
             block: rows.saturating_mul(row),
             logits: logit_rows.saturating_mul(4 * model.vocab_size as u64),
@@ -73,7 +71,12 @@ impl GenerationMemory {
 
     /// Bytes of the KV cache per token, over all layers.
     pub fn per_token(config: &ModelConfig, dtype: WeightDtype) -> u64 {
-        EngineConfig::bytes_per_token(config, dtype.bytes()) as u64
+        (Self::cached_values(config) * dtype.bytes()) as u64
+    }
+
+    /// Keys and values of a token, over all layers.
+    pub(super) fn cached_values(config: &ModelConfig) -> usize {
+        2 * config.architecture.num_hidden_layers * config.architecture.kv_size()
     }
 
     /// The sum.

@@ -4,10 +4,9 @@ use std::path::PathBuf;
 
 use spag_io::{Classify, ErrorClass};
 
-use crate::error::Error;
 use spag_ops::sample::SampleError;
 
-/// Why one request cannot be completed. Others can, unlike after an [`Error`] of the engine.
+/// Why one request cannot be completed. Others can, unlike after an [`Error`](super::Error) of the engine.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum RequestError {
@@ -107,16 +106,8 @@ pub enum RequestError {
 }
 
 impl RequestError {
-    /// An error of the tokenizer.
-    pub(super) fn of_text(error: Error) -> Self {
-        match error {
-            Error::Encoding { path, action, reason } => Self::Encoding { path, action, reason },
-            other => Self::Setting(other.to_string()),
-        }
-    }
-
     /// An error of one row of logits, of the checkpoint in `folder`.
-    pub(super) fn of_row(error: SampleError, checkpoint: &std::path::Path) -> Self {
+    pub(crate) fn of_row(error: SampleError, checkpoint: &std::path::Path) -> Self {
         match error {
             SampleError::NotFinite => Self::LogitsNotFinite { path: checkpoint.to_owned() },
             SampleError::NoneAllowed => Self::NoneAllowed,

@@ -4,7 +4,7 @@ use rayon::prelude::*;
 
 /// Puts the rows of each head in order: those of its first half, then those of its second, which alternate in the file.
 /// `head` is the number of rows of a head, `width` that of a row's elements; neither is 0.
-pub(in crate::checkpoint) fn separate_halves<T: Copy + Send + Sync>(values: &mut [T], head: usize, width: usize) {
+pub(super) fn separate_halves<T: Copy + Send + Sync>(values: &mut [T], head: usize, width: usize) {
     values.par_chunks_exact_mut(head * width).for_each_init(Vec::new, |copy, values| {
         copy.clear();
         copy.extend_from_slice(values);
