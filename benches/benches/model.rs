@@ -10,10 +10,12 @@ use candle_core::Device;
 use criterion::{BatchSize, Criterion, Throughput, criterion_group, criterion_main};
 use spag_game::taboo::Taboo;
 use spag_game::{FinishedGame, GameSpec, PlayConfig, PromptSet, Seats, game_seed, play_games};
-use spag_model::{
-    Activations, Checkpoint, Engine, EngineConfig, FlatBuffers, Generate, GenerationConfig, MemoryBudget, Model,
-    ModelConfig, PackedBatch, Request, Sampling, Targets, WeightDtype,
-};
+use spag_model::batch::{PackedBatch, Targets};
+use spag_model::dtype::WeightDtype;
+use spag_model::generate::{MemoryBudget, Sampling};
+use spag_model::model::Activations;
+use spag_model::params::FlatBuffers;
+use spag_model::{Checkpoint, Engine, EngineConfig, Generate, GenerationConfig, Model, ModelConfig, Request};
 use spag_selfplay::ModelPlayer;
 use spag_train::optimizer::{self, OptimizerState, global_norm};
 use spag_train::{Placement, TrainConfig};

@@ -1,7 +1,7 @@
 //! Benchmarks of each kernel at the sizes of LLaMA-2-7B, in bf16.
 
 use candle_core::{DType, Device, Result, Tensor};
-use spag_model::Rope;
+use spag_model::config::Rope;
 use spag_ops::adamw::{AdamWStep, Weights, adamw};
 use spag_ops::attention::{self, Heads, Mask, Sequences};
 use spag_ops::glu::Activation;

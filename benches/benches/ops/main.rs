@@ -12,7 +12,7 @@ use std::process::{Command, ExitCode};
 use std::time::Duration;
 
 use candle_core::{DType, Device, Tensor};
-use spag_model::Rope;
+use spag_model::config::Rope;
 use spag_ops::CpuPath;
 use spag_ops::adamw::{AdamWStep, Weights, adamw};
 use spag_ops::attention::{self, Heads, Mask, Sequences};

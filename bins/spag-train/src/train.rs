@@ -4,7 +4,7 @@ use std::ffi::OsString;
 
 use spag_dist::LaunchEnv;
 use spag_io::Silent;
-use spag_model::load_config;
+use spag_model::checkpoint::load_config;
 use spag_train::{Start, TrainJob, TrainSummary};
 
 use crate::args::TrainArgs;

@@ -11,10 +11,8 @@ use clap::Args;
 use serde::{Deserialize, Serialize};
 use spag_game::game_seed;
 use spag_io::{AtomicFile, Classify, CommandFiles, ErrorClass, Progress, RowReader};
-use spag_model::{
-    Completion, Engine, EngineSettings, Event, FinishReason, Generate, GenerationConfig, Request, RequestError,
-    RequestId,
-};
+use spag_model::generate::{EngineSettings, Event, FinishReason, RequestError, RequestId};
+use spag_model::{Completion, Engine, Generate, GenerationConfig, Request};
 
 use spag_cli::{AdapterArgs, Error, LoadArgs, Result, SamplingArgs, TerminalProgress, exit, threads};
 

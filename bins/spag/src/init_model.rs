@@ -3,9 +3,11 @@
 use std::path::{Path, PathBuf};
 
 use clap::Args;
-use spag_model::{
-    Layout, ModelConfig, ShardSize, SpecialIds, Tokenizer, WeightDtype, WriteOptions, python_files, write_random_model,
-};
+use spag_model::checkpoint::{ShardSize, WriteOptions, python_files, write_random_model};
+use spag_model::dtype::WeightDtype;
+use spag_model::params::Layout;
+use spag_model::tokenizer::SpecialIds;
+use spag_model::{ModelConfig, Tokenizer};
 
 use spag_cli::{Error, OverwriteArgs, Result, exit, threads};
 use spag_io::{CommandFiles, Contents};

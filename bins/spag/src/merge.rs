@@ -4,7 +4,10 @@ use std::path::PathBuf;
 
 use clap::Args;
 use spag_io::{CommandFiles, Contents};
-use spag_model::{Adapter, Checkpoint, ShardSize, WeightDtype, WriteOptions, load_config, own_head_note};
+use spag_model::Checkpoint;
+use spag_model::adapter::Adapter;
+use spag_model::checkpoint::{ShardSize, WriteOptions, load_config, own_head_note};
+use spag_model::dtype::WeightDtype;
 use spag_run::Provenance;
 
 use spag_cli::{OverwriteArgs, Result, exit, threads};

@@ -12,7 +12,7 @@ use spag_cli::Result;
 pub(crate) fn model_name(path: &Path) -> Result<(PathBuf, Option<String>)> {
     let Ok(full) = path.canonicalize() else {
         // Its error says what may be meant.
-        spag_model::load_config(path)?;
+        spag_model::checkpoint::load_config(path)?;
         return Err(spag_io::Error::io(path)(std::io::ErrorKind::NotFound.into()).into());
     };
     let is_gguf = full.extension().is_some_and(|extension| extension == "gguf") && full.is_file();

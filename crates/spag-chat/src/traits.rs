@@ -55,7 +55,7 @@ fn message(role: &str, content: &str) -> Value {
 #[cfg(test)]
 pub(crate) mod tests {
     use serde_json::Map;
-    use spag_model::SpecialIds;
+    use spag_model::tokenizer::SpecialIds;
 
     use super::*;
 

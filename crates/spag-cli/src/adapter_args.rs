@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use clap::Args;
-use spag_model::Adapter;
+use spag_model::adapter::Adapter;
 use spag_selfplay::adapter_fingerprint;
 
 use crate::{Error, Result};

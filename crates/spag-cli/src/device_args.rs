@@ -4,10 +4,11 @@ use std::path::Path;
 
 use clap::Args;
 use spag_dist::LaunchEnv;
-use spag_model::{
-    BlockFormat, BosRule, Checkpoint, DtypeChoice, LoadOptions, Model, Quantisation, WeightDtype, is_quantised,
-    load_config, load_quantised, own_head_note,
-};
+use spag_model::checkpoint::{LoadOptions, is_quantised, load_config, load_quantised, own_head_note};
+use spag_model::dtype::{DtypeChoice, WeightDtype};
+use spag_model::model::{BlockFormat, Quantisation};
+use spag_model::tokenizer::BosRule;
+use spag_model::{Checkpoint, Model};
 use spag_ops::{DeviceChoice, OpenDevice};
 
 use crate::{Error, Result, adapter_args, exit, flags};

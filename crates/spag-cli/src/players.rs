@@ -9,7 +9,9 @@ use clap::{
     error::{Error as FlagError, ErrorKind},
 };
 use spag_io::{CommandFiles, Contents};
-use spag_model::{Checkpoint, EngineSettings, WeightDtype};
+use spag_model::Checkpoint;
+use spag_model::dtype::WeightDtype;
+use spag_model::generate::EngineSettings;
 use spag_selfplay::{
     AnyPlayer, EndpointConfig, EndpointKeys, EndpointPlayer, EndpointSettings, ModelPlayer, PlayerPair, PlayerSpec,
     checkpoint_fingerprint,

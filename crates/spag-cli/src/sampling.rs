@@ -3,7 +3,8 @@
 use std::path::Path;
 
 use clap::{Args, ValueEnum};
-use spag_model::{GenerationConfig, ModelConfig, Sampling};
+use spag_model::generate::Sampling;
+use spag_model::{GenerationConfig, ModelConfig};
 use spag_selfplay::{LengthSettings, PlayerSpec, SamplingSettings, limits};
 
 use crate::{Error, Result, exit, flags};

@@ -4,7 +4,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use spag_io::{FileLock, Progress};
-use spag_model::{BosRule, Engine, load_config};
+use spag_model::Engine;
+use spag_model::checkpoint::load_config;
+use spag_model::tokenizer::BosRule;
 use spag_selfplay::checkpoint_fingerprint;
 
 use crate::context::ChatShots;

@@ -5,9 +5,8 @@ use std::sync::Arc;
 
 use rayon::prelude::*;
 use spag_io::Progress;
-use spag_model::{
-    Completion, Engine, Event, Generate, GenerationConfig, LogProbs, Prompt, PromptRange, Request, RequestId,
-};
+use spag_model::generate::{Event, LogProbs, Prompt, PromptRange, RequestId};
+use spag_model::{Completion, Engine, Generate, GenerationConfig, Request};
 
 use crate::encode::{Scored, TextEncoder};
 use crate::error::{Error, Result};

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use spag_chat::PromptEncoder;
 use spag_io::{quote, read_text};
-use spag_model::load_tokenizer;
+use spag_model::checkpoint::load_tokenizer;
 
 use crate::config::TaskConfig;
 use crate::context::{ChatShots, ContextFormat};

@@ -5,7 +5,8 @@ use std::sync::Arc;
 use llguidance::toktrie::{ApproximateTokEnv, InferenceCapabilities, TokEnv, TokRxInfo, TokTrie};
 use llguidance::{Matcher, ParserFactory};
 use spag_io::{catch_panic, catch_panic_with_stack};
-use spag_model::{SharedGrammar, Tokenizer};
+use spag_model::Tokenizer;
+use spag_model::generate::SharedGrammar;
 
 use crate::error::{Error, FAULT, Result, told};
 use crate::language::Language;

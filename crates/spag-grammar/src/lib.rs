@@ -5,7 +5,7 @@
 //! ```no_run
 //! use spag_grammar::{GrammarCompiler, Language};
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
-//! let tokenizer = spag_model::load_tokenizer("data/tiny-llama")?;
+//! let tokenizer = spag_model::checkpoint::load_tokenizer("data/tiny-llama")?;
 //! let compiler = GrammarCompiler::new(&tokenizer)?;
 //! let grammar = compiler.compile(&Language::Regex(r"\[(stop|[0-9]+)\]".into()))?;
 //! let config = spag_model::GenerationConfig { grammar: Some(grammar), ..Default::default() };

@@ -3,7 +3,7 @@
 use std::sync::Mutex;
 
 use llguidance::Matcher;
-use spag_model::{AllowedTokens, Grammar, GrammarState};
+use spag_model::generate::{AllowedTokens, Grammar, GrammarState};
 
 use crate::error::told;
 

@@ -11,10 +11,12 @@ use std::time::Instant;
 use candle_core::{Device, Tensor};
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
-use spag_model::{
-    Adapter, AdapterChoice, Checkpoint, Engine, EngineConfig, EosRule, FlatBuffers, Generate, GenerationConfig,
-    LoadOptions, LoraConfig, MemoryBudget, Model, PrefixSharing, Request, WeightDtype,
-};
+use spag_model::adapter::{Adapter, LoraConfig};
+use spag_model::checkpoint::LoadOptions;
+use spag_model::dtype::WeightDtype;
+use spag_model::generate::{AdapterChoice, EosRule, MemoryBudget, PrefixSharing};
+use spag_model::params::FlatBuffers;
+use spag_model::{Checkpoint, Engine, EngineConfig, Generate, GenerationConfig, Model, Request};
 
 /// Tokens of each prompt, and of its completion.
 const PROMPT: usize = 64;

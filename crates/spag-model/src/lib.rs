@@ -2,8 +2,30 @@
 //! (folders and GGUF files), and a continuous-batching generation engine. The crate works on tokens; it has no notion of
 //! games.
 //!
+//! The crate's root has the names with which most programs begin. Everything else is in the modules, listed here from the bottom
+//! up; each knows only those above it in the list:
+//!
+//! | Module | Contents |
+//! |---|---|
+//! | [`error`] | the errors of the crate, and of single requests |
+//! | [`config`] | `config.json`: the architecture that it describes |
+//! | [`dtype`] | number formats of weights, and a user's choice of one |
+//! | [`rate`] | how fast this processor multiplies, for plans |
+//! | [`params`] | the layout of parameters, their names in checkpoints, flat buffers, sources of weights and sinks of gradients |
+//! | [`packed_weights`] | weights packed for generation, quantised or not |
+//! | [`batch`] | packed batches and their targets |
+//! | [`model`] | forward and backward passes |
+//! | `gguf` | the container of GGUF files |
+//! | [`tokenizer`] | tokenizers, with their BOS and EOS tokens |
+//! | [`checkpoint`] | folders and GGUF files: what they hold, reading and writing |
+//! | [`adapter`] | LoRA adapters in PEFT's format |
+//! | [`generate`] | the engine: requests, settings, events, completions, memory |
+//!
 //! ```
-//! use spag_model::{Activations, FlatBuffers, Model, ModelConfig, PackedBatch, Targets};
+//! use spag_model::batch::{PackedBatch, Targets};
+//! use spag_model::model::Activations;
+//! use spag_model::params::FlatBuffers;
+//! use spag_model::{Model, ModelConfig};
 //! use candle_core::Device;
 //!
 //! # fn main() -> spag_model::Result<()> {
@@ -24,54 +46,23 @@
 //! # }
 //! ```
 
-// ── Model definition ──
-mod adapter;
-mod config;
-mod dtype;
-mod error;
+pub mod adapter;
+pub mod batch;
+pub mod checkpoint;
+pub mod config;
+pub mod dtype;
+pub mod error;
+pub mod generate;
 mod gguf;
-mod params;
+pub mod model;
+pub mod packed_weights;
+pub mod params;
+pub mod rate;
+pub mod tokenizer;
 
-// ── Computation ──
-mod batch;
-mod model;
-mod packed_weights;
-mod rate;
-
-// ── Checkpoints and generation ──
-mod checkpoint;
-mod generate;
-mod tokenizer;
-
-pub use adapter::{Adapter, BaseDigest, LoraConfig};
-pub use batch::{PackedBatch, Targets};
-pub use checkpoint::{
-    Checkpoint, LoadOptions, ShardSize, WriteOptions, WrittenFile, check_checkpoint, is_quantised, load_config,
-    load_model, load_model_with, load_quantised, load_quantised_layers, load_tokenizer, own_head_note, python_files,
-    read_buffers, read_tensors, save_checkpoint, save_model, weights_digest, write_buffers, write_random_model,
-};
-pub use config::{
-    Architecture, Biases, Embeddings, HeadNorm, ModelConfig, NormWeights, Norms, OutputHead, Position, Projections,
-    Rope, RopeScaling,
-};
-pub use dtype::{DtypeChoice, WeightDtype};
+pub use checkpoint::Checkpoint;
+pub use config::{Architecture, ModelConfig};
 pub use error::{Error, Result};
-pub use generate::{
-    AdapterChoice, AllowedTokens, Completion, CompletionText, Engine, EngineConfig, EngineLoad, EngineSettings,
-    EosRule, Event, FinishReason, Generate, GenerationConfig, GenerationMemory, GenerationMemorySettings,
-    GenerationStats, GenerationTimes, Grammar, GrammarState, LogProbs, LogitRules, MemoryBudget, Overflow,
-    PrefixSharing, Processor, Prompt, PromptLogProbs, PromptRange, Request, RequestError, RequestId, SharedGrammar,
-    Streamed, TokenEvent,
-};
-pub use model::{Activations, Forward, Model, Network, Quantisation, SavedElements};
-pub use packed_weights::{QuantisedLayers, ReplacedMatrix};
-pub use params::{
-    Adapted, AdapterPlaces, AdapterWeights, FlatBuffers, GradientSink, LayerLayout, Layout, Part, Update, View,
-    WeightSource,
-};
-pub use rate::measured_flops;
-pub use spag_ops::kernels::SumOrder;
-pub use spag_ops::matmul::Arithmetic;
-pub use spag_ops::quantised::BlockFormat;
-pub use spag_ops::sample::{Distribution, Sampling, TokenLogProb};
-pub use tokenizer::{BosRule, Detokenizer, SpecialIds, SpecialTokens, Tokenizer};
+pub use generate::{Completion, Engine, EngineConfig, Generate, GenerationConfig, Request};
+pub use model::Model;
+pub use tokenizer::Tokenizer;

@@ -13,7 +13,7 @@ use serde_json::{Map, Value, json};
 use spag_game::games::by_name;
 use spag_game::{GameData, JudgeKind, PromptSet, Rules, taboo};
 use spag_io::PromptFormat;
-use spag_model::Detokenizer;
+use spag_model::tokenizer::Detokenizer;
 use spag_selfplay::{LengthSettings, SamplingSettings};
 use spag_serve::{Access, ApiError, ModelHandle, Routes, Services};
 

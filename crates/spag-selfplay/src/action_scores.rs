@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use spag_io::TurnPrompt;
-use spag_model::{Generate, GenerationConfig, LogProbs, Prompt, PromptRange, Request};
+use spag_model::generate::{LogProbs, Prompt, PromptRange};
+use spag_model::{Generate, GenerationConfig, Request};
 
 use crate::error::{Error, Result};
 use crate::model_player::ModelPlayer;

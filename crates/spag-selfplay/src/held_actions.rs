@@ -4,7 +4,8 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use spag_grammar::{GrammarCompiler, Language};
-use spag_model::{GenerationConfig, SharedGrammar, Tokenizer};
+use spag_model::generate::SharedGrammar;
+use spag_model::{GenerationConfig, Tokenizer};
 
 use crate::error::Result;
 

@@ -8,11 +8,13 @@ use spag_game::{
     Generation, Policy, PolicyError, PollMode, Reply, Said, Seat, TurnFailure, TurnRequest, UtteranceRule,
 };
 use spag_io::TurnPrompt;
-use spag_model::{
-    Adapter, AdapterChoice, Checkpoint, Completion, CompletionText, Distribution, Engine, EngineConfig, Event,
-    Generate, GenerationConfig, GenerationStats, Overflow, Prompt, Request, RequestError, RequestId, Streamed,
-    WeightSource,
+use spag_model::adapter::Adapter;
+use spag_model::generate::{
+    AdapterChoice, CompletionText, Distribution, Event, GenerationStats, Overflow, Prompt, RequestError, RequestId,
+    Streamed,
 };
+use spag_model::params::WeightSource;
+use spag_model::{Checkpoint, Completion, Engine, EngineConfig, Generate, GenerationConfig, Request};
 
 use crate::error::Result;
 use crate::held_actions::HeldActions;

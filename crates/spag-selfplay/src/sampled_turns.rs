@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use spag_chat::{PromptEncoder, PromptHistory};
 use spag_game::{Generation, Seat, TurnRequest};
-use spag_model::{Distribution, FinishReason};
+use spag_model::generate::{Distribution, FinishReason};
 
 /// A turn of a model in a game, token by token.
 #[derive(Clone, Debug, PartialEq)]

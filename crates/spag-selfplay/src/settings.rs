@@ -8,7 +8,7 @@ use spag_game::{
     AfterDecision, Error, Game, JudgeKind, Labels, PromptSet, RecordedTextArena, Rules, WordList, game_labels,
     open_game, parse_options, taboo,
 };
-use spag_model::Sampling;
+use spag_model::generate::Sampling;
 
 use crate::endpoint::TopK;
 use crate::limits;

@@ -3,7 +3,8 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use spag_model::{Engine, Event, Generate, GenerationStats, Request, RequestError, RequestId, Result};
+use spag_model::generate::{Event, GenerationStats, RequestError, RequestId};
+use spag_model::{Engine, Generate, Request, Result};
 
 /// A player's part of an engine. A step of one player runs the rows of all; the events of others wait for their own step.
 pub struct SharedEngine {

@@ -3,7 +3,8 @@
 use std::time::{Duration, Instant};
 
 use spag_game::{AfterDecision, FinishedGame, GameSpec, PlayConfig, PromptSet, Rules, Seats, game_seed, play_games};
-use spag_model::{Checkpoint, EngineConfig, GenerationConfig, GenerationStats, Sampling};
+use spag_model::generate::{GenerationStats, Sampling};
+use spag_model::{Checkpoint, EngineConfig, GenerationConfig};
 
 use crate::error::Result;
 use crate::limits;

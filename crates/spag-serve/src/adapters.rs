@@ -8,7 +8,7 @@ use axum::extract::{Request, State};
 use axum::http::header;
 use axum::response::{IntoResponse, Response};
 use spag_io::quote;
-use spag_model::AdapterChoice;
+use spag_model::generate::AdapterChoice;
 
 use crate::api::{ApiError, Fields, Refused};
 use crate::engine_thread::AdapterChange;

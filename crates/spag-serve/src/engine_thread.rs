@@ -11,7 +11,9 @@ use std::thread;
 use std::time::Instant;
 
 use spag_io::catch_panic;
-use spag_model::{Adapter, AdapterChoice, Engine, Event, Generate, GenerationStats, Request, RequestId, Streamed};
+use spag_model::adapter::Adapter;
+use spag_model::generate::{AdapterChoice, Event, GenerationStats, RequestId, Streamed};
+use spag_model::{Engine, Generate, Request};
 use tokio::sync::mpsc::error::TryRecvError;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};

@@ -8,9 +8,9 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use serde_json::{Value, json};
 use spag_chat::{ChatTemplate, PromptEncoder};
 use spag_grammar::{GrammarCompiler, Language};
-use spag_model::{
-    Adapter, AdapterChoice, Architecture, BaseDigest, Checkpoint, Engine, EngineConfig, SharedGrammar, Tokenizer,
-};
+use spag_model::adapter::{Adapter, BaseDigest};
+use spag_model::generate::{AdapterChoice, SharedGrammar};
+use spag_model::{Architecture, Checkpoint, Engine, EngineConfig, Tokenizer};
 use tokio::sync::watch;
 
 use crate::adapters::{AdapterNames, AdapterToServe, LoadedAdapter};

@@ -6,7 +6,7 @@ use axum::body::Body;
 use axum::http::{HeaderValue, header};
 use axum::response::Response;
 use futures_util::stream::unfold;
-use spag_model::Event;
+use spag_model::generate::Event;
 
 use crate::answer::{Pieces, StreamedAnswer, failure};
 use crate::api::ApiError;

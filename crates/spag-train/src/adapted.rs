@@ -2,7 +2,9 @@
 
 use std::ops::Deref;
 
-use spag_model::{Adapted, Adapter, AdapterWeights, FlatBuffers, QuantisedLayers, WeightSource};
+use spag_model::adapter::Adapter;
+use spag_model::packed_weights::QuantisedLayers;
+use spag_model::params::{Adapted, AdapterWeights, FlatBuffers, WeightSource};
 
 /// The frozen weights under an adapter, whole on every rank, and the adapter's settings and places.
 pub(crate) struct AdaptedBase {

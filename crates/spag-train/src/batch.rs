@@ -1,7 +1,8 @@
 //! Micro-batches, packed without padding.
 
 use candle_core::{DType, Result, Tensor};
-use spag_model::{Distribution, PackedBatch, Targets};
+use spag_model::batch::{PackedBatch, Targets};
+use spag_model::generate::Distribution;
 use spag_rewards::SampleKind;
 
 use crate::packing::Packing;

@@ -4,10 +4,12 @@ use std::path::Path;
 use std::sync::Arc;
 
 use spag_dist::{ProcessGroup, gather_numbers};
-use spag_model::{
-    Activations, Adapter, Arithmetic, BaseDigest, FlatBuffers, LoadOptions, Model, Network, WeightDtype, WeightSource,
-    load_config, load_model_with, load_quantised_layers,
-};
+use spag_model::Model;
+use spag_model::adapter::{Adapter, BaseDigest};
+use spag_model::checkpoint::{LoadOptions, load_config, load_model_with, load_quantised_layers};
+use spag_model::dtype::WeightDtype;
+use spag_model::model::{Activations, Arithmetic, Network};
+use spag_model::params::{FlatBuffers, WeightSource};
 use spag_ops::kernels;
 
 use crate::adapted::{AdaptedBase, Frozen, LearnedWeights};

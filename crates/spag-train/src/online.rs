@@ -4,10 +4,10 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use spag_dist::{LaunchEnv, ProcessGroup, broadcast_text};
-use spag_model::{
-    BosRule, LoadOptions, Model, Tokenizer, WeightSource, check_checkpoint, load_model_with, load_tokenizer,
-    save_checkpoint,
-};
+use spag_model::checkpoint::{LoadOptions, check_checkpoint, load_model_with, load_tokenizer, save_checkpoint};
+use spag_model::params::WeightSource;
+use spag_model::tokenizer::BosRule;
+use spag_model::{Model, Tokenizer};
 use spag_ops::DeviceChoice;
 use spag_run::Provenance;
 

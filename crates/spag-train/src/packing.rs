@@ -1,7 +1,7 @@
 //! How the trajectories of a micro-batch become the rows of a pass.
 
 use serde::{Deserialize, Serialize};
-use spag_model::PackedBatch;
+use spag_model::batch::PackedBatch;
 
 use crate::trajectory::{Span, Trajectory};
 

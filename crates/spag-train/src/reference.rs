@@ -11,7 +11,11 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 use spag_dist::{ProcessGroup, gather_numbers};
 use spag_io::{JsonlAppender, Progress, hex};
-use spag_model::{Model, Network, WeightDtype, WeightSource, weights_digest};
+use spag_model::Model;
+use spag_model::checkpoint::weights_digest;
+use spag_model::dtype::WeightDtype;
+use spag_model::model::Network;
+use spag_model::params::WeightSource;
 
 use crate::batch::Batch;
 use crate::dataset::Dataset;

@@ -1,7 +1,8 @@
 //! The loss and the gradients of one optimizer step.
 
 use candle_core::Tensor;
-use spag_model::{Activations, GradientSink, Network, WeightSource};
+use spag_model::model::{Activations, Network};
+use spag_model::params::{GradientSink, WeightSource};
 
 use crate::batch::{Batch, BatchSample};
 use crate::error::Result;

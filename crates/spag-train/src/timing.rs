@@ -5,7 +5,8 @@ use std::time::Instant;
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use spag_dist::Traffic;
-use spag_model::{Model, WeightDtype};
+use spag_model::Model;
+use spag_model::dtype::WeightDtype;
 use spag_ops::kernels::{self, Launched};
 
 use crate::config::{IntervalStrategy, SchedulerType, TrainConfig, TrainMethod};

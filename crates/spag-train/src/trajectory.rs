@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use spag_model::Distribution;
+use spag_model::generate::Distribution;
 use spag_rewards::SampleKind;
 
 use crate::error::{Error, Result};

@@ -5,7 +5,9 @@ use std::path::Path;
 
 use spag_chat::PromptEncoder;
 use spag_io::{ChatMessage, ChatRole, PromptText};
-use spag_model::{ModelConfig, SpecialIds, Tokenizer, check_checkpoint, load_model, load_tokenizer};
+use spag_model::checkpoint::{check_checkpoint, load_model, load_tokenizer};
+use spag_model::tokenizer::SpecialIds;
+use spag_model::{ModelConfig, Tokenizer};
 use spag_tests::gguf::GgufFile;
 use spag_tests::torch_archive::archive;
 use spag_tests::{chat_model, copy_folder, fixture, run, train_command};

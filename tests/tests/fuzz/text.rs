@@ -6,7 +6,7 @@ use std::num::NonZeroUsize;
 use spag_eval::TaskSource;
 use spag_game::{EpisodeReader, JudgeKind, PromptSet, Taboo, judge_episode, read_episodes, read_words, word_forms};
 use spag_io::JsonlAppender;
-use spag_model::load_tokenizer;
+use spag_model::checkpoint::load_tokenizer;
 use spag_pipeline::{BaseConfig, RunConfig};
 use spag_rewards::{AlpacaTemplate, AssignJob, CreditConfig, assign_rewards_in_files, convert_alpaca, read_samples};
 use spag_tests::{chat_model, root};

@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 
-use spag_model::load_tokenizer;
+use spag_model::checkpoint::load_tokenizer;
 use spag_tests::{Serve, change_tensor, copy_folder, json, root};
 use tempfile::TempDir;
 

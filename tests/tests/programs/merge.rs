@@ -2,7 +2,9 @@
 
 use std::fs;
 
-use spag_model::{Checkpoint, PackedBatch, Targets, load_model};
+use spag_model::Checkpoint;
+use spag_model::batch::{PackedBatch, Targets};
+use spag_model::checkpoint::load_model;
 use spag_tests::{fixture, json, program, run};
 
 #[test]

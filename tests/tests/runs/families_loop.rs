@@ -6,7 +6,7 @@ use std::process::Command;
 
 use serde_json::{Value, json};
 use spag_game::read_episodes;
-use spag_model::{check_checkpoint, load_tokenizer};
+use spag_model::checkpoint::{check_checkpoint, load_tokenizer};
 use spag_tests::{Ranks, fixture, json, json_lines, program, root, run};
 
 /// `.bin` files with `tokenizer.model`; biases; norms of heads; ALiBi with a normalised head.

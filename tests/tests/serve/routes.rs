@@ -5,10 +5,8 @@ use std::path::Path;
 use std::sync::Arc;
 
 use serde_json::{Value, json};
-use spag_model::{
-    Checkpoint, Completion, CompletionText, Engine, EngineConfig, Event, Generate, GenerationConfig, LogProbs,
-    MemoryBudget, Prompt, PromptRange, Request, TokenLogProb, Tokenizer,
-};
+use spag_model::generate::{CompletionText, Event, LogProbs, MemoryBudget, Prompt, PromptRange, TokenLogProb};
+use spag_model::{Checkpoint, Completion, Engine, EngineConfig, Generate, GenerationConfig, Request, Tokenizer};
 use spag_tests::{Reply, Serve, copy_folder, fixture, root};
 
 const PROMPTS: [&str; 3] = ["Let us play a game", "The word is", "a"];

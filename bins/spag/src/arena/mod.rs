@@ -10,7 +10,7 @@ use clap::Args;
 use spag_dist::{LaunchEnv, Launcher};
 use spag_game::{PromptSet, Tally};
 use spag_io::{Progress, write_atomically};
-use spag_model::load_config;
+use spag_model::checkpoint::load_config;
 use spag_selfplay::{
     EndpointKeys, Finished, JobFiles, OpenJob, PlayJob, PlayerSpec, Ranks,
     arena::{

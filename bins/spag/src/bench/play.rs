@@ -5,7 +5,8 @@ use std::path::PathBuf;
 use clap::Args;
 use serde_json::json;
 use spag_io::gib;
-use spag_model::{EngineConfig, EngineSettings};
+use spag_model::EngineConfig;
+use spag_model::generate::EngineSettings;
 use spag_selfplay::{SamplingSettings, TimingConfig, time_play};
 use spag_train::peak_memory_of;
 

@@ -8,7 +8,8 @@ use clap::Args;
 use serde_json::{Value, json};
 use spag_dist::{JoinOptions, LaunchEnv, ProcessGroup};
 use spag_io::{format_gib, gib};
-use spag_model::{LoadOptions, WeightDtype, load_config, load_model_with};
+use spag_model::checkpoint::{LoadOptions, load_config, load_model_with};
+use spag_model::dtype::WeightDtype;
 use spag_ops::OpenDevice;
 use spag_selfplay::limits;
 use spag_train::{

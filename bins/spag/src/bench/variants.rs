@@ -2,7 +2,7 @@
 
 use std::str::FromStr;
 
-use spag_model::WeightDtype;
+use spag_model::dtype::WeightDtype;
 use spag_selfplay::limits;
 use spag_train::Placement;
 

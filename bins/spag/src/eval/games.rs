@@ -9,7 +9,9 @@ use spag_cli::{Error, Result, TerminalProgress, adapter_args, exit};
 use spag_eval::Evaluation;
 use spag_game::NamedGame;
 use spag_io::{Progress, PromptFormat, quote, read_json, write_json_atomically};
-use spag_model::{GenerationConfig, Sampling, load_config};
+use spag_model::GenerationConfig;
+use spag_model::checkpoint::load_config;
+use spag_model::generate::Sampling;
 use spag_selfplay::{GameMeter, MeterSize, MeterTable, ModelPlayer, checkpoint_fingerprint, text_table};
 
 use super::EvalArgs;

@@ -13,7 +13,8 @@ use spag_eval::{
     render_page, render_table,
 };
 use spag_io::{CommandFiles, Contents, Progress, write_atomically, write_json_atomically};
-use spag_model::{Engine, EngineSettings};
+use spag_model::Engine;
+use spag_model::generate::EngineSettings;
 use spag_selfplay::limits;
 
 /// Rows of a task that can be asked for.

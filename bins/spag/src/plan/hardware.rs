@@ -2,7 +2,7 @@
 
 use clap::ValueEnum;
 use serde::{Deserialize, Serialize};
-use spag_model::WeightDtype;
+use spag_model::dtype::WeightDtype;
 
 /// A kind of GPU.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ValueEnum)]

@@ -5,9 +5,12 @@ use std::fmt::Write as _;
 use clap::ValueEnum;
 use spag_io::duration;
 use spag_io::{escape, folder_size, format_gib, free_disk, gib};
-use spag_model::{
-    DtypeChoice, GenerationMemory, Layout, ModelConfig, Processor, WeightDtype, load_config, measured_flops,
-};
+use spag_model::ModelConfig;
+use spag_model::checkpoint::load_config;
+use spag_model::dtype::{DtypeChoice, WeightDtype};
+use spag_model::generate::{GenerationMemory, Processor};
+use spag_model::params::Layout;
+use spag_model::rate::measured_flops;
 use spag_pipeline::{
     HardwareSettings, ImitationSource, MissingInput, OnlineMemory, PlannedTraining, RunConfig, RunMeasure, RunPlan,
     SAMPLES_PER_GAME, measure_run, plan_run_without,

@@ -1,7 +1,8 @@
 //! The memory of an on-policy run: a learner with engines beside it, by what is sharded and offloaded.
 
 use spag_io::{format_gib, gib};
-use spag_model::{GenerationMemory, WeightDtype};
+use spag_model::dtype::WeightDtype;
+use spag_model::generate::GenerationMemory;
 use spag_pipeline::{OnlineMemory, OnlineParts, PlannedTraining, RunPlan};
 use spag_selfplay::text_table;
 use spag_train::{Beside, Placement, ShardingPlan, ZeroStage};

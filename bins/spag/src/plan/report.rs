@@ -5,7 +5,8 @@ use std::fmt::Write as _;
 use serde::Serialize;
 use serde_json::{Value, json};
 use spag_io::{escape, format_gib, gib};
-use spag_model::{EngineConfig, GenerationMemory, GenerationMemorySettings, ModelConfig, PromptLogProbs};
+use spag_model::generate::{GenerationMemory, GenerationMemorySettings, PromptLogProbs};
+use spag_model::{EngineConfig, ModelConfig};
 use spag_pipeline::OnlineMemory;
 use spag_train::{Placement, PlannedRun, RankMemory, ShardingPlan};
 
@@ -202,7 +203,7 @@ impl<'a> Report<'a> {
         };
         json!({
             "settings": self.settings,
-            "parameters": spag_model::Layout::new(&self.model.architecture).len(),
+            "parameters": spag_model::params::Layout::new(&self.model.architecture).len(),
             "plans": rows.iter().map(of).collect::<Vec<_>>(),
             "playing": self.playing(),
             "gpu_figures": self.gpu,
@@ -215,7 +216,7 @@ impl<'a> Report<'a> {
         let mut out = format!(
             "{}: {:.2} billion parameters, {}\n{} × {}, {} GiB each{}\n{} × {} tokens per micro-batch, {} micro-batches per step, {}\n",
             escape(&settings.model.display().to_string()),
-            spag_model::Layout::new(&self.model.architecture).len() as f64 / 1e9,
+            spag_model::params::Layout::new(&self.model.architecture).len() as f64 / 1e9,
             settings.config.dtype(),
             settings.gpus,
             self.gpu.name,

@@ -1,6 +1,7 @@
 //! How long the games and the trainings of a run take: as measured on this machine, or at least.
 
-use spag_model::{GenerationMemory, Layout};
+use spag_model::generate::GenerationMemory;
+use spag_model::params::Layout;
 use spag_pipeline::{PlannedStage, SAMPLES_PER_GAME};
 
 use super::hardware::Assumptions;

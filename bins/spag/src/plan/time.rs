@@ -3,7 +3,8 @@
 //! Legend: N ranks, P parameters, T tokens of a micro-batch, S of a sequence, Q query size, L blocks.
 
 use serde::Serialize;
-use spag_model::{Architecture, Layout};
+use spag_model::Architecture;
+use spag_model::params::Layout;
 use spag_train::{Placement, ShardingPlan, ZeroStage};
 
 use super::hardware::{Assumptions, Figures};
@@ -36,7 +37,7 @@ impl StepBound {
         let (p, n) = (layout.len() as f64, settings.gpus as f64);
         // What has gradients: all weights, or an adapter's.
         let trained = if config.lora_r.is_some() { config.trained_layout(model).len() as f64 } else { p };
-        let size = |layer: Option<&spag_model::LayerLayout>| layer.map_or(0, |layer| layer.len) as f64;
+        let size = |layer: Option<&spag_model::params::LayerLayout>| layer.map_or(0, |layer| layer.len) as f64;
         let head = size(layout.layers.last());
         let multiplied = if model.is_tied() { p } else { p - size(layout.layers.first()) };
         let attended = model.num_hidden_layers as f64 * config.max_length as f64 * model.query_size() as f64;

@@ -9,7 +9,7 @@ use clap::Args;
 use spag_cli::adapter_args::NamedFolder;
 use spag_cli::{Error, LoadArgs, Result, exit, flags, threads};
 use spag_io::PromptFormat;
-use spag_model::EngineSettings;
+use spag_model::generate::EngineSettings;
 use spag_serve::{AdapterLoading, QueueLimits, Server, ServerConfig};
 
 use page::PageArgs;

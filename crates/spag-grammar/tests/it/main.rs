@@ -5,7 +5,9 @@ use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use serde_json::{Value, json};
 use spag_grammar::{Error, GrammarCompiler, Language};
-use spag_model::{AllowedTokens, Tokenizer, load_tokenizer};
+use spag_model::Tokenizer;
+use spag_model::checkpoint::load_tokenizer;
+use spag_model::generate::AllowedTokens;
 use spag_tests::fixture;
 
 const FAMILIES: [&str; 5] = ["llama-linear-rope", "llama3", "qwen2", "gemma3", "smollm"];

@@ -9,7 +9,7 @@ use spag_ops::sample::Distribution;
 /// Sequences without padding: N tokens, in segments. Built by the batcher, read by [`Model`](crate::Model).
 ///
 /// ```
-/// use spag_model::PackedBatch;
+/// use spag_model::batch::PackedBatch;
 ///
 /// let (batch, rows) = PackedBatch::tree([&[1, 4, 5, 6][..], &[1, 4, 7], &[1, 4]]);
 /// assert_eq!((batch.ids.as_slice(), batch.positions.as_slice()), (&[1, 4, 5, 6, 7][..], &[0, 1, 2, 3, 2][..]));

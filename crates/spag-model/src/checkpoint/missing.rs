@@ -79,7 +79,8 @@ mod tests {
     use spag_io::{Classify, ErrorClass};
 
     use super::*;
-    use crate::{LoraConfig, load_config};
+    use crate::adapter::LoraConfig;
+    use crate::checkpoint::load_config;
 
     #[test]
     fn name_on_the_hub_is_told_how_to_download() {

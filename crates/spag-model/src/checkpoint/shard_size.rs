@@ -8,7 +8,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 /// Maximum bytes of a file of weights. A larger tensor has a file of its own.
 ///
 /// ```
-/// use spag_model::ShardSize;
+/// use spag_model::checkpoint::ShardSize;
 /// assert_eq!("200MB".parse::<ShardSize>().unwrap().bytes(), 200_000_000);
 /// assert_eq!("2GiB".parse::<ShardSize>().unwrap().to_string(), "2147483648");
 /// assert!("5Gb".parse::<ShardSize>().is_err());

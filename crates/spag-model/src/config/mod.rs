@@ -35,7 +35,8 @@ const DROPOUTS: &str = "attention_dropout attention_probs_dropout_prob attn_pdro
 /// computation that is not implemented is refused by name.
 ///
 /// ```
-/// use spag_model::{ModelConfig, Position};
+/// use spag_model::config::Position;
+/// use spag_model::ModelConfig;
 ///
 /// let config: ModelConfig = serde_json::from_str(
 ///     r#"{"model_type": "qwen3", "hidden_size": 8, "intermediate_size": 16, "vocab_size": 11, "num_hidden_layers": 2,

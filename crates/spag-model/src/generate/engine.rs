@@ -27,7 +27,8 @@ use spag_ops::kernels;
 ///
 /// ```no_run
 /// use std::sync::Arc;
-/// use spag_model::{Checkpoint, Engine, EngineConfig, Generate, GenerationConfig, MemoryBudget, Request};
+/// use spag_model::generate::MemoryBudget;
+/// use spag_model::{Checkpoint, Engine, EngineConfig, Generate, GenerationConfig, Request};
 ///
 /// # fn main() -> spag_model::Result<()> {
 /// let checkpoint = Checkpoint::load("checkpoints/im")?;

@@ -38,4 +38,6 @@ pub use grammar::{AllowedTokens, Grammar, GrammarState, SharedGrammar};
 pub use logit_rules::LogitRules;
 pub use memory::{GenerationMemory, GenerationMemorySettings, PromptLogProbs};
 pub use request::{Generate, Prompt, Request};
+pub use spag_ops::kernels::SumOrder;
+pub use spag_ops::sample::{Distribution, Sampling, TokenLogProb};
 pub use stats::{GenerationStats, GenerationTimes};

@@ -28,6 +28,8 @@ pub use network::{Activations, Forward, Network};
 pub use quantisation::Quantisation;
 pub(crate) use quantisation::QuantisedModel;
 pub(crate) use shape::AttentionShape;
+pub use spag_ops::matmul::Arithmetic;
+pub use spag_ops::quantised::BlockFormat;
 pub use train_block::SavedElements;
 
 /// A model: its network and its parameters in flat buffers.

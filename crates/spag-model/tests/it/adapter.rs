@@ -9,10 +9,13 @@ use candle_core::{Device, Tensor};
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use serde_json::{Map, Value, json};
-use spag_model::{
-    Activations, Adapted, Adapter, AdapterWeights, Checkpoint, FlatBuffers, Layout, LoadOptions, PackedBatch, Targets,
-    WeightDtype, WeightSource,
-};
+use spag_model::Checkpoint;
+use spag_model::adapter::Adapter;
+use spag_model::batch::{PackedBatch, Targets};
+use spag_model::checkpoint::LoadOptions;
+use spag_model::dtype::WeightDtype;
+use spag_model::model::Activations;
+use spag_model::params::{Adapted, AdapterWeights, FlatBuffers, Layout, WeightSource};
 use spag_tests::fixture;
 use tempfile::TempDir;
 
@@ -120,7 +123,9 @@ fn modules_that_are_left_out_have_no_matrices() {
     for name in ["excluded", "layers"] {
         let folder = tempfile::tempdir().unwrap();
         let adapter = load(&fixture("peft").join(name)).unwrap();
-        adapter.save(adapter.weights(), folder.path(), spag_model::WriteOptions::new(WeightDtype::F32)).unwrap();
+        adapter
+            .save(adapter.weights(), folder.path(), spag_model::checkpoint::WriteOptions::new(WeightDtype::F32))
+            .unwrap();
         assert_eq!(load(folder.path()).unwrap().config(), adapter.config());
         // Without the setting, more matrices are asked for.
         let key = if name == "excluded" { "exclude_modules" } else { "layers_to_transform" };
@@ -169,7 +174,7 @@ fn matrices_that_do_not_fit_the_settings_are_named() {
     // A model with other sizes.
     let family = fs::read_dir(fixture("families")).unwrap().map(|entry| entry.unwrap().path());
     let family = family.filter(|path| path.join("config.json").exists()).min().unwrap();
-    let other = spag_model::load_config(&family).unwrap();
+    let other = spag_model::checkpoint::load_config(&family).unwrap();
     assert!(Adapter::load(fixture("peft").join("attention"), &other.architecture).is_err());
 }
 

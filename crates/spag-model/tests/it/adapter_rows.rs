@@ -5,10 +5,12 @@ use std::sync::Arc;
 
 use crate::common::{bits, checkpoint, engine_config, mixed_requests, random_adapter};
 use candle_core::Device;
-use spag_model::{
-    Adapted, Adapter, AdapterChoice, AdapterWeights, Checkpoint, Completion, Engine, Event, Generate, GenerationConfig,
-    LoadOptions, Request, RequestError, WeightDtype,
-};
+use spag_model::adapter::Adapter;
+use spag_model::checkpoint::LoadOptions;
+use spag_model::dtype::WeightDtype;
+use spag_model::generate::{AdapterChoice, Event, RequestError};
+use spag_model::params::{Adapted, AdapterWeights};
+use spag_model::{Checkpoint, Completion, Engine, Generate, GenerationConfig, Request};
 use spag_tests::fixture;
 
 /// Adapters of other ranks, scales and modules.

@@ -1,7 +1,10 @@
 //! Compares the backward pass of whole models with candle's autograd.
 
 use candle_core::{Device, Tensor};
-use spag_model::{Activations, FlatBuffers, Layout, Model, ModelConfig, PackedBatch, Part, Targets, Update};
+use spag_model::batch::{PackedBatch, Targets};
+use spag_model::model::Activations;
+use spag_model::params::{FlatBuffers, Layout, Part, Update};
+use spag_model::{Model, ModelConfig};
 
 fn values(t: &Tensor) -> Vec<f32> {
     t.flatten_all().unwrap().to_vec1().unwrap()

@@ -7,7 +7,12 @@ use std::collections::BTreeMap;
 use crate::family_samples::{Expected, Prompt, Train, batch};
 use candle_core::Device;
 use serde::Deserialize;
-use spag_model::{Activations, FlatBuffers, LoadOptions, Model, PackedBatch, WeightDtype, load_model_with};
+use spag_model::Model;
+use spag_model::batch::PackedBatch;
+use spag_model::checkpoint::{LoadOptions, load_model_with};
+use spag_model::dtype::WeightDtype;
+use spag_model::model::Activations;
+use spag_model::params::FlatBuffers;
 use spag_ops::CpuPath;
 use spag_tests::{fixture, test_process};
 

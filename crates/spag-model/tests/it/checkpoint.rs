@@ -4,10 +4,12 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use candle_core::{Device, Tensor};
-use spag_model::{
-    Checkpoint, DtypeChoice, Error, FlatBuffers, Layout, LoadOptions, Model, ModelConfig, WeightDtype, WriteOptions,
-    load_model, load_model_with, read_buffers, save_model, write_buffers, write_random_model,
+use spag_model::checkpoint::{
+    LoadOptions, WriteOptions, load_model, load_model_with, read_buffers, save_model, write_buffers, write_random_model,
 };
+use spag_model::dtype::{DtypeChoice, WeightDtype};
+use spag_model::params::{FlatBuffers, Layout};
+use spag_model::{Checkpoint, Error, Model, ModelConfig};
 use spag_tests::{copy_folder, fixture};
 
 fn files(dir: &Path) -> BTreeMap<String, Vec<u8>> {

@@ -6,10 +6,10 @@ use candle_core::{Device, Tensor};
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use serde::Deserialize;
-use spag_model::{
-    Adapter, AdapterChoice, Checkpoint, Completion, Engine, EngineConfig, FlatBuffers, Generate, GenerationConfig,
-    LogProbs, LoraConfig, Model, PromptRange, Request, Sampling, SumOrder,
-};
+use spag_model::adapter::{Adapter, LoraConfig};
+use spag_model::generate::{AdapterChoice, LogProbs, PromptRange, Sampling, SumOrder};
+use spag_model::params::FlatBuffers;
+use spag_model::{Checkpoint, Completion, Engine, EngineConfig, Generate, GenerationConfig, Model, Request};
 use spag_tests::{fixture, json};
 
 #[derive(Deserialize)]

@@ -4,10 +4,9 @@ use std::fs;
 use std::sync::Arc;
 
 use serde_json::{Value, json};
-use spag_model::{
-    Checkpoint, Completion, CompletionText, Detokenizer, Engine, FinishReason, Generate, GenerationConfig, Request,
-    Sampling, SpecialTokens, Tokenizer,
-};
+use spag_model::generate::{CompletionText, FinishReason, Sampling};
+use spag_model::tokenizer::{Detokenizer, SpecialTokens};
+use spag_model::{Checkpoint, Completion, Engine, Generate, GenerationConfig, Request, Tokenizer};
 use spag_tests::{copy_folder, fixture};
 
 use crate::common::{cases, checkpoint, config, engine_config, requests, run};

@@ -9,10 +9,11 @@ use candle_core::Device;
 use rand::seq::SliceRandom;
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
-use spag_model::{
-    Checkpoint, Completion, Engine, EngineConfig, Generate, GenerationConfig, LoadOptions, LogProbs, PackedBatch,
-    PrefixSharing, PromptRange, Request, Sampling, Targets, WeightDtype, WriteOptions, load_model, save_model,
-};
+use spag_model::batch::{PackedBatch, Targets};
+use spag_model::checkpoint::{LoadOptions, WriteOptions, load_model, save_model};
+use spag_model::dtype::WeightDtype;
+use spag_model::generate::{LogProbs, PrefixSharing, PromptRange, Sampling};
+use spag_model::{Checkpoint, Completion, Engine, EngineConfig, Generate, GenerationConfig, Request};
 use spag_ops::{CpuPath, DeviceChoice};
 use spag_tests::{fixture, test_process};
 

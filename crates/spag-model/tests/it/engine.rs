@@ -6,9 +6,8 @@ use crate::common::{cases, checkpoint, config, engine_config, requests, run};
 use rand::seq::SliceRandom;
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
-use spag_model::{
-    Completion, Engine, EngineConfig, Event, Generate, GenerationConfig, PrefixSharing, Request, Sampling,
-};
+use spag_model::generate::{Event, PrefixSharing, Sampling};
+use spag_model::{Completion, Engine, EngineConfig, Generate, GenerationConfig, Request};
 
 /// The parts of a completion that must not depend on the batch, as bits.
 fn result_bits(completion: &Completion) -> (Vec<u32>, Vec<u32>, Vec<u32>, String) {

@@ -5,7 +5,9 @@ use std::path::Path;
 
 use crate::common::{checkpoint, config, engine_config, requests, run};
 use serde_json::{Value, json};
-use spag_model::{Checkpoint, Completion, Engine, FinishReason, Generate, GenerationConfig, Sampling, load_tokenizer};
+use spag_model::checkpoint::load_tokenizer;
+use spag_model::generate::{FinishReason, Sampling};
+use spag_model::{Checkpoint, Completion, Engine, Generate, GenerationConfig};
 use spag_tests::{copy_folder, fixture, json};
 use tempfile::TempDir;
 

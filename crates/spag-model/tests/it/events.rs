@@ -6,11 +6,12 @@ use std::sync::Arc;
 use crate::common::{cases, checkpoint, config, engine_config, requests, run};
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
-use spag_model::{
-    Checkpoint, Completion, CompletionText, Engine, EngineConfig, EngineLoad, EosRule, Event, FinishReason, Generate,
-    GenerationConfig, LogProbs, Overflow, Prompt, PromptRange, Request, RequestError, RequestId, Sampling,
-    SpecialTokens, Streamed, TokenEvent,
+use spag_model::generate::{
+    CompletionText, EngineLoad, EosRule, Event, FinishReason, LogProbs, Overflow, Prompt, PromptRange, RequestError,
+    RequestId, Sampling, Streamed, TokenEvent,
 };
+use spag_model::tokenizer::SpecialTokens;
+use spag_model::{Checkpoint, Completion, Engine, EngineConfig, Generate, GenerationConfig, Request};
 use spag_tests::{change_tensor, copy_folder, fixture};
 
 /// All events of all requests, by request.

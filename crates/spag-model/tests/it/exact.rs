@@ -5,11 +5,13 @@ use std::sync::Arc;
 
 use crate::common::{config, random_adapter};
 use candle_core::Device;
-use spag_model::{
-    Activations, Adapted, AdapterWeights, Arithmetic, Checkpoint, Completion, Distribution, Engine, EngineConfig,
-    Generate, GenerationConfig, LoadOptions, LogProbs, Model, PackedBatch, PrefixSharing, PromptRange, Request,
-    Sampling, SumOrder, Targets, WeightDtype, WeightSource,
-};
+use spag_model::batch::{PackedBatch, Targets};
+use spag_model::checkpoint::LoadOptions;
+use spag_model::dtype::WeightDtype;
+use spag_model::generate::{Distribution, LogProbs, PrefixSharing, PromptRange, Sampling, SumOrder};
+use spag_model::model::{Activations, Arithmetic};
+use spag_model::params::{Adapted, AdapterWeights, WeightSource};
+use spag_model::{Checkpoint, Completion, Engine, EngineConfig, Generate, GenerationConfig, Model, Request};
 use spag_ops::CpuPath;
 use spag_tests::{fixture, test_process};
 
@@ -120,7 +122,7 @@ fn of_training(
     let (mut sequences, mut targets, mut sampled) = (Vec::new(), Targets::default(), Vec::<f32>::new());
     let mut first = 0;
     for (done, request) in done.iter().zip(requests) {
-        let spag_model::Prompt::Tokens(prompt) = &request.prompt else { unreachable!() };
+        let spag_model::generate::Prompt::Tokens(prompt) = &request.prompt else { unreachable!() };
         let tokens = [&prompt[..], &done.token_ids].concat();
         let of_prompt = done.prompt_log_probs.iter().flatten().flatten().map(|one| one.log_prob);
         sampled.extend(of_prompt);

@@ -9,10 +9,14 @@ use std::sync::Arc;
 
 use crate::family_samples::{Expected, batch};
 use candle_core::{DType, Device, Tensor};
-use spag_model::{
-    Activations, BosRule, Checkpoint, Engine, EngineConfig, FlatBuffers, Generate, GenerationConfig, LoadOptions,
-    MemoryBudget, Model, PackedBatch, Request, WeightDtype, WriteOptions, load_model, load_model_with, save_model,
-};
+use spag_model::batch::PackedBatch;
+use spag_model::checkpoint::{LoadOptions, WriteOptions, load_model, load_model_with, save_model};
+use spag_model::dtype::WeightDtype;
+use spag_model::generate::MemoryBudget;
+use spag_model::model::Activations;
+use spag_model::params::FlatBuffers;
+use spag_model::tokenizer::BosRule;
+use spag_model::{Checkpoint, Engine, EngineConfig, Generate, GenerationConfig, Model, Request};
 use spag_tests::fixture;
 
 /// The folders of all families.

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use serde::Deserialize;
-use spag_model::{PackedBatch, Targets};
+use spag_model::batch::{PackedBatch, Targets};
 
 /// The expected values of a family that concern the model.
 #[derive(Deserialize)]

@@ -3,10 +3,10 @@
 use std::sync::Arc;
 
 use crate::common::{cases, checkpoint, config, engine_config, requests, run};
-use spag_model::{
-    Checkpoint, Detokenizer, Engine, EngineConfig, FinishReason, Generate, GenerationConfig, Model, PackedBatch,
-    PrefixSharing, Request, Sampling, SpecialTokens, Targets,
-};
+use spag_model::batch::{PackedBatch, Targets};
+use spag_model::generate::{FinishReason, PrefixSharing, Sampling};
+use spag_model::tokenizer::{Detokenizer, SpecialTokens};
+use spag_model::{Checkpoint, Engine, EngineConfig, Generate, GenerationConfig, Model, Request};
 
 #[test]
 fn prompt_token_ids_equal_the_reference() {

@@ -1,11 +1,11 @@
 //! What loading a model and generating takes, against the size of its weights.
 
 use candle_core::Device;
-use spag_model::{
-    Checkpoint, Engine, EngineConfig, Generate, GenerationConfig, GenerationMemory, GenerationMemorySettings, Layout,
-    LoadOptions, MemoryBudget, ModelConfig, PromptLogProbs, Request, WeightDtype, WriteOptions, load_tokenizer,
-    write_random_model,
-};
+use spag_model::checkpoint::{LoadOptions, WriteOptions, load_tokenizer, write_random_model};
+use spag_model::dtype::WeightDtype;
+use spag_model::generate::{GenerationMemory, GenerationMemorySettings, MemoryBudget, PromptLogProbs};
+use spag_model::params::Layout;
+use spag_model::{Checkpoint, Engine, EngineConfig, Generate, GenerationConfig, ModelConfig, Request};
 use spag_tests::{fixture, test_process};
 
 use crate::HELD;

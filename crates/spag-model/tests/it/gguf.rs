@@ -6,11 +6,14 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use serde_json::Value as Json;
-use spag_model::{
-    Checkpoint, Engine, EngineConfig, Generate, GenerationConfig, LoadOptions, MemoryBudget, Model, Position, Prompt,
-    Request, Rope, WeightDtype, WriteOptions, check_checkpoint, load_config, load_model, load_model_with,
-    load_tokenizer, read_tensors, weights_digest,
+use spag_model::checkpoint::{
+    LoadOptions, WriteOptions, check_checkpoint, load_config, load_model, load_model_with, load_tokenizer,
+    read_tensors, weights_digest,
 };
+use spag_model::config::{Position, Rope};
+use spag_model::dtype::WeightDtype;
+use spag_model::generate::{MemoryBudget, Prompt};
+use spag_model::{Checkpoint, Engine, EngineConfig, Generate, GenerationConfig, Model, Request};
 use spag_tests::gguf::{GgufFile, Value};
 use spag_tests::{fixture, json};
 use tempfile::TempDir;

@@ -3,7 +3,9 @@
 use candle_core::quantized::{GgmlDType, QTensor};
 use candle_core::{Device, Tensor};
 use serde_json::json;
-use spag_model::{LoadOptions, Model, ModelConfig, WeightDtype, load_model, load_model_with};
+use spag_model::checkpoint::{LoadOptions, load_model, load_model_with};
+use spag_model::dtype::WeightDtype;
+use spag_model::{Model, ModelConfig};
 use spag_tests::gguf::{GgufFile, Value, interleave};
 
 use crate::gguf::write;

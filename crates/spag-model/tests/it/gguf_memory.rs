@@ -2,9 +2,9 @@
 
 use candle_core::Device;
 use candle_core::quantized::{GgmlDType, QTensor};
-use spag_model::{
-    LoadOptions, ModelConfig, WeightDtype, WriteOptions, load_model_with, load_tokenizer, write_random_model,
-};
+use spag_model::ModelConfig;
+use spag_model::checkpoint::{LoadOptions, WriteOptions, load_model_with, load_tokenizer, write_random_model};
+use spag_model::dtype::WeightDtype;
 use spag_tests::gguf::GgufFile;
 use spag_tests::{fixture, test_process};
 

@@ -7,7 +7,8 @@ use std::path::Path;
 use candle_core::quantized::GgmlDType;
 use candle_core::quantized::gguf_file::Content;
 use candle_core::{D, Device, Tensor};
-use spag_model::{PackedBatch, load_model};
+use spag_model::batch::PackedBatch;
+use spag_model::checkpoint::load_model;
 use spag_tests::fixture;
 use spag_tests::gguf::GgufFile;
 

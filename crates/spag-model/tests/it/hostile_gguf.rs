@@ -3,7 +3,8 @@
 use std::fs;
 use std::path::Path;
 
-use spag_model::{Checkpoint, check_checkpoint, load_config, load_model, load_tokenizer};
+use spag_model::Checkpoint;
+use spag_model::checkpoint::{check_checkpoint, load_config, load_model, load_tokenizer};
 use spag_tests::fixture;
 use spag_tests::gguf::{GgufFile, Tensor, Value, text};
 

@@ -4,7 +4,8 @@ use std::fs;
 use std::time::{Duration, Instant};
 
 use crate::piece_model::{BYTE, NORMAL, PieceModel, UNKNOWN, field};
-use spag_model::{SpecialIds, Tokenizer};
+use spag_model::Tokenizer;
+use spag_model::tokenizer::SpecialIds;
 use spag_tests::fixture;
 use tempfile::TempDir;
 

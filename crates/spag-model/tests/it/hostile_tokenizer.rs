@@ -4,7 +4,9 @@ use std::fs;
 use std::path::PathBuf;
 
 use serde_json::{Value, json};
-use spag_model::{Error, SpecialIds, Tokenizer, load_tokenizer};
+use spag_model::checkpoint::load_tokenizer;
+use spag_model::tokenizer::SpecialIds;
+use spag_model::{Error, Tokenizer};
 use spag_tests::{copy_folder, fixture};
 use tempfile::TempDir;
 

@@ -4,11 +4,13 @@ use std::fs;
 use std::path::Path;
 
 use serde_json::{Value, json};
-use spag_model::{
-    Checkpoint, Engine, EngineConfig, Error, Generate, GenerationConfig, MemoryBudget, Model, ModelConfig, OutputHead,
-    Request, WeightDtype, WriteOptions, check_checkpoint, load_config, load_model, own_head_note, save_model,
-    write_random_model,
+use spag_model::checkpoint::{
+    WriteOptions, check_checkpoint, load_config, load_model, own_head_note, save_model, write_random_model,
 };
+use spag_model::config::OutputHead;
+use spag_model::dtype::WeightDtype;
+use spag_model::generate::MemoryBudget;
+use spag_model::{Checkpoint, Engine, EngineConfig, Error, Generate, GenerationConfig, Model, ModelConfig, Request};
 use spag_tests::{copy_folder, fixture};
 use tempfile::TempDir;
 
@@ -223,7 +225,7 @@ fn shards_outside_of_the_folder_are_refused_by_name() {
     let index = json!({"weight_map": {"lm_head.weight": absolute}});
     fs::write(folder.path().join("model.safetensors.index.json"), index.to_string()).unwrap();
     assert!(refused(folder.path()).contains("same folder"));
-    assert!(spag_model::weights_digest(folder.path()).is_err());
+    assert!(spag_model::checkpoint::weights_digest(folder.path()).is_err());
 }
 
 #[test]

@@ -3,7 +3,9 @@
 use std::collections::HashMap;
 
 use candle_core::{D, DType, Device, Tensor, Var};
-use spag_model::{Embeddings, HeadNorm, Model, OutputHead, Position, Rope, RopeScaling, Targets};
+use spag_model::Model;
+use spag_model::batch::Targets;
+use spag_model::config::{Embeddings, HeadNorm, OutputHead, Position, Rope, RopeScaling};
 use spag_ops::attention::Heads;
 use spag_ops::glu::Activation;
 

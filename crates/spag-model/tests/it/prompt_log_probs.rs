@@ -6,10 +6,11 @@ use crate::common::{cases, checkpoint, config, engine_config, requests, run};
 use rand::seq::SliceRandom;
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
-use spag_model::{
-    Checkpoint, Completion, Engine, EngineConfig, Event, FinishReason, Generate, GenerationConfig, LogProbs, Model,
-    PackedBatch, PrefixSharing, Prompt, PromptRange, Request, Sampling, Streamed, Targets, TokenLogProb,
+use spag_model::batch::{PackedBatch, Targets};
+use spag_model::generate::{
+    Event, FinishReason, LogProbs, PrefixSharing, Prompt, PromptRange, Sampling, Streamed, TokenLogProb,
 };
+use spag_model::{Checkpoint, Completion, Engine, EngineConfig, Generate, GenerationConfig, Model, Request};
 use spag_tests::fixture;
 
 fn scored(prompt: PromptRange, top: usize, max_new_tokens: usize) -> GenerationConfig {

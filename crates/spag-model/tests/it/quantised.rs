@@ -7,10 +7,10 @@ use crate::common::{bits, cases, checkpoint, engine_config, mixed_requests, rand
 use rand::seq::SliceRandom;
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
-use spag_model::{
-    Adapted, AdapterChoice, AdapterWeights, BlockFormat, Checkpoint, Completion, Engine, EngineConfig, Generate,
-    GenerationConfig, LogProbs, PrefixSharing, PromptRange, Request,
-};
+use spag_model::generate::{AdapterChoice, LogProbs, PrefixSharing, PromptRange};
+use spag_model::model::BlockFormat;
+use spag_model::params::{Adapted, AdapterWeights};
+use spag_model::{Checkpoint, Completion, Engine, EngineConfig, Generate, GenerationConfig, Request};
 use spag_ops::CpuPath;
 use spag_tests::{fixture, test_process};
 

@@ -5,11 +5,12 @@ use std::sync::Arc;
 
 use candle_core::quantized::{GgmlDType, QTensor};
 use candle_core::{Device, Tensor};
-use spag_model::{
-    AdapterChoice, BlockFormat, Checkpoint, Engine, EngineConfig, Generate, GenerationConfig, LoadOptions, LogProbs,
-    ModelConfig, PackedBatch, PromptRange, Quantisation, Request, WeightDtype, WriteOptions, load_quantised,
-    load_tokenizer, write_random_model,
-};
+use spag_model::batch::PackedBatch;
+use spag_model::checkpoint::{LoadOptions, WriteOptions, load_quantised, load_tokenizer, write_random_model};
+use spag_model::dtype::WeightDtype;
+use spag_model::generate::{AdapterChoice, LogProbs, PromptRange};
+use spag_model::model::{BlockFormat, Quantisation};
+use spag_model::{Checkpoint, Engine, EngineConfig, Generate, GenerationConfig, ModelConfig, Request};
 use spag_tests::gguf::GgufFile;
 use spag_tests::{fixture, test_process};
 use tempfile::TempDir;

@@ -5,10 +5,10 @@ use std::sync::Arc;
 
 use crate::common::{bits, checkpoint, config, engine_config, requests};
 use candle_core::{Device, Tensor};
-use spag_model::{
-    Checkpoint, Engine, EngineConfig, Error, FlatBuffers, Generate, GenerationConfig, Layout, LogProbs, MemoryBudget,
-    Model, PromptRange, Request, Result, Sampling, WeightDtype, WeightSource,
-};
+use spag_model::dtype::WeightDtype;
+use spag_model::generate::{LogProbs, MemoryBudget, PromptRange, Sampling};
+use spag_model::params::{FlatBuffers, Layout, WeightSource};
+use spag_model::{Checkpoint, Engine, EngineConfig, Error, Generate, GenerationConfig, Model, Request, Result};
 use spag_tests::fixture;
 
 /// Other weights for the same architecture: a mixture with random ones.
@@ -107,7 +107,7 @@ fn versions_are_not_mixed_within_a_request() {
     let mut refused = 0;
     let completion = loop {
         let events = engine.step().unwrap();
-        if let Some((_, spag_model::Event::Finished(completion))) = events.into_iter().next() {
+        if let Some((_, spag_model::generate::Event::Finished(completion))) = events.into_iter().next() {
             break completion;
         }
         let error = engine.refresh(new.parameters(), 1).unwrap_err();
@@ -120,7 +120,8 @@ fn versions_are_not_mixed_within_a_request() {
     engine.submit(requests[1].clone()).unwrap();
     engine.refresh(new.parameters(), 5).unwrap();
     let completion = loop {
-        if let Some((_, spag_model::Event::Finished(completion))) = engine.step().unwrap().into_iter().next() {
+        if let Some((_, spag_model::generate::Event::Finished(completion))) = engine.step().unwrap().into_iter().next()
+        {
             break completion;
         }
     };

@@ -6,7 +6,9 @@ use std::sync::Arc;
 use candle_core::{Device, Tensor};
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
-use spag_model::{GenerationConfig, PackedBatch, Request, Sampling, Targets};
+use spag_model::batch::{PackedBatch, Targets};
+use spag_model::generate::Sampling;
+use spag_model::{GenerationConfig, Request};
 use spag_ops::sample::{Distribution, SampleParams, sample};
 
 use crate::common::{cases, checkpoint, engine_config, run};

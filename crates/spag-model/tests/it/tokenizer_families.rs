@@ -9,9 +9,10 @@ use std::time::{Duration, Instant};
 use crate::piece_model::{NORMAL, PieceModel};
 use serde::Deserialize;
 use serde_json::Value;
-use spag_model::{
-    BosRule, ModelConfig, Result, SpecialIds, SpecialTokens, Tokenizer, WeightDtype, WriteOptions, write_random_model,
-};
+use spag_model::checkpoint::{WriteOptions, write_random_model};
+use spag_model::dtype::WeightDtype;
+use spag_model::tokenizer::{BosRule, SpecialIds, SpecialTokens};
+use spag_model::{ModelConfig, Result, Tokenizer};
 use spag_tests::{copy_folder, fixture, json};
 use tempfile::TempDir;
 

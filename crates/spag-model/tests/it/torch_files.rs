@@ -6,9 +6,10 @@ use std::path::Path;
 
 use serde_json::{Value, json};
 use spag_io::{Classify, ErrorClass};
-use spag_model::{
-    LayerLayout, Layout, Part, Result, Update, View, WeightDtype, load_model, read_tensors, weights_digest,
-};
+use spag_model::Result;
+use spag_model::checkpoint::{load_model, read_tensors, weights_digest};
+use spag_model::dtype::WeightDtype;
+use spag_model::params::{LayerLayout, Layout, Part, Update, View};
 use spag_tests::torch_archive::{archive, archive_at, pickled};
 use spag_tests::{copy_folder, fixture};
 use tempfile::TempDir;

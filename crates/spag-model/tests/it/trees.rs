@@ -3,7 +3,11 @@
 use candle_core::Device;
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
-use spag_model::{Activations, Arithmetic, FlatBuffers, Model, PackedBatch, Targets, WeightDtype};
+use spag_model::Model;
+use spag_model::batch::{PackedBatch, Targets};
+use spag_model::dtype::WeightDtype;
+use spag_model::model::{Activations, Arithmetic};
+use spag_model::params::FlatBuffers;
 
 use crate::autograd::{configs, largest, perturb};
 

@@ -7,9 +7,9 @@ use std::sync::Arc;
 use axum::response::Response;
 use serde_json::{Value, json};
 use spag_game::{Seat, UtteranceRule, game_seed};
-use spag_model::{
-    Completion, CompletionText, Detokenizer, Event, GenerationConfig, Prompt, Request, Sampling, Streamed, Tokenizer,
-};
+use spag_model::generate::{CompletionText, Event, Prompt, Sampling, Streamed};
+use spag_model::tokenizer::Detokenizer;
+use spag_model::{Completion, GenerationConfig, Request, Tokenizer};
 use spag_selfplay::{LengthSettings, SamplingSettings, chat_settings};
 use spag_serve::{ApiError, Generation, ModelHandle, event_response};
 

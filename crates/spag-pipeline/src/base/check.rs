@@ -4,7 +4,8 @@ use std::fs;
 use std::path::Path;
 
 use spag_io::{Contents, format_gib};
-use spag_model::{Layout, ModelConfig};
+use spag_model::ModelConfig;
+use spag_model::params::Layout;
 use spag_ops::{OpenDevice, free_memory};
 
 use super::llama_keys;

@@ -12,7 +12,8 @@ use std::time::Instant;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use spag_io::{Progress, write_atomically, write_json_atomically, write_jsonl_atomically};
-use spag_model::{Checkpoint, Model, ModelConfig, SpecialIds, Tokenizer};
+use spag_model::tokenizer::SpecialIds;
+use spag_model::{Checkpoint, Model, ModelConfig, Tokenizer};
 use spag_rewards::Sample;
 use spag_train::{Record, TrainConfig, train_samples};
 
@@ -94,7 +95,7 @@ pub fn make_base(config: &BaseConfig, progress: &mut dyn Progress) -> Result<Bas
     let quality = quality::measure(config, &texts, words, checkpoint, progress)?;
     let report = BaseReport {
         pieces: shape.architecture.vocab_size,
-        parameters: spag_model::Layout::new(&shape.architecture).len(),
+        parameters: spag_model::params::Layout::new(&shape.architecture).len(),
         documents: samples.len(),
         tokens: summary.tokens,
         steps: summary.steps,

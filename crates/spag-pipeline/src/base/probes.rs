@@ -6,7 +6,8 @@ use rand::SeedableRng;
 use rand_chacha::ChaCha8Rng;
 use spag_game::{PromptSet, game_seed};
 use spag_io::Progress;
-use spag_model::{Checkpoint, Engine, EngineConfig, Generate, GenerationConfig, MemoryBudget, Request, Sampling};
+use spag_model::generate::{MemoryBudget, Sampling};
+use spag_model::{Checkpoint, Engine, EngineConfig, Generate, GenerationConfig, Request};
 use spag_selfplay::Rate;
 use spag_world::{Lexicon, Probe, attacker_clue_probe, naming_probe, qa_probe};
 

@@ -5,7 +5,8 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 use spag_game::NamedGame;
 use spag_io::Progress;
-use spag_model::{Checkpoint, EngineConfig, GenerationConfig, MemoryBudget, Tokenizer};
+use spag_model::generate::MemoryBudget;
+use spag_model::{Checkpoint, EngineConfig, GenerationConfig, Tokenizer};
 use spag_selfplay::{GameMeter, MeterSize, ModelPlayer, Rate};
 
 use super::probes::{self, ANSWER_TOKENS, SLOTS};

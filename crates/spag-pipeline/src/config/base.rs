@@ -4,7 +4,7 @@ use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
-use spag_model::Sampling;
+use spag_model::generate::Sampling;
 use spag_selfplay::{SamplingSettings, limits};
 use spag_train::{DataOrder, TrainConfig};
 

@@ -6,7 +6,8 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 use spag_eval::{ChatShots, Task, TaskSource};
-use spag_model::{DtypeChoice, Sampling};
+use spag_model::dtype::DtypeChoice;
+use spag_model::generate::Sampling;
 use spag_selfplay::{SamplingSettings, limits};
 
 use crate::error::Result;

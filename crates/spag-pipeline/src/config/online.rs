@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use serde::{Deserialize, Serialize};
-use spag_model::Sampling;
+use spag_model::generate::Sampling;
 use spag_rewards::{BatchShape, OutcomeRewards};
 use spag_selfplay::{EndpointSpec, PlayerSpec, SamplingSettings, limits};
 use spag_train::loss::{Length, Loss, PolicyGradient, Ratio};

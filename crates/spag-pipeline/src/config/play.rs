@@ -1,7 +1,9 @@
 //! `[self_play]`: the games before each round of training, with the settings of `spag-play`.
 
 use spag_game::AfterDecision;
-use spag_model::{DtypeChoice, EngineSettings, ModelConfig, Sampling};
+use spag_model::ModelConfig;
+use spag_model::dtype::DtypeChoice;
+use spag_model::generate::{EngineSettings, Sampling};
 use spag_selfplay::{EndpointSettings, LengthSettings, SamplingSettings, limits};
 
 spag_io::settings! {

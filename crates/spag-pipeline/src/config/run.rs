@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 use spag_io::PromptFormat;
-use spag_model::BosRule;
+use spag_model::tokenizer::BosRule;
 use spag_ops::DeviceChoice;
 use spag_rewards::{CreditConfig, RewardNorm};
 use spag_selfplay::{GameSettings, GameShare, limits::TURNS};

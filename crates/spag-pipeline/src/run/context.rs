@@ -7,10 +7,11 @@ use spag_chat::PromptEncoder;
 use spag_dist::{LaunchEnv, ProcessGroup, agree, broadcast_text};
 use spag_game::PromptSet;
 use spag_io::{Progress, PromptFormat};
-use spag_model::{
-    BlockFormat, Checkpoint, DtypeChoice, EngineConfig, GenerationConfig, LoadOptions, Quantisation, Sampling,
-    WeightDtype, load_config, load_quantised, load_tokenizer,
-};
+use spag_model::checkpoint::{LoadOptions, load_config, load_quantised, load_tokenizer};
+use spag_model::dtype::{DtypeChoice, WeightDtype};
+use spag_model::generate::Sampling;
+use spag_model::model::{BlockFormat, Quantisation};
+use spag_model::{Checkpoint, EngineConfig, GenerationConfig};
 use spag_selfplay::{AnyPlayer, ModelPlayer};
 use spag_world::Lexicon;
 

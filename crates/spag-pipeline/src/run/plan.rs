@@ -4,7 +4,9 @@ use std::path::PathBuf;
 
 use spag_game::{SEATS, read_episodes};
 use spag_io::{Silent, folder_size, free_disk};
-use spag_model::{Layout, ModelConfig, load_config};
+use spag_model::ModelConfig;
+use spag_model::checkpoint::load_config;
+use spag_model::params::Layout;
 use spag_rewards::{AlpacaTemplate, read_samples, read_sft_samples};
 use spag_train::{IntervalStrategy, TrainConfig, on_policy_settings};
 

@@ -7,7 +7,10 @@ use crate::common::tiny::run_config;
 use crate::run::{PanicAfter, contents};
 use serde_json::Value;
 use spag_io::Silent;
-use spag_model::{Adapter, Model, WeightDtype, load_model};
+use spag_model::Model;
+use spag_model::adapter::Adapter;
+use spag_model::checkpoint::load_model;
+use spag_model::dtype::WeightDtype;
 use spag_pipeline::{RunConfig, run};
 
 /// Two parts of three updates with eight games each.

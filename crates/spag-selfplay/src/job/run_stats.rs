@@ -4,7 +4,7 @@ use std::fmt;
 
 use serde::{Serialize, Serializer};
 use serde_json::{Map, Value, json};
-use spag_model::GenerationStats;
+use spag_model::generate::GenerationStats;
 
 use crate::endpoint::EndpointStats;
 

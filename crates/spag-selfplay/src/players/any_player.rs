@@ -4,7 +4,8 @@ use std::path::{Path, PathBuf};
 
 use spag_game::{Policy, PolicyError, PollMode, Reply, TurnRequest};
 use spag_io::TurnPrompt;
-use spag_model::{Adapter, GenerationStats};
+use spag_model::adapter::Adapter;
+use spag_model::generate::GenerationStats;
 
 use crate::endpoint::{EndpointPlayer, EndpointStats};
 use crate::error::Result;

@@ -4,7 +4,8 @@ use serde_json::{Value, json};
 use spag_game::taboo::Taboo;
 use spag_game::{CollectedGames, GameSpec, PlayConfig, PromptSet, Seats, play_games};
 use spag_io::PromptFormat;
-use spag_model::{Checkpoint, EngineConfig, GenerationConfig, MemoryBudget, Sampling};
+use spag_model::generate::{MemoryBudget, Sampling};
+use spag_model::{Checkpoint, EngineConfig, GenerationConfig};
 use spag_selfplay::ModelPlayer;
 use spag_tests::{chat_model, chat_prompts, fixture};
 

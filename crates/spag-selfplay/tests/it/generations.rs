@@ -7,10 +7,8 @@ use spag_game::taboo::Taboo;
 use spag_game::{
     CollectedGames, Episode, FinishedGame, GameSpec, PlayConfig, PromptSet, Seats, TokenRecords, play_games,
 };
-use spag_model::{
-    Checkpoint, Engine, EngineConfig, Event, Generate, GenerationConfig, LogProbs, MemoryBudget, Prompt, PromptRange,
-    Request, Sampling,
-};
+use spag_model::generate::{Event, LogProbs, MemoryBudget, Prompt, PromptRange, Sampling};
+use spag_model::{Checkpoint, Engine, EngineConfig, Generate, GenerationConfig, Request};
 use spag_selfplay::{GameMeter, KuhnMeter, MeterSize, MeterTable, ModelPlayer, SolvedMeter};
 use spag_tests::root;
 

@@ -2,9 +2,10 @@
 
 use spag_game::taboo::Taboo;
 use spag_game::{CollectedGames, Episode, GameSpec, PlayConfig, Policy, PromptSet, Seats, TokenRecords, play_games};
-use spag_model::{
-    Adapter, Checkpoint, EngineConfig, Generate, GenerationConfig, MemoryBudget, Request, Sampling, load_config,
-};
+use spag_model::adapter::Adapter;
+use spag_model::checkpoint::load_config;
+use spag_model::generate::{MemoryBudget, Sampling};
+use spag_model::{Checkpoint, EngineConfig, Generate, GenerationConfig, Request};
 use spag_selfplay::{ModelPlayer, SharedEngine};
 use spag_tests::{fixture, root};
 
@@ -75,7 +76,7 @@ fn events_go_to_the_players_that_asked() {
     assert_eq!(own, new().generate(vec![request("the word"), request("a")]).unwrap());
     assert_eq!((one.unfinished(), two.unfinished(), gone.unfinished()), (0, 1, 1));
     let events = two.step().unwrap();
-    assert!(matches!(&events[..], [(_, spag_model::Event::Finished(done))] if done.token_ids.len() == 9));
+    assert!(matches!(&events[..], [(_, spag_model::generate::Event::Finished(done))] if done.token_ids.len() == 9));
     assert_eq!(two.unfinished(), 0);
     // What a player leaves behind ends with it.
     gone.submit(request("nor for this")).unwrap();

@@ -2,7 +2,9 @@
 
 use spag_game::{Episode, Policy, TurnRequest, UtteranceRule, taboo};
 use spag_io::{PromptText, TurnPrompt};
-use spag_model::{Checkpoint, EngineConfig, GenerationConfig, MemoryBudget, SpecialTokens};
+use spag_model::generate::MemoryBudget;
+use spag_model::tokenizer::SpecialTokens;
+use spag_model::{Checkpoint, EngineConfig, GenerationConfig};
 use spag_selfplay::ModelPlayer;
 use spag_tests::fixture;
 

@@ -5,10 +5,9 @@ use spag_game::{
     CollectedGames, FinishedGame, Game, GameSpec, PlayConfig, PromptSet, Seat, Seats, TokenRecords, play_games,
 };
 use spag_io::PromptFormat;
-use spag_model::{
-    Checkpoint, EngineConfig, FinishReason, GenerationConfig, MemoryBudget, Model, PackedBatch, Sampling, Targets,
-    Tokenizer,
-};
+use spag_model::batch::{PackedBatch, Targets};
+use spag_model::generate::{FinishReason, MemoryBudget, Sampling};
+use spag_model::{Checkpoint, EngineConfig, GenerationConfig, Model, Tokenizer};
 use spag_selfplay::{ModelPlayer, SampledTurn};
 use spag_tests::{chat_model, chat_prompts, fixture, root};
 

@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use serde::Serialize;
-use spag_model::{Completion, Event, TokenEvent};
+use spag_model::Completion;
+use spag_model::generate::{Event, TokenEvent};
 
 use super::{Head, Pieces, StreamedAnswer, finish_reason, generated};
 use crate::api::{ApiError, ChatJob, ChatLogProb};

@@ -3,7 +3,9 @@
 use std::sync::Arc;
 
 use serde::Serialize;
-use spag_model::{Completion, Detokenizer, Event, TokenEvent, TokenLogProb};
+use spag_model::Completion;
+use spag_model::generate::{Event, TokenEvent, TokenLogProb};
+use spag_model::tokenizer::Detokenizer;
 
 use super::{Head, Pieces, StreamedAnswer, finish_reason, generated};
 use crate::api::{ApiError, CompletionJob, Echo, LegacyBuilder, LegacyLogProbs};

@@ -6,7 +6,8 @@ mod completion;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use serde::Serialize;
-use spag_model::{Completion, Event, FinishReason, TokenLogProb};
+use spag_model::Completion;
+use spag_model::generate::{Event, FinishReason, TokenLogProb};
 
 use crate::api::{ApiError, Delivery, StreamUsage};
 use crate::engine_thread::{SequenceEvent, Sequences};

@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use serde_json::{Map, Value};
-use spag_model::{CompletionText, GenerationConfig, LogProbs, Prompt, Request};
+use spag_model::generate::{CompletionText, LogProbs, Prompt};
+use spag_model::{GenerationConfig, Request};
 
 use super::completions::{check_length, check_sequences, generation};
 use super::error::ApiError;

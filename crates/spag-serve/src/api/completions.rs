@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use spag_model::{CompletionText, GenerationConfig, LogProbs, Overflow, Prompt, PromptRange, Request, Streamed};
+use spag_model::generate::{CompletionText, LogProbs, Overflow, Prompt, PromptRange, Streamed};
+use spag_model::{GenerationConfig, Request};
 
 use super::error::ApiError;
 use super::fields::{Fields, Refused, whole};

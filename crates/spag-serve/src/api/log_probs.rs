@@ -5,7 +5,8 @@
 
 use serde::Serialize;
 use serde_json::{Map, Value};
-use spag_model::{Detokenizer, TokenLogProb};
+use spag_model::generate::TokenLogProb;
+use spag_model::tokenizer::Detokenizer;
 
 use crate::model::ServedModel;
 

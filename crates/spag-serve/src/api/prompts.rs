@@ -1,7 +1,7 @@
 //! The field `prompt` of a completion: one text, a list of texts, the tokens of one prompt, or a list of those.
 
 use serde_json::Value;
-use spag_model::SpecialTokens;
+use spag_model::tokenizer::SpecialTokens;
 
 use super::error::ApiError;
 use super::fields::shown;

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde_json::{Map, Value};
 use spag_grammar::Language;
-use spag_model::{EosRule, LogitRules, Sampling, SharedGrammar};
+use spag_model::generate::{EosRule, LogitRules, Sampling, SharedGrammar};
 
 use super::error::ApiError;
 use super::fields::{Fields, Refused, shown, whole};

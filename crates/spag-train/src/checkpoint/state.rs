@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
-use spag_model::WrittenFile;
+use spag_model::checkpoint::WrittenFile;
 
 use super::write::Origin;
 use crate::config::TrainConfig;

@@ -5,7 +5,9 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use spag_io::{sync_folder, write_json_atomically};
-use spag_model::{Tokenizer, WeightSource, WriteOptions, WrittenFile, save_checkpoint, write_buffers};
+use spag_model::Tokenizer;
+use spag_model::checkpoint::{WriteOptions, WrittenFile, save_checkpoint, write_buffers};
+use spag_model::params::WeightSource;
 use spag_run::Provenance;
 
 use super::state::{DataPosition, FORMAT, SavedState};

@@ -5,7 +5,7 @@
 use std::ops::{Range, RangeInclusive};
 
 use spag_io::parser;
-use spag_model::LoraConfig;
+use spag_model::adapter::LoraConfig;
 
 /// Samples of a micro-batch.
 pub const BATCH: RangeInclusive<usize> = 1..=65_536;

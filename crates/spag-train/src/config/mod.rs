@@ -8,9 +8,12 @@ mod target_modules;
 
 use clap::{ArgAction, Args};
 use spag_io::Settings as _;
-use spag_model::{
-    Activations, AdapterPlaces, Architecture, BlockFormat, Layout, LoraConfig, ShardSize, WeightDtype, WriteOptions,
-};
+use spag_model::Architecture;
+use spag_model::adapter::LoraConfig;
+use spag_model::checkpoint::{ShardSize, WriteOptions};
+use spag_model::dtype::WeightDtype;
+use spag_model::model::{Activations, BlockFormat};
+use spag_model::params::{AdapterPlaces, Layout};
 
 use crate::error::{Error, Result};
 

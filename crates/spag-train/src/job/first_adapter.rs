@@ -2,7 +2,9 @@
 
 use std::path::Path;
 
-use spag_model::{AdapterPlaces, LoraConfig, load_config};
+use spag_model::adapter::LoraConfig;
+use spag_model::checkpoint::load_config;
+use spag_model::params::AdapterPlaces;
 
 use super::TrainJob;
 use crate::config::{TargetModules, TrainConfig};

@@ -9,7 +9,7 @@ mod run;
 use std::path::{Path, PathBuf};
 
 use serde::Serialize;
-use spag_model::BosRule;
+use spag_model::tokenizer::BosRule;
 use spag_ops::DeviceChoice;
 
 use crate::config::{Placement, TrainConfig, ZeroStage};

@@ -8,10 +8,11 @@ use std::time::Instant;
 use serde_json::Value;
 use spag_dist::{JoinOptions, LaunchEnv, ProcessGroup, agree, broadcast_text, join_on};
 use spag_io::Progress;
-use spag_model::{
-    LoadOptions, Model, ModelConfig, Tokenizer, WeightSource, check_checkpoint, load_config, load_model_with,
-    own_head_note, save_checkpoint,
+use spag_model::checkpoint::{
+    LoadOptions, check_checkpoint, load_config, load_model_with, own_head_note, save_checkpoint,
 };
+use spag_model::params::WeightSource;
+use spag_model::{Model, ModelConfig, Tokenizer};
 use spag_ops::OpenDevice;
 use spag_run::Provenance;
 
@@ -98,7 +99,7 @@ fn train(
         None => (resumed.unwrap_or(&job.model_name_or_path).to_owned(), None),
     };
     check_dropout(job, &model_dir)?;
-    let tokenizer = spag_model::load_tokenizer(&model_dir)?.with_bos_rule(job.add_bos_token);
+    let tokenizer = spag_model::checkpoint::load_tokenizer(&model_dir)?.with_bos_rule(job.add_bos_token);
     let dataset = Dataset::read(files, &tokenizer, job.config.max_length)?;
     let deepspeed = deepspeed(job, dataset.samples().len(), group.size())?;
     let ignored = deepspeed.as_ref().and_then(DeepSpeed::without_effect);

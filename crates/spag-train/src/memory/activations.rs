@@ -2,7 +2,9 @@
 //!
 //! Legend: n tokens of a micro-batch, d hidden size, f feed-forward size, q query size, kv key/value size, v vocabulary.
 
-use spag_model::{Activations, Architecture, Arithmetic, ModelConfig, OutputHead, SavedElements};
+use spag_model::config::OutputHead;
+use spag_model::model::{Activations, Arithmetic, SavedElements};
+use spag_model::{Architecture, ModelConfig};
 use spag_ops::log_prob::{DEVICE_CHUNK_ELEMENTS, KEEP_ELEMENTS, chunk_rows, rounded_gradient_bytes};
 use spag_ops::matmul::packed_right_bytes;
 
@@ -165,7 +167,7 @@ fn tokens(config: &TrainConfig) -> usize {
 
 #[cfg(test)]
 mod tests {
-    use spag_model::WeightDtype;
+    use spag_model::dtype::WeightDtype;
 
     use super::*;
 

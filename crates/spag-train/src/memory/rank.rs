@@ -3,7 +3,11 @@
 use std::fmt;
 
 use spag_io::format_gib;
-use spag_model::{Arithmetic, Layout, ModelConfig, QuantisedLayers, WeightDtype};
+use spag_model::ModelConfig;
+use spag_model::dtype::WeightDtype;
+use spag_model::model::Arithmetic;
+use spag_model::packed_weights::QuantisedLayers;
+use spag_model::params::Layout;
 
 use super::activations::StepMemory;
 use super::whole_layers::{LayerBytes, Whole, WholeLayers};

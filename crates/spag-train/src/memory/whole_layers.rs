@@ -2,7 +2,7 @@
 
 use std::convert::Infallible;
 
-use spag_model::Layout;
+use spag_model::params::Layout;
 
 use crate::zero::{LayerCache, REDUCING_LAYERS};
 
@@ -60,7 +60,7 @@ impl WholeLayers {
 }
 
 /// The most bytes of gathered layers while each layer is in use: two micro-batches, with the layers in the order in
-/// which [`spag_model::Network`] reads them.
+/// which [`spag_model::model::Network`] reads them.
 fn gathered(last: usize, tied: bool, bytes: &dyn Fn(usize) -> u64) -> Vec<u64> {
     let mut cache = LayerCache::default();
     let mut peaks = vec![0; last + 1];

@@ -13,7 +13,7 @@ mod spans;
 mod state;
 
 use candle_core::Tensor;
-use spag_model::WeightDtype;
+use spag_model::dtype::WeightDtype;
 pub use spag_ops::adamw::Weights;
 
 use crate::config::{Optim, TrainConfig};

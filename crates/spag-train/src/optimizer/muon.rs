@@ -1,7 +1,7 @@
 //! Muon (Jordan et al. 2024): the momentum of a matrix, orthogonalised.
 
 use candle_core::Tensor;
-use spag_model::WeightDtype;
+use spag_model::dtype::WeightDtype;
 use spag_ops::cast::widened;
 
 use super::{AdamW, Covers, Optimizer, StateBuffer, UpdateStep, UpdateUnit, Weights, replace};

@@ -1,7 +1,8 @@
 //! Clipping by the global gradient norm.
 
 use candle_core::{DType, Device, Tensor};
-use spag_model::{FlatBuffers, WeightDtype};
+use spag_model::dtype::WeightDtype;
+use spag_model::params::FlatBuffers;
 use spag_ops::squared_norm::squared_norm_into;
 
 use crate::error::Result;

@@ -8,7 +8,7 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use candle_core::{DType, Device, Tensor};
-use spag_model::WeightDtype;
+use spag_model::dtype::WeightDtype;
 use spag_ops::cast::round_into;
 use spag_ops::kernels::{self, Kernels, PageLock, Transfer};
 

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use spag_model::{LayerLayout, Layout, Part, View};
+use spag_model::params::{LayerLayout, Layout, Part, View};
 
 use super::UpdateUnit;
 

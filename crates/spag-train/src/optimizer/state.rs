@@ -1,7 +1,8 @@
 //! What an optimizer keeps between steps, and one update of all layers.
 
 use candle_core::{DType, Device, Tensor};
-use spag_model::{FlatBuffers, WeightDtype};
+use spag_model::dtype::WeightDtype;
+use spag_model::params::FlatBuffers;
 use spag_ops::cast::{round_in_place, widened};
 
 use super::offload::Offload;
@@ -199,7 +200,8 @@ impl OptimizerState {
 
 #[cfg(test)]
 mod tests {
-    use spag_model::{Layout, ModelConfig};
+    use spag_model::ModelConfig;
+    use spag_model::params::Layout;
 
     use super::super::replace;
     use super::*;

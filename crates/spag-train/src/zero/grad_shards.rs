@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use candle_core::{DType, Device, Tensor};
 use spag_dist::{Collective, Pending, ProcessGroup};
-use spag_model::{GradientSink, Layout};
+use spag_model::params::{GradientSink, Layout};
 use spag_ops::accumulate::{add_into, set_zero};
 
 use super::Partition;

@@ -7,7 +7,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use candle_core::{DType, Device, Tensor};
 use spag_dist::{Collective, Pending, ProcessGroup};
-use spag_model::{Layout, WeightDtype, WeightSource};
+use spag_model::dtype::WeightDtype;
+use spag_model::params::{Layout, WeightSource};
 use spag_ops::kernels::{self, Kernels, Mark, PageLock, Transfer};
 
 use super::{LayerCache, Partition};

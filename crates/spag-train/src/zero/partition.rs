@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use candle_core::{DType, Device, Tensor};
-use spag_model::Layout;
+use spag_model::params::Layout;
 
 use crate::error::Result;
 use crate::optimizer::{UpdateSpan, UpdateUnit, update_spans};

@@ -5,9 +5,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use candle_core::{DType, Device, Tensor};
 use spag_dist::{Collective, Pending, ProcessGroup, Single};
-use spag_model::{
-    FlatBuffers, GradientSink, Layout, LoadOptions, WeightDtype, WeightSource, read_buffers, read_tensors,
-};
+use spag_model::checkpoint::{LoadOptions, read_buffers, read_tensors};
+use spag_model::dtype::WeightDtype;
+use spag_model::params::{FlatBuffers, GradientSink, Layout, WeightSource};
 
 use super::Partition;
 use super::grad_shards::GradShards;

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use spag_chat::PromptEncoder;
 use spag_game::{Episode, PromptSet, Taboo, Utterance};
 use spag_io::{ChatMessage, ChatRole, PromptFormat, PromptText, TurnPrompt};
-use spag_model::load_tokenizer;
+use spag_model::checkpoint::load_tokenizer;
 use spag_rewards::{CreditConfig, Query, Sample, assign_rewards};
 use spag_tests::{chat_model, chat_prompts, fixture};
 use spag_train::{Trajectory, encode};

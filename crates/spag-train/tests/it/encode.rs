@@ -1,6 +1,8 @@
 //! Samples to tokens with the tokenizers of several families.
 
-use spag_model::{BosRule, Tokenizer, load_tokenizer};
+use spag_model::Tokenizer;
+use spag_model::checkpoint::load_tokenizer;
+use spag_model::tokenizer::BosRule;
 use spag_rewards::{Sample, SampleKind};
 use spag_tests::fixture;
 use spag_train::encode;

@@ -4,7 +4,9 @@
 use std::path::Path;
 
 use spag_io::Silent;
-use spag_model::{Checkpoint, WeightDtype, load_model};
+use spag_model::Checkpoint;
+use spag_model::checkpoint::load_model;
+use spag_model::dtype::WeightDtype;
 use spag_rewards::{Sample, read_samples, write_samples};
 use spag_tests::fixture;
 use spag_train::{

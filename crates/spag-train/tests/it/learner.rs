@@ -7,10 +7,10 @@ use crate::memory::join;
 use candle_core::Tensor;
 use spag_dist::ProcessGroup;
 use spag_io::Silent;
-use spag_model::{
-    Checkpoint, Engine, EngineConfig, Generate, GenerationConfig, LoadOptions, MemoryBudget, Model, Prompt, Request,
-    Sampling, WeightDtype, WriteOptions, save_model,
-};
+use spag_model::checkpoint::{LoadOptions, WriteOptions, save_model};
+use spag_model::dtype::WeightDtype;
+use spag_model::generate::{MemoryBudget, Prompt, Sampling};
+use spag_model::{Checkpoint, Engine, EngineConfig, Generate, GenerationConfig, Model, Request};
 use spag_rewards::SampleKind;
 use spag_tests::{fixture, reserve_port};
 use spag_train::loss::{Length, PolicyGradient, Ratio};

@@ -9,7 +9,11 @@ use crate::memory::join;
 use serde_json::json;
 use spag_dist::ProcessGroup;
 use spag_io::Silent;
-use spag_model::{Adapter, Checkpoint, FlatBuffers, LoadOptions, ModelConfig, WeightDtype, WriteOptions, load_model};
+use spag_model::adapter::Adapter;
+use spag_model::checkpoint::{LoadOptions, WriteOptions, load_model};
+use spag_model::dtype::WeightDtype;
+use spag_model::params::FlatBuffers;
+use spag_model::{Checkpoint, ModelConfig};
 use spag_tests::{fixture, json, reserve_port};
 use spag_train::{
     DataOrder, IntervalStrategy, Learner, ModelShard, RankMemory, SchedulerType, ShardingPlan, Span, Start,

@@ -7,7 +7,9 @@ use crate::HELD;
 use serde::{Deserialize, Serialize};
 use spag_dist::{JoinOptions, LaunchEnv, ProcessGroup, Single, TcpGroup, Token};
 use spag_io::format_gib;
-use spag_model::{LoadOptions, Model, ModelConfig, WeightDtype, WriteOptions, save_model};
+use spag_model::checkpoint::{LoadOptions, WriteOptions, save_model};
+use spag_model::dtype::WeightDtype;
+use spag_model::{Model, ModelConfig};
 use spag_ops::CpuPath;
 use spag_tests::{reserve_port, test_process};
 use spag_train::{

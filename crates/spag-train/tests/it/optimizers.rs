@@ -10,7 +10,9 @@ use candle_core::{Device, Tensor};
 use serde::Deserialize;
 use spag_dist::ProcessGroup;
 use spag_io::Silent;
-use spag_model::{LoadOptions, ModelConfig, WeightDtype};
+use spag_model::ModelConfig;
+use spag_model::checkpoint::LoadOptions;
+use spag_model::dtype::WeightDtype;
 use spag_tests::{fixture, json, reserve_port};
 use spag_train::optimizer::{AdamW, Muon, Optimizer, Sgd, UpdateStep, Weights};
 use spag_train::{

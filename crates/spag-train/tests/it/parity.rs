@@ -6,7 +6,9 @@
 use crate::training_fixture::{Case, cases};
 use candle_core::{Device, Tensor};
 use spag_io::Silent;
-use spag_model::{Activations, FlatBuffers, WeightDtype};
+use spag_model::dtype::WeightDtype;
+use spag_model::model::Activations;
+use spag_model::params::FlatBuffers;
 use spag_tests::fixture;
 use spag_train::loss::{self, LossInput};
 use spag_train::optimizer::global_norm;

@@ -5,10 +5,11 @@ use std::path::Path;
 
 use crate::engine::{config, job, samples};
 use spag_io::Silent;
-use spag_model::{
-    BlockFormat, Checkpoint, FlatBuffers, Model, ModelConfig, WeightDtype, WriteOptions, load_config,
-    load_quantised_layers, load_tokenizer,
-};
+use spag_model::checkpoint::{WriteOptions, load_config, load_quantised_layers, load_tokenizer};
+use spag_model::dtype::WeightDtype;
+use spag_model::model::BlockFormat;
+use spag_model::params::FlatBuffers;
+use spag_model::{Checkpoint, Model, ModelConfig};
 use spag_tests::fixture;
 use spag_train::{
     IntervalStrategy, RankMemory, ShardingPlan, Start, TargetModules, TrainConfig, TrainJob, TrainMethod, run,

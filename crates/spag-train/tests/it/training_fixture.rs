@@ -4,7 +4,9 @@ use std::collections::BTreeMap;
 
 use candle_core::Device;
 use serde::Deserialize;
-use spag_model::{Checkpoint, LoadOptions, Model, WeightDtype, load_model_with};
+use spag_model::checkpoint::{LoadOptions, load_model_with};
+use spag_model::dtype::WeightDtype;
+use spag_model::{Checkpoint, Model};
 use spag_rewards::{Sample, read_samples};
 use spag_tests::{fixture, json};
 use spag_train::{DataOrder, TrainConfig, TrainMethod};

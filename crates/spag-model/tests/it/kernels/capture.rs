@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use candle_core::{DType, Result, Tensor, bail};
 use spag_emulator::{Emulator, Place};
-use spag_model::{Checkpoint, Engine, Generate, GenerationConfig, Prompt, Request};
+use spag_model::generate::Prompt;
+use spag_model::{Checkpoint, Engine, Generate, GenerationConfig, Request};
 use spag_ops::kernels::{self, CapturedGraph, Gemm, Kernels, Launch, Mark, PageLock, Transfer, Turns};
 use spag_tests::fixture;
 

@@ -3,7 +3,9 @@
 use std::sync::Arc;
 
 use spag_emulator::{Emulator, Place};
-use spag_model::{Checkpoint, Engine, Generate, GenerationConfig, Prompt, Request, WeightDtype};
+use spag_model::dtype::WeightDtype;
+use spag_model::generate::Prompt;
+use spag_model::{Checkpoint, Engine, Generate, GenerationConfig, Request};
 use spag_ops::kernels;
 
 use super::{copied, small_engine};

@@ -5,9 +5,11 @@ use std::sync::Arc;
 use candle_core::{DType, Device, Tensor};
 use serde_json::{Value, json};
 use spag_emulator::Dry;
-use spag_model::{
-    Activations, FlatBuffers, GradientSink, Layout, Model, ModelConfig, PackedBatch, Targets, WeightDtype,
-};
+use spag_model::batch::{PackedBatch, Targets};
+use spag_model::dtype::WeightDtype;
+use spag_model::model::Activations;
+use spag_model::params::{FlatBuffers, GradientSink, Layout};
+use spag_model::{Model, ModelConfig};
 use spag_ops::attention::{Heads, Mask};
 use spag_ops::paged_attention::{PageShape, Plan, Span, append, forward};
 use spag_ops::{kernels, sample};

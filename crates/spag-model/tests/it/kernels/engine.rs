@@ -3,10 +3,9 @@
 use std::sync::Arc;
 
 use spag_emulator::Place;
-use spag_model::{
-    AdapterChoice, Checkpoint, Completion, Engine, EngineConfig, Generate, GenerationConfig, LogProbs, Model,
-    PrefixSharing, Prompt, PromptRange, Request, Sampling, SumOrder, WeightDtype,
-};
+use spag_model::dtype::WeightDtype;
+use spag_model::generate::{AdapterChoice, LogProbs, PrefixSharing, Prompt, PromptRange, Sampling, SumOrder};
+use spag_model::{Checkpoint, Completion, Engine, EngineConfig, Generate, GenerationConfig, Model, Request};
 use spag_tests::fixture;
 
 use super::{copied, small_engine};

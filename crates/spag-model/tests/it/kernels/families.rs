@@ -6,10 +6,12 @@ use std::sync::Arc;
 
 use candle_core::{DType, Device, Tensor};
 use spag_emulator::Place;
-use spag_model::{
-    Activations, Checkpoint, Engine, EngineConfig, FlatBuffers, Generate, GenerationConfig, Model, PrefixSharing,
-    Request, SumOrder, WeightDtype, load_model,
-};
+use spag_model::checkpoint::load_model;
+use spag_model::dtype::WeightDtype;
+use spag_model::generate::{PrefixSharing, SumOrder};
+use spag_model::model::Activations;
+use spag_model::params::FlatBuffers;
+use spag_model::{Checkpoint, Engine, EngineConfig, Generate, GenerationConfig, Model, Request};
 use spag_tests::fixture;
 
 use super::copied;

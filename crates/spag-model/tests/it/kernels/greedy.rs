@@ -3,9 +3,10 @@
 use std::sync::Arc;
 
 use spag_emulator::Place;
-use spag_model::{
-    Checkpoint, Engine, EngineConfig, Generate, GenerationConfig, LoadOptions, MemoryBudget, Request, WeightDtype,
-};
+use spag_model::checkpoint::LoadOptions;
+use spag_model::dtype::WeightDtype;
+use spag_model::generate::MemoryBudget;
+use spag_model::{Checkpoint, Engine, EngineConfig, Generate, GenerationConfig, Request};
 use spag_tests::fixture;
 
 use crate::common::cases;

@@ -11,7 +11,8 @@ mod quantised;
 mod training_launches;
 
 use spag_emulator::Place;
-use spag_model::{EngineConfig, Model, PrefixSharing, SumOrder};
+use spag_model::generate::{PrefixSharing, SumOrder};
+use spag_model::{EngineConfig, Model};
 
 /// An engine for requests of 64 tokens.
 fn small_engine(pages: usize, max_running: usize) -> EngineConfig {

@@ -4,10 +4,15 @@ use std::sync::Arc;
 
 use candle_core::Device;
 use spag_emulator::{Dry, Place};
+use spag_model::checkpoint::{
+    LoadOptions, WriteOptions, load_quantised, load_quantised_layers, load_tokenizer, write_random_model,
+};
+use spag_model::dtype::WeightDtype;
+use spag_model::generate::{AdapterChoice, LogProbs, PrefixSharing, Prompt, PromptRange, SumOrder};
+use spag_model::model::{BlockFormat, Quantisation};
+use spag_model::params::{FlatBuffers, Layout};
 use spag_model::{
-    AdapterChoice, BlockFormat, Checkpoint, Completion, Engine, EngineConfig, FlatBuffers, Generate, GenerationConfig,
-    Layout, LoadOptions, LogProbs, Model, ModelConfig, PrefixSharing, Prompt, PromptRange, Quantisation, Request,
-    SumOrder, WeightDtype, WriteOptions, load_quantised, load_quantised_layers, load_tokenizer, write_random_model,
+    Checkpoint, Completion, Engine, EngineConfig, Generate, GenerationConfig, Model, ModelConfig, Request,
 };
 use spag_ops::kernels;
 use spag_tests::fixture;

@@ -2,7 +2,11 @@
 
 use candle_core::{DType, Tensor};
 use spag_emulator::Place;
-use spag_model::{Activations, FlatBuffers, Model, ModelConfig, PackedBatch, Targets, WeightDtype};
+use spag_model::batch::{PackedBatch, Targets};
+use spag_model::dtype::WeightDtype;
+use spag_model::model::Activations;
+use spag_model::params::FlatBuffers;
+use spag_model::{Model, ModelConfig};
 use spag_ops::kernels::{self, Launched};
 
 use super::copied;

@@ -4,7 +4,9 @@ use std::path::{Path, PathBuf};
 
 use spag_eval::{AskSettings, Evaluation, ModelResults, ModelScores};
 use spag_io::{Progress, write_json_atomically};
-use spag_model::{Engine, EngineConfig, MemoryBudget, load_config};
+use spag_model::checkpoint::load_config;
+use spag_model::generate::MemoryBudget;
+use spag_model::{Engine, EngineConfig};
 
 use crate::config::{BenchmarkSettings, RunConfig, WholeFor};
 use crate::error::Result;

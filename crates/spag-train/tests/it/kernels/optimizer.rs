@@ -2,7 +2,9 @@
 
 use candle_core::{Device, Tensor};
 use spag_emulator::Place;
-use spag_model::{FlatBuffers, Model, ModelConfig, WeightDtype};
+use spag_model::dtype::WeightDtype;
+use spag_model::params::FlatBuffers;
+use spag_model::{Model, ModelConfig};
 use spag_ops::cast::widened;
 use spag_train::optimizer::{self, OptimizerState};
 use spag_train::{Optim, Placement, TrainConfig};

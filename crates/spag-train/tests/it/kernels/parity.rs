@@ -2,7 +2,8 @@
 
 use spag_emulator::Place;
 use spag_io::Silent;
-use spag_model::{Checkpoint, WeightDtype};
+use spag_model::Checkpoint;
+use spag_model::dtype::WeightDtype;
 use spag_train::{Error, Observer, Packing, Record, Result, train_samples};
 
 use crate::training_fixture::{Case, cases_on};

@@ -7,7 +7,8 @@ use candle_core::Device;
 use serde_json::json;
 use spag_dist::Single;
 use spag_emulator::Place;
-use spag_model::{LoadOptions, WeightDtype};
+use spag_model::checkpoint::LoadOptions;
+use spag_model::dtype::WeightDtype;
 use spag_train::loss::{Length, PolicyGradient, Ratio};
 use spag_train::{
     Learner, ModelShard, ShardingPlan, Span, StepRecord, TargetModules, TrainConfig, Trajectory, add_reference,

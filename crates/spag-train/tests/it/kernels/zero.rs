@@ -6,7 +6,9 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 use spag_dist::{JoinOptions, LaunchEnv, ProcessGroup, Single, TcpGroup, Token};
 use spag_emulator::Place;
-use spag_model::{LoadOptions, Model, ModelConfig, WeightDtype, WriteOptions, save_model};
+use spag_model::checkpoint::{LoadOptions, WriteOptions, save_model};
+use spag_model::dtype::WeightDtype;
+use spag_model::{Model, ModelConfig};
 use spag_tests::reserve_port;
 use spag_train::{ModelShard, Placement, ShardingPlan, TimingConfig, ZeroStage, time_steps_of_rank};
 

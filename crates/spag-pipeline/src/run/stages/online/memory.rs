@@ -1,10 +1,11 @@
 //! The memory of an on-policy run beside its learner, on the device of a rank: the engine that plays, that of the opponent, and the
 //! reference model. The run sizes its engines by it, and `spag plan` shows it.
 
-use spag_model::{
-    BlockFormat, EngineConfig, EngineSettings, GenerationMemory, MemoryBudget, ModelConfig, Processor, QuantisedLayers,
-    SumOrder, WeightDtype,
-};
+use spag_model::dtype::WeightDtype;
+use spag_model::generate::{EngineSettings, GenerationMemory, MemoryBudget, Processor, SumOrder};
+use spag_model::model::BlockFormat;
+use spag_model::packed_weights::QuantisedLayers;
+use spag_model::{EngineConfig, ModelConfig};
 use spag_train::Beside;
 
 use crate::config::{OnlineSettings, Opponent, RunConfig};

@@ -20,7 +20,8 @@ use std::ops::Range;
 use std::time::Instant;
 
 use spag_io::Progress;
-use spag_model::{Processor, load_config};
+use spag_model::checkpoint::load_config;
+use spag_model::generate::Processor;
 use spag_rewards::Estimator;
 use spag_run::{PlayedGames, Provenance};
 use spag_selfplay::{ModelPlayer, SharedEngine};

@@ -8,7 +8,9 @@ use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use serde::{Deserialize, Serialize};
 use spag_game::{Policy, SEATS, Seat};
-use spag_model::{Adapter, EngineConfig, WeightDtype};
+use spag_model::EngineConfig;
+use spag_model::adapter::Adapter;
+use spag_model::dtype::WeightDtype;
 use spag_rewards::RewardedGame;
 use spag_selfplay::{AnyPlayer, ModelPlayer, SampledTurn, SharedEngine};
 use spag_train::OnlineLearner;
@@ -266,7 +268,7 @@ fn pool_folder(config: &RunConfig, update: usize) -> PathBuf {
 
 #[cfg(test)]
 mod tests {
-    use spag_model::{PrefixSharing, SumOrder};
+    use spag_model::generate::{PrefixSharing, SumOrder};
 
     use super::*;
     use crate::config::OpponentSettings;

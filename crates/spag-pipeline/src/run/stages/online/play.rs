@@ -4,7 +4,8 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use spag_dist::{ProcessGroup, gather_texts};
 use spag_game::{CollectedGames, FinishedGame, GameSpec, Labels, PlayConfig, SEATS, Seat, Seats, play_games};
-use spag_model::{Checkpoint, EngineConfig, FinishReason, Sampling};
+use spag_model::generate::{FinishReason, Sampling};
+use spag_model::{Checkpoint, EngineConfig};
 use spag_rewards::{Advantages, Estimator, OutcomeRewards, RandomWinner, RewardedGame, Turn};
 use spag_selfplay::{ModelPlayer, SampledTurn, SharedEngine};
 

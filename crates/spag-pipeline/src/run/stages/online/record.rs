@@ -3,7 +3,7 @@
 use serde_json::{Map, Value};
 use spag_dist::{ProcessGroup, gather_numbers};
 use spag_game::{Episode, Labels, SEATS};
-use spag_model::FinishReason;
+use spag_model::generate::FinishReason;
 use spag_selfplay::GameStats;
 use spag_train::{LogProbGap, StepRecord, Trajectory};
 

@@ -1,6 +1,6 @@
 //! Sequences of tokens to learn from: one for each seat of a game, as far as its prompts are one growing sequence.
 
-use spag_model::FinishReason;
+use spag_model::generate::FinishReason;
 use spag_selfplay::SampledTurn;
 use spag_train::{Span, Trajectory};
 
