@@ -8,7 +8,7 @@ use half::slice::HalfFloatSliceExt;
 use rayon::prelude::*;
 
 use super::cpu::{self, Stored};
-use super::product::{Element, Values, round};
+use super::product::{Element, Packable, Values, round};
 use super::{pool, simd};
 use crate::kernels::{self, Arg, Kernels, Launch, Module, blocks, module, vector_len};
 
@@ -61,7 +61,7 @@ pub fn converted(tensor: &Tensor, dtype: DType) -> Result<Tensor> {
 /// # Errors
 /// Mismatched lengths, or as [`converted`].
 pub fn convert_into(from: &Tensor, to: &Tensor) -> Result<()> {
-    fn convert<T: Element>(from: Values<'_>, to: &mut [T]) {
+    fn convert<T: Packable>(from: Values<'_>, to: &mut [T]) {
         let chunks = to.par_chunks_mut(CHUNK).enumerate();
         chunks.for_each_init(Vec::new, |scratch, (index, to)| {
             let start = index * CHUNK;

@@ -1,8 +1,6 @@
 //! The crate's error type.
 
-use spag_io::{Classify, ErrorClass};
-
-use crate::memory::TooLittleMemory;
+use spag_io::{Classify, ErrorClass, format_gib};
 
 /// Errors of this crate, one variant per cause. Ops return candle's errors.
 #[derive(Debug, thiserror::Error)]
@@ -35,5 +33,33 @@ impl Classify for Error {
             Self::Device { .. } | Self::Memory(_) | Self::Sampling(_) => ErrorClass::BadInput,
             Self::Candle(_) => ErrorClass::Failure,
         }
+    }
+}
+
+/// A computation needs more memory than is free.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "too little memory: {what} needs {needed}, and {free} are free {place}; {advice}{table}",
+    needed = format_gib(*needed),
+    free = format_gib(*free)
+)]
+pub struct TooLittleMemory {
+    /// The computation.
+    pub what: String,
+    /// Bytes that are needed.
+    pub needed: u64,
+    /// Bytes that are free.
+    pub free: u64,
+    /// The memory: "on cuda:0 (…)", "on the host".
+    pub place: String,
+    /// What to change.
+    pub advice: String,
+    /// The parts of `needed`, each on a line of its own after a line break, or empty.
+    pub table: String,
+}
+
+impl From<TooLittleMemory> for Error {
+    fn from(error: TooLittleMemory) -> Self {
+        Self::Memory(Box::new(error))
     }
 }

@@ -40,6 +40,6 @@ mod simd;
 mod swiglu;
 
 pub use device::{DeviceChoice, DeviceMemory, OpenDevice, free_memory, peak_memory as peak_device_memory};
-pub use error::{Error, Result};
-pub use memory::{TooLittleMemory, available_memory, require_room};
+pub use error::{Error, Result, TooLittleMemory};
+pub use memory::{available_memory, require_room};
 pub use product::CpuPath;

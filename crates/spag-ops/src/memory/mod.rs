@@ -3,42 +3,15 @@
 mod host;
 
 use candle_core::{Device, DeviceLocation};
-use spag_io::format_gib;
 
 use crate::device::free_memory;
-use crate::error::{Error, Result};
+#[cfg(doc)]
+use crate::error::Error;
+use crate::error::{Result, TooLittleMemory};
 
 pub use host::available_memory;
 use host::available_with_swap;
 pub(crate) use host::total_memory;
-
-/// A computation needs more memory than is free.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error(
-    "too little memory: {what} needs {needed}, and {free} are free {place}; {advice}{table}",
-    needed = format_gib(*needed),
-    free = format_gib(*free)
-)]
-pub struct TooLittleMemory {
-    /// The computation.
-    pub what: String,
-    /// Bytes that are needed.
-    pub needed: u64,
-    /// Bytes that are free.
-    pub free: u64,
-    /// The memory: "on cuda:0 (…)", "on the host".
-    pub place: String,
-    /// What to change.
-    pub advice: String,
-    /// The parts of `needed`, each on a line of its own after a line break, or empty.
-    pub table: String,
-}
-
-impl From<TooLittleMemory> for Error {
-    fn from(error: TooLittleMemory) -> Self {
-        Self::Memory(Box::new(error))
-    }
-}
 
 /// Refuses to allocate more memory than is free: on a GPU, or for a CPU in memory and swap space.
 ///

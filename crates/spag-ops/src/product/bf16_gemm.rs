@@ -10,12 +10,12 @@ use rayon::prelude::*;
 
 use super::amx::Tiles;
 use super::dot::Pairs;
+use super::interleave::interleave;
 use super::memory::Memory;
-use super::pairs::interleave;
 use super::panels::Strided;
 use super::quantize_lhs::QuantizedLhs;
 use super::transpose_lhs::TransposedLhs;
-use super::{CpuPath, Element, Format, Panels, RightOperand, Rows, Side, Start, Values};
+use super::{CpuPath, Element, Format, Packs, Panels, RightOperand, Rows, Side, Start, Values};
 use crate::pool;
 
 /// Elements per task when a left operand is packed.
@@ -40,7 +40,7 @@ pub(crate) fn product(
 }
 
 /// A format that multiplies both orders of a left operand.
-trait Training: Format<Weight = bf16, Activation = bf16> {
+trait Training: Packs + Format<Weight = bf16, Activation = bf16> {
     /// `c[m, n] = start + a·panels`. `a`: the row-major [k, m].
     fn of_columns<T: Element>(panels: &Panels<Self>, m: usize, a: &[T], c: &mut [f32], start: Start<'_>);
 }
@@ -84,7 +84,7 @@ fn compute<F: Training>(
 }
 
 /// Packs a right operand in memory of the pool.
-fn packed<F: Format<Weight = bf16>>((k, n): (usize, usize), b: RightOperand<'_>) -> Panels<F> {
+fn packed<F: Packs + Format<Weight = bf16>>((k, n): (usize, usize), b: RightOperand<'_>) -> Panels<F> {
     let mut memory = pool::values::<f32>((n.next_multiple_of(F::COLUMNS) * k).div_ceil(2));
     // SAFETY: the floats have 4 bytes for every two elements; any bits are numbers.
     let panels = unsafe { std::slice::from_raw_parts_mut(memory.as_mut_ptr().cast::<bf16>(), memory.len() * 2) };

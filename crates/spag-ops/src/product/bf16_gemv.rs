@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use half::bf16;
 
-use super::format::Widened;
 use super::quantize_lhs::QuantizedLhsF32;
+use super::widened::Widened;
 use super::{CpuPath, Panels, Rows, SharedMemory, Start, Values};
 #[cfg(target_arch = "x86_64")]
 use super::{amx::Tiles, dot::Pairs, quantize_lhs::QuantizedLhs};

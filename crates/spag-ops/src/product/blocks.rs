@@ -6,11 +6,11 @@
 use std::marker::PhantomData;
 use std::ops::Range;
 
+use super::ROWS;
 use super::buffer::{Buffer, LANES};
 use super::instructions::InstructionSet;
 use super::pack::STRIP;
 use super::source::Source;
-use super::tile::ROWS;
 use super::{Left, Right, Side};
 
 /// Rows of a right operand that are packed together.

@@ -31,10 +31,6 @@ impl Format for Pairs {
         Self
     }
 
-    fn pack(rows: &[bf16], k: usize, panel: &mut [bf16]) {
-        pairs::pack::<COLUMNS>(rows, k, panel);
-    }
-
     fn index(k: usize, step: usize, column: usize) -> usize {
         pairs::index::<COLUMNS>(k, step, column)
     }

@@ -9,14 +9,8 @@ use std::arch::aarch64::*;
 use std::arch::x86_64::*;
 
 use half::bf16;
-use half::slice::HalfFloatSliceExt;
 
-use super::tile::COLUMNS;
-use super::{Values, quantize_lhs, transpose};
 use crate::cpu::Stored;
-
-/// Steps of a panel that are widened at a time: they fit into the second-level cache.
-const STEPS: usize = 256;
 
 /// A number format of weights, keys and values.
 pub(crate) trait Element: Stored + Default {
@@ -36,13 +30,6 @@ pub(crate) trait Element: Stored + Default {
     fn narrow(self) -> bf16 {
         bf16::nearest(self.widen())
     }
-
-    /// Writes the transpose of row-major `rows`, each of `k` elements, to `panel` [k, COLUMNS]. Columns beyond the rows
-    /// are left as they are.
-    fn pack(rows: &[Self], k: usize, panel: &mut [Self]);
-
-    /// `values` in this format: as they are, or converted into `scratch`.
-    fn of<'a>(values: Values<'a>, scratch: &'a mut Vec<Self>) -> &'a [Self];
 
     /// Loads 4 elements, widened.
     ///
@@ -77,24 +64,6 @@ impl Element for f32 {
     #[inline(always)]
     fn nearest(value: f32) -> Self {
         value
-    }
-
-    fn pack(rows: &[Self], k: usize, panel: &mut [Self]) {
-        let count = rows.len() / k.max(1);
-        assert!(panel.len() >= k * COLUMNS && count <= COLUMNS, "a panel is too short");
-        // SAFETY: `count` rows of k elements, and k steps of `COLUMNS`.
-        unsafe { transpose((count, k), rows.as_ptr(), k, panel.as_mut_ptr(), COLUMNS) }
-    }
-
-    fn of<'a>(values: Values<'a>, scratch: &'a mut Vec<Self>) -> &'a [Self] {
-        match values {
-            Values::F32(values) => values,
-            Values::Bf16(values) => {
-                scratch.resize(values.len(), 0.0);
-                values.convert_to_f32_slice(scratch);
-                scratch
-            }
-        }
     }
 
     #[cfg(target_arch = "aarch64")]
@@ -132,40 +101,12 @@ impl Element for bf16 {
 
     #[inline(always)]
     fn nearest(value: f32) -> Self {
-        Self::from_bits(quantize_lhs::nearest(value))
+        Self::from_bits(nearest(value))
     }
 
     #[inline(always)]
     fn narrow(self) -> bf16 {
         self
-    }
-
-    fn pack(rows: &[Self], k: usize, panel: &mut [Self]) {
-        let count = rows.len() / k.max(1);
-        let (mut wide, mut turned) = (vec![0f32; count * STEPS], vec![0f32; STEPS * COLUMNS]);
-        for step in (0..k).step_by(STEPS) {
-            let steps = STEPS.min(k - step);
-            for (wide, row) in wide.chunks_exact_mut(STEPS).zip(rows.chunks_exact(k)) {
-                row[step..step + steps].convert_to_f32_slice(&mut wide[..steps]);
-            }
-            f32_columns((count, steps), &wide, &mut turned);
-            let panel = &mut panel[step * COLUMNS..(step + steps) * COLUMNS];
-            for (narrow, wide) in panel.iter_mut().zip(&turned) {
-                // Exact: the other bits are zero.
-                *narrow = Self::from_bits((wide.to_bits() >> 16) as u16);
-            }
-        }
-    }
-
-    fn of<'a>(values: Values<'a>, scratch: &'a mut Vec<Self>) -> &'a [Self] {
-        match values {
-            Values::Bf16(values) => values,
-            Values::F32(values) => {
-                scratch.resize(values.len(), Self::ZERO);
-                quantize_lhs::round(values, scratch);
-                scratch
-            }
-        }
     }
 
     #[cfg(target_arch = "aarch64")]
@@ -198,9 +139,10 @@ impl Element for bf16 {
     }
 }
 
-/// The transpose of `count` rows of `steps` elements, which are [`STEPS`] apart.
-fn f32_columns((count, steps): (usize, usize), rows: &[f32], columns: &mut [f32]) {
-    assert!(count <= COLUMNS && steps <= STEPS && rows.len() >= count * STEPS && columns.len() >= steps * COLUMNS);
-    // SAFETY: the slices have the extents.
-    unsafe { transpose((count, steps), rows.as_ptr(), STEPS, columns.as_mut_ptr(), COLUMNS) }
+/// The bits of the bf16 nearest to `x`, ties to even. NaN stays NaN, and numbers beyond the largest become infinite.
+#[inline(always)]
+fn nearest(x: f32) -> u16 {
+    let bits = x.to_bits();
+    let rounded = bits.wrapping_add(0x7fff + (bits >> 16 & 1));
+    (if x.is_nan() { bits | 0x0040_0000 } else { rounded } >> 16) as u16
 }

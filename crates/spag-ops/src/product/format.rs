@@ -1,6 +1,6 @@
 //! How weights are packed, and the innermost product on them.
 
-use super::{CHAIN_STEPS, COLUMNS, DEPTH, Element, Left, Output, ROWS, Right, Target, tile};
+use super::{COLUMNS, Element, Left, Output, Right, Target};
 
 /// The order in which a thread reads blocks of a right operand.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -37,9 +37,6 @@ pub(crate) trait Format: Sized + 'static {
     /// Begins to compute on this thread.
     fn begin() -> Self;
 
-    /// Writes row-major rows, at most `COLUMNS` of `k` elements each, to a panel.
-    fn pack(rows: &[Self::Weight], k: usize, panel: &mut [Self::Weight]);
-
     /// Index of an element of a panel of `k` steps.
     fn index(k: usize, step: usize, column: usize) -> usize;
 
@@ -58,35 +55,4 @@ pub(crate) trait Format: Sized + 'static {
         c: Target,
         output: Output,
     );
-}
-
-/// Weights that are widened to f32 as they are read, and activations in f32: chains of fused multiply-adds.
-pub(crate) struct Widened<T>(std::marker::PhantomData<T>);
-
-impl<T: Element> Format for Widened<T> {
-    type Weight = T;
-    type Activation = f32;
-
-    const ROWS: usize = ROWS;
-    const DEPTH: usize = DEPTH;
-    const STEPS: usize = 1;
-    const CHAIN_STEPS: usize = CHAIN_STEPS;
-
-    fn begin() -> Self {
-        Self(std::marker::PhantomData)
-    }
-
-    fn pack(rows: &[T], k: usize, panel: &mut [T]) {
-        T::pack(rows, k, panel);
-    }
-
-    fn index(_: usize, step: usize, column: usize) -> usize {
-        step * COLUMNS + column
-    }
-
-    #[inline]
-    unsafe fn tile(&mut self, extents: (usize, usize, usize), a: Left, b: Right<T>, c: Target, output: Output) {
-        // SAFETY: guaranteed by the caller.
-        unsafe { tile(extents, a, b, c, output) }
-    }
 }

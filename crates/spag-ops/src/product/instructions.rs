@@ -1,12 +1,12 @@
 //! What an instruction set has for large products in f32: tiles, packing, and blocks that fit its registers and caches.
 
-use super::source::Source;
+use super::source::{Exact, Source};
 #[cfg(target_arch = "aarch64")]
 use super::tile::neon;
-use super::tile::{COLUMNS, portable};
+use super::tile::portable;
 #[cfg(target_arch = "x86_64")]
 use super::tile::{avx2, avx512};
-use super::{Element, Left, Output, Right, Target, pack};
+use super::{COLUMNS, Element, Left, Output, Right, Target, pack};
 
 /// The order in which a thread multiplies the tiles of a block.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -182,3 +182,21 @@ macro_rules! with_instructions {
     };
 }
 pub(super) use with_instructions;
+
+/// `to[columns, width]` = the transpose of the row-major `[rows, columns]` matrix `from` with row stride `stride`.
+/// Columns from `rows` to `width`, a multiple of [`LANES`], are zero.
+///
+/// # Safety
+/// The elements must be readable and `to` writable.
+pub(crate) unsafe fn transpose(
+    (rows, columns): (usize, usize),
+    from: *const f32,
+    stride: usize,
+    to: *mut f32,
+    width: usize,
+) {
+    type Moved = Exact<f32>;
+    let extents = (columns, rows, width);
+    // SAFETY: the processor has the path; the extents are guaranteed by the caller.
+    unsafe { with_instructions!(I => I::pack_columns::<Moved>(extents, from, stride, to)) }
+}

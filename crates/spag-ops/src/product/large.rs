@@ -11,10 +11,10 @@ use std::ops::Range;
 
 use rayon::prelude::*;
 
+use super::ROWS;
 use super::blocks::{Operand, Packed};
 use super::instructions::{InstructionSet, Nesting, with_instructions};
 use super::source::Source;
-use super::tile::ROWS;
 use super::{CHAIN_STEPS, DEPTH, Output, PARTS, Side, Start, Target, chain_len};
 use crate::cpu::SharedMut;
 

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use rayon::prelude::*;
 
 use super::buffer::Line;
-use super::{COLUMNS, Element, Values};
+use super::{COLUMNS, Packable, Values};
 
 /// Writes row-major rows, at most as many as a panel has columns, of `k` elements each, to the panel.
 pub(super) type Pack<T> = fn(rows: &[T], k: usize, panel: &mut [T]);
@@ -54,7 +54,7 @@ pub(super) enum Memory<T> {
     Pooled(Vec<f32>),
 }
 
-impl<T: Element> Memory<T> {
+impl<T: Packable> Memory<T> {
     /// Packs a row-major matrix `[n, k]` in panels of `columns` columns: (n, k, columns).
     ///
     /// # Panics

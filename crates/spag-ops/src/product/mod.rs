@@ -12,9 +12,13 @@ pub(crate) mod dot;
 mod element;
 mod format;
 mod instructions;
+#[cfg(target_arch = "x86_64")]
+mod interleave;
 pub(crate) mod large;
 mod memory;
+mod operands;
 mod pack;
+mod packing;
 #[cfg(target_arch = "x86_64")]
 mod pairs;
 mod panels;
@@ -28,219 +32,27 @@ mod tests;
 mod tile;
 #[cfg(target_arch = "x86_64")]
 mod transpose_lhs;
-
-use std::ops::Range;
-
-use candle_core::{DType, Result, Tensor};
-use half::bf16;
+mod widened;
 
 #[cfg(target_arch = "x86_64")]
 pub(crate) use amx::Tiles;
 pub(crate) use bf16_gemv::Bf16Panels;
 pub(crate) use buffer::{Buffer, LANES};
 pub(crate) use element::Element;
-pub(crate) use format::{Format, Order, Widened};
-pub(crate) use memory::{SharedMemory, fit_in_place};
+pub(crate) use format::{Format, Order};
+pub(crate) use instructions::transpose;
 #[cfg(target_arch = "x86_64")]
-pub(crate) use pairs::interleave;
-pub(crate) use panels::{Panels, Rows};
+pub(crate) use interleave::interleave;
+pub(crate) use memory::{SharedMemory, fit_in_place};
+use operands::PARTS;
+pub(crate) use operands::{
+    CHAIN_STEPS, COLUMNS, DEPTH, Left, Next, Output, ROWS, Right, RightOperand, Rows, Side, Start, Target, Values,
+    chain_len,
+};
+pub(crate) use packing::{Packable, Packs};
+pub(crate) use panels::Panels;
 pub use path::CpuPath;
 pub(crate) use quantize_lhs::round;
 pub(crate) use source::{Exact, ToBf16};
-pub(crate) use tile::{COLUMNS, ROWS, tile};
-
-use super::cpu::{self, Stored};
-use instructions::{InstructionSet, with_instructions};
-
-/// Whether a product overwrites its output, is added to it, or continues its sums.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) enum Output {
-    Overwrite,
-    /// A chain of its own, whose sum is added to the output.
-    Accumulate,
-    /// The chain that the output is the sum of so far: the bits of one product over the steps of both.
-    Continue,
-}
-
-/// Steps of the chains of a sum of `k` steps, but for the last: at most `most` of them, and a multiple of `multiple`. It follows
-/// from k alone, so a row of a product depends only on its own values.
-pub(crate) fn chain_len(k: usize, most: usize, multiple: usize) -> usize {
-    k.div_ceil(k.div_ceil(most).max(1)).next_multiple_of(multiple).max(1)
-}
-
-/// Most steps of a chain of fused multiply-adds. Training and generation have the same, and so the same bits.
-pub(crate) const DEPTH: usize = 256;
-/// What the steps of a chain of fused multiply-adds are a multiple of, but for the last chain.
-pub(crate) const CHAIN_STEPS: usize = LANES;
-
-/// The initial value of a product.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) enum Start<'a> {
-    /// Zero: the output is overwritten.
-    Zero,
-    /// The output's current values.
-    Output,
-    /// Another matrix of the output's shape.
-    Of(&'a [f32]),
-}
-
-impl Start<'_> {
-    /// Writes the sums of some elements, those from `at` on, to their places `c`, upon their initial values.
-    pub(crate) fn put(self, sums: &[f32], at: usize, c: &mut [f32]) {
-        match self {
-            Self::Zero => c.copy_from_slice(&sums[..c.len()]),
-            Self::Output => c.iter_mut().zip(sums).for_each(|(c, sum)| *c += sum),
-            Self::Of(base) => c.iter_mut().zip(&base[at..]).zip(sums).for_each(|((c, base), sum)| *c = base + sum),
-        }
-    }
-}
-
-/// Storage order of an operand.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) enum Side {
-    /// Row-major.
-    Rows,
-    /// Column-major.
-    Columns,
-}
-
-/// Numbers that products in bf16 round.
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum Values<'a> {
-    F32(&'a [f32]),
-    Bf16(&'a [bf16]),
-}
-
-impl<'a> Values<'a> {
-    /// Calls `f` with the values of a contiguous CPU tensor.
-    pub(crate) fn read<R>(tensor: &Tensor, f: impl FnOnce(Values<'_>) -> Result<R>) -> Result<R> {
-        match tensor.dtype() {
-            DType::BF16 => bf16::read(tensor, |values| f(Values::Bf16(values))),
-            _ => cpu::read(tensor, |values| f(Values::F32(values))),
-        }
-    }
-
-    /// The values of a range.
-    ///
-    /// # Panics
-    /// If the range is outside the values.
-    pub(crate) fn range(&self, range: Range<usize>) -> Values<'a> {
-        match self {
-            Self::F32(values) => Values::F32(&values[range]),
-            Self::Bf16(values) => Values::Bf16(&values[range]),
-        }
-    }
-
-    pub(crate) fn len(&self) -> usize {
-        match self {
-            Self::F32(values) => values.len(),
-            Self::Bf16(values) => values.len(),
-        }
-    }
-}
-
-/// The right operand of a product in bf16, [k, n].
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum RightOperand<'a> {
-    /// Activations or weights, row-major.
-    Rows(Values<'a>),
-    /// Weights, column-major.
-    Columns(&'a [bf16]),
-}
-
-/// The left operand: element (i, k) is at `i * row + k * self.k`.
-#[derive(Clone, Copy)]
-pub(crate) struct Left<T = f32> {
-    pub(crate) at: *const T,
-    pub(crate) row: usize,
-    pub(crate) k: usize,
-}
-
-/// The right operand: element (k, j) is at `k * self.k + j`.
-#[derive(Clone, Copy)]
-pub(crate) struct Right<T = f32> {
-    pub(crate) at: *const T,
-    pub(crate) k: usize,
-    pub(crate) next: Next<T>,
-}
-
-/// Memory to prefetch, read after this tile. Hardware prefetchers stop at pages of 4 KiB, which is 16 steps of 64
-/// columns.
-#[derive(Clone, Copy)]
-pub(crate) enum Next<T = f32> {
-    /// None. Tiles of f32 prefetch their own right operand from the second-level cache.
-    Unknown,
-    /// A block like the tile's right operand, one step at a time: for tiles bound by memory.
-    Stream(*const T),
-    /// One cache line per step, into the second-level cache: for tiles bound by arithmetic.
-    #[cfg_attr(not(target_arch = "x86_64"), expect(dead_code, reason = "only tiles of x86 prefetch"))]
-    Spread(*const T),
-}
-
-/// The output: element (i, j) is at `i * row + j`, and its addend in `base`.
-#[derive(Clone, Copy)]
-pub(crate) struct Target {
-    pub(crate) at: *mut f32,
-    pub(crate) base: *const f32,
-    pub(crate) row: usize,
-}
-
-impl<T> Right<T> {
-    /// Rows with stride `k`.
-    pub(crate) fn new(at: *const T, k: usize) -> Self {
-        Self { at, k, next: Next::Unknown }
-    }
-
-    /// The columns from `column` on, and those of a block that is streamed.
-    pub(crate) fn columns(self, column: usize) -> Self {
-        let next = match self.next {
-            Next::Stream(next) => Next::Stream(next.wrapping_add(column)),
-            next => next,
-        };
-        Self { at: self.at.wrapping_add(column), next, ..self }
-    }
-
-    /// With a prefetch.
-    pub(crate) fn then(self, next: Next<T>) -> Self {
-        Self { next, ..self }
-    }
-}
-
-impl Target {
-    /// An output that is its own addend.
-    pub(crate) fn new(at: *mut f32, row: usize) -> Self {
-        Self { at, base: at, row }
-    }
-
-    /// The columns from `column` on.
-    pub(crate) fn columns(self, column: usize) -> Self {
-        Self { at: self.at.wrapping_add(column), base: self.base.wrapping_add(column), ..self }
-    }
-
-    /// The rows from `row` on.
-    #[cfg(target_arch = "x86_64")]
-    pub(crate) fn rows(self, row: usize) -> Self {
-        self.columns(row * self.row)
-    }
-}
-
-/// Parts per thread of a split output, for load balance.
-const PARTS: usize = 2;
-
-/// `to[columns, width]` = the transpose of the row-major `[rows, columns]` matrix `from` with row stride `stride`.
-/// Columns from `rows` to `width`, a multiple of [`LANES`], are zero.
-///
-/// # Safety
-/// The elements must be readable and `to` writable.
-pub(crate) unsafe fn transpose(
-    (rows, columns): (usize, usize),
-    from: *const f32,
-    stride: usize,
-    to: *mut f32,
-    width: usize,
-) {
-    type Moved = Exact<f32>;
-    let extents = (columns, rows, width);
-    // SAFETY: the processor has the path; the extents are guaranteed by the caller.
-    unsafe { with_instructions!(I => I::pack_columns::<Moved>(extents, from, stride, to)) }
-}
+pub(crate) use tile::tile;
+pub(crate) use widened::Widened;

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use rayon::prelude::*;
 
 use super::memory::{Memory, SharedMemory};
-use super::{Element, Format, Left, Next, Order, Output, PARTS, Right, Start, Target, Values, chain_len};
+use super::{Element, Format, Left, Next, Order, Output, PARTS, Packs, Right, Rows, Start, Target, Values, chain_len};
 use crate::cpu::SharedMut;
 
 /// Prefetch distance in cache lines for few rows: the latency of memory.
@@ -21,17 +21,10 @@ const SMALL: usize = 1 << 18;
 const TALL: usize = 64;
 
 /// A packed matrix [k, n].
-pub(crate) struct Panels<F: Format> {
+pub(crate) struct Panels<F: Packs> {
     memory: Memory<F::Weight>,
     k: usize,
     n: usize,
-}
-
-/// A left operand: rows that begin every `stride` elements, as [`Format::tile`] reads them.
-#[derive(Clone, Copy)]
-pub(crate) struct Rows<'a, T> {
-    pub(crate) values: &'a [T],
-    pub(crate) stride: usize,
 }
 
 /// A left operand whose element (i, k) is at `i * row + k * self.k`, for k that are multiples of [`Format::STEPS`]; those in
@@ -50,7 +43,7 @@ struct Product<'a, A> {
     start: Start<'a>,
 }
 
-impl<F: Format> Panels<F> {
+impl<F: Packs> Panels<F> {
     /// The panels in memory that they were written to.
     ///
     /// # Panics

@@ -15,14 +15,6 @@ const CHUNK: usize = 1 << 15;
 #[cfg(target_arch = "x86_64")]
 const ALIGN: usize = 32;
 
-/// The bits of the bf16 nearest to `x`, ties to even. NaN stays NaN, and numbers beyond the largest become infinite.
-#[inline(always)]
-pub(super) fn nearest(x: f32) -> u16 {
-    let bits = x.to_bits();
-    let rounded = bits.wrapping_add(0x7fff + (bits >> 16 & 1));
-    (if x.is_nan() { bits | 0x0040_0000 } else { rounded } >> 16) as u16
-}
-
 /// Rounds `from` into `to`.
 pub(crate) fn round<T: Element>(from: &[T], to: &mut [bf16]) {
     simd::vectorized(

@@ -4,7 +4,7 @@ use half::bf16;
 use rayon::prelude::*;
 
 use super::buffer::Buffer;
-use super::pairs::interleave;
+use super::interleave::interleave;
 use super::{Element, Rows, transpose};
 use crate::pool;
 

@@ -6,6 +6,8 @@
 mod adjust;
 mod device;
 mod distribution;
+mod params;
+mod restrict;
 mod row;
 mod score;
 
@@ -17,47 +19,10 @@ use crate::kernels;
 
 pub use adjust::{Adjustment, LogitEdit, TokenSet};
 pub use distribution::{Distribution, Sampling};
-pub(crate) use distribution::{restrict, restrict_with};
-pub use score::{MAX_TOP, ScoreParams, TokenLogProb, score, scored_rows};
-
-/// Sampling parameters of one row.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct SampleParams {
-    /// What the token is drawn from.
-    pub distribution: Distribution,
-    /// A uniform random number in [0, 1); ignored by [`Sampling::Greedy`].
-    pub uniform: f64,
-    /// What changes the logits first, if anything does.
-    pub adjustment: Option<Box<Adjustment>>,
-}
-
-/// A token and its log-probabilities.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct SampledToken {
-    /// The token.
-    pub token: u32,
-    /// ln p under softmax of the unmodified logits.
-    pub model_log_prob: f32,
-    /// ln p under the distribution that was sampled from; 0 if greedy.
-    pub sampling_log_prob: f32,
-}
-
-/// Why no token could be sampled.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum SampleError {
-    /// The logits contain a NaN or +∞, or all are -∞.
-    #[error("the model's logits are not finite; the weights may be corrupt")]
-    NotFinite,
-    /// Every token with a non-zero probability is banned.
-    #[error("every token is banned")]
-    NoneAllowed,
-}
-
-/// What is drawn from a row.
-pub type Drawn = std::result::Result<SampledToken, SampleError>;
-
-/// A row of logits and its parameters.
-type RowParams<'a> = (usize, &'a SampleParams);
+use params::RowParams;
+pub use params::{Drawn, SampleError, SampleParams, SampledToken, ScoreParams, TokenLogProb};
+pub(crate) use restrict::{restrict, restrict_with};
+pub use score::{MAX_TOP, score, scored_rows};
 
 /// Samples a token from each row of `logits` [R, V], given one set of parameters per row.
 ///

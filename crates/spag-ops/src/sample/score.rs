@@ -3,7 +3,7 @@
 use candle_core::{Result, Tensor, bail};
 use rayon::prelude::*;
 
-use super::{SampleError, device, row};
+use super::{SampleError, ScoreParams, TokenLogProb, device, row};
 use crate::cpu;
 use crate::kernels;
 
@@ -17,29 +17,6 @@ const CHUNK_ELEMENTS: usize = 1 << 22;
 /// Rows of a chunk of logits that are scored at once, for a vocabulary of `v`.
 pub fn scored_rows(v: usize) -> usize {
     (CHUNK_ELEMENTS / v.max(1)).clamp(16, 1024)
-}
-
-/// The token whose log-probability is asked for in a row of logits.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct ScoreParams {
-    /// The row.
-    pub row: usize,
-    /// The token.
-    pub token: u32,
-    /// The number of most likely tokens to report, at most [`MAX_TOP`].
-    pub top: usize,
-}
-
-/// A token with its log-probability under softmax of the unmodified logits.
-#[derive(Clone, Debug, PartialEq)]
-pub struct TokenLogProb {
-    /// The token.
-    pub token: u32,
-    /// Its ln p.
-    pub log_prob: f32,
-    /// The most likely tokens at this position with their ln p, the most likely first, ties by id. The token itself is among
-    /// them if it is likely enough, with the same ln p.
-    pub top: Vec<(u32, f32)>,
 }
 
 /// Log-probabilities of tokens in rows of `logits` [R, V]. They are the same floats as those of [`sample`](super::sample).

@@ -9,7 +9,7 @@ const AMX_TILE: u32 = 1 << 24;
 const XTILE: u64 = 0b11 << 17;
 
 /// Whether tiles can be used. Asks the kernel for permission, once and for all threads of the process.
-pub(in crate::product) fn is_available() -> bool {
+pub(crate) fn is_available() -> bool {
     if !std::arch::is_x86_feature_detected!("xsave") {
         return false;
     }

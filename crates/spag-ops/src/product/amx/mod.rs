@@ -56,10 +56,6 @@ impl Format for Tiles {
         Self { shape: None, edge: Edge([0.0; ROWS * COLUMNS]) }
     }
 
-    fn pack(rows: &[bf16], k: usize, panel: &mut [bf16]) {
-        pairs::pack::<COLUMNS>(rows, k, panel);
-    }
-
     fn index(k: usize, step: usize, column: usize) -> usize {
         pairs::index::<COLUMNS>(k, step, column)
     }

@@ -4,8 +4,8 @@ use std::arch::x86_64::*;
 
 use super::STRIP;
 use super::portable::columns_of;
+use crate::product::ROWS;
 use crate::product::source::Source;
-use crate::product::tile::ROWS;
 
 /// Floats per register.
 const LANES: usize = 8;

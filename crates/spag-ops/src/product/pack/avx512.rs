@@ -3,9 +3,9 @@
 use std::arch::x86_64::*;
 
 use super::STRIP;
+use crate::product::ROWS;
 use crate::product::buffer::LANES;
 use crate::product::source::Source;
-use crate::product::tile::ROWS;
 
 /// As [`super::portable::columns`].
 ///

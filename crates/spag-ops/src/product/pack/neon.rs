@@ -4,8 +4,8 @@ use std::arch::aarch64::*;
 
 use super::STRIP;
 use super::portable::columns_of;
+use crate::product::ROWS;
 use crate::product::source::Source;
-use crate::product::tile::ROWS;
 
 /// Every Arm processor has NEON, so the compiler vectorizes this loop for it.
 pub(crate) use super::portable::rows;

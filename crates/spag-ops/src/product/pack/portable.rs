@@ -3,8 +3,8 @@
 use std::ops::Range;
 
 use super::STRIP;
+use crate::product::ROWS;
 use crate::product::source::Source;
-use crate::product::tile::ROWS;
 
 /// `panel[k, width]` = the transpose of `n` ≤ width rows of the row-major matrix `from`; columns beyond are zero.
 ///

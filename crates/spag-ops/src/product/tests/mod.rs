@@ -64,8 +64,6 @@ fn wrong_kernels_do_not_pass_their_check() {
             Self
         }
 
-        fn pack(_: &[bf16], _: usize, _: &mut [bf16]) {}
-
         fn index(_: usize, step: usize, column: usize) -> usize {
             step * COLUMNS + column
         }
@@ -265,7 +263,7 @@ proptest! {
         before in 0usize..40,
         seed in 0u64..1000,
     ) {
-        fn check<T: Element>(m: usize, k: usize, n: usize, before: usize, values: &[T], a: &[f32]) {
+        fn check<T: Packable>(m: usize, k: usize, n: usize, before: usize, values: &[T], a: &[f32]) {
             let a = Rows { values: a, stride: k };
             let own = Panels::<Widened<T>>::pack((n, k), &values[before..]);
             let mut values_in_place = values.to_vec();

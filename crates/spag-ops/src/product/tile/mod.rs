@@ -14,12 +14,7 @@ pub(super) mod portable;
 #[cfg(target_arch = "x86_64")]
 use super::Next;
 use super::instructions::{InstructionSet, with_instructions};
-use super::{Element, Left, Output, Right, Target};
-
-/// Rows of a full tile.
-pub(crate) const ROWS: usize = 6;
-/// Columns of the widest tile.
-pub(crate) const COLUMNS: usize = 64;
+use super::{COLUMNS, Element, Left, Output, ROWS, Right, Target};
 
 /// `c[m, n] = [c +] a[m, k]·b[k, n]`, or the chains of c continued, with m ≤ [`ROWS`] and n ≤ [`COLUMNS`].
 ///
