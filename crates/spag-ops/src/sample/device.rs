@@ -26,17 +26,8 @@ pub(super) fn sample(kernels: &dyn Kernels, logits: &Tensor, rows: &[RowParams<'
         return Ok(Vec::new());
     }
     let settings = settings(rows.iter().map(|(row, params)| (&params.distribution, params.uniform, *row as u32)));
-    let length = settings.len();
-    let settings = Tensor::from_vec(settings, length, logits.device())?;
     let out = kernels.empty(&[rows.len(), RESULT], DType::U32)?;
-    kernels.launch(&Launch {
-        kernel: format!("sample_{}", suffix(logits.dtype())?),
-        grid: [rows.len() as u32, 1, 1],
-        block: THREADS,
-        shared_bytes: SHARED_BYTES,
-        args: &[Arg::In(logits), Arg::In(&settings), Arg::Out(&out), Arg::U32(size as u32)],
-        ..Launch::of(MODULE)
-    })?;
+    launch(kernels, format!("sample_{}", suffix(logits.dtype())?), Arg::In(logits), settings, &out, &[size])?;
     out.to_vec2::<u32>()?
         .into_iter()
         .map(|row| match row[..] {
@@ -61,17 +52,8 @@ pub(super) fn score(
     let size = logits.dim(1)?;
     let most = params.iter().map(|params| params.top).max().unwrap_or(0).min(size);
     let rows: Vec<u32> = params.iter().flat_map(|params| [params.row as u32, params.token]).collect();
-    let length = rows.len();
-    let rows = Tensor::from_vec(rows, length, logits.device())?;
     let out = kernels.empty(&[params.len(), 2 + 2 * most], DType::U32)?;
-    kernels.launch(&Launch {
-        kernel: format!("score_{}", suffix(logits.dtype())?),
-        grid: [params.len() as u32, 1, 1],
-        block: THREADS,
-        shared_bytes: SHARED_BYTES,
-        args: &[Arg::In(logits), Arg::In(&rows), Arg::Out(&out), Arg::U32(size as u32), Arg::U32(most as u32)],
-        ..Launch::of(MODULE)
-    })?;
+    launch(kernels, format!("score_{}", suffix(logits.dtype())?), Arg::In(logits), rows, &out, &[size, most])?;
     let results = out.to_vec2::<u32>()?.into_iter().zip(params);
     results
         .map(|(row, ScoreParams { token, top, .. })| match row[..] {
@@ -100,16 +82,7 @@ pub(super) fn restrict(
     let of = |distribution| if Distribution::is_of_model(distribution) { &unchanged } else { distribution };
     let settings =
         settings(distributions.iter().zip(targets).map(|(distribution, target)| (of(distribution), 0.0, *target)));
-    let length = settings.len();
-    let settings = Tensor::from_vec(settings, length, logits.device())?;
-    kernels.launch(&Launch {
-        kernel: "restrict_logits".into(),
-        grid: [rows as u32, 1, 1],
-        block: THREADS,
-        shared_bytes: SHARED_BYTES,
-        args: &[Arg::Out(logits), Arg::In(&settings), Arg::Out(&log_sums), Arg::U32(size as u32)],
-        ..Launch::of(MODULE)
-    })?;
+    launch(kernels, "restrict_logits".into(), Arg::Out(logits), settings, &log_sums, &[size])?;
     Ok(log_sums)
 }
 
@@ -137,18 +110,27 @@ pub(super) fn adjust(kernels: &dyn Kernels, logits: &Tensor, rows: &[RowParams<'
         settings.extend([banned_at, distribution.banned.len() as u32, reach]);
     }
     settings.extend(more);
-    let length = settings.len();
-    let settings = Tensor::from_vec(settings, length, logits.device())?;
     let out = kernels.empty(&[rows.len(), size], DType::F32)?;
-    kernels.launch(&Launch {
-        kernel: format!("adjust_{}", suffix(logits.dtype())?),
-        grid: [rows.len() as u32, 1, 1],
-        block: THREADS,
-        shared_bytes: SHARED_BYTES,
-        args: &[Arg::In(logits), Arg::In(&settings), Arg::Out(&out), Arg::U32(size as u32)],
-        ..Launch::of(MODULE)
-    })?;
+    launch(kernels, format!("adjust_{}", suffix(logits.dtype())?), Arg::In(logits), settings, &out, &[size])?;
     Ok(out)
+}
+
+/// Launches a kernel with a block for each row of `out`. Its words are uploaded.
+fn launch(
+    kernels: &dyn Kernels,
+    kernel: String,
+    logits: Arg<'_>,
+    words: Vec<u32>,
+    out: &Tensor,
+    sizes: &[usize],
+) -> Result<()> {
+    let length = words.len();
+    let words = Tensor::from_vec(words, length, out.device())?;
+    let mut args = vec![logits, Arg::In(&words), Arg::Out(out)];
+    args.extend(sizes.iter().map(|size| Arg::U32(*size as u32)));
+    let grid = [out.dim(0)? as u32, 1, 1];
+    let of_module = Launch::of(MODULE);
+    kernels.launch(&Launch { kernel, grid, block: THREADS, shared_bytes: SHARED_BYTES, args: &args, ..of_module })
 }
 
 /// Distributions, with their uniform numbers and a row or a target each, in the kernels' layout, followed by all banned tokens.
