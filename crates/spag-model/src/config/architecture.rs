@@ -1,7 +1,7 @@
 //! What a model computes, and how the `config.json` of each family describes it.
 //!
 //! A family with known parts is one function here. A new option is a field of [`Architecture`], computed by
-//! `model/block.rs` (tensors and forward pass) and `model/train_block.rs` (backward pass).
+//! `model/block.rs` (forward pass) and `model/train_block.rs` (backward pass), and `params/names.rs` names its tensors.
 
 use serde_json::Value;
 use spag_io::quote;

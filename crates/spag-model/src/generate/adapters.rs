@@ -12,33 +12,11 @@ use candle_core::{DType, Device, Tensor};
 use super::generation_config::AdapterChoice;
 use super::kv::PrefixRoot;
 use crate::error::{Error, RequestError, Result};
-use crate::params::{AdapterWeights, LayerLayout, Layout, Part, Unsharded};
+use crate::packed_weights::Place;
+use crate::params::{AdapterWeights, LayerLayout, Layout, Unsharded};
 use spag_ops::cast::converted;
 use spag_ops::kernels;
 use spag_ops::low_rank::{AdaptedRows, LowRank, PackedLowRank};
-
-/// A packed linear layer of a block.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Place {
-    Qkv,
-    Output,
-    GateUp,
-    Down,
-}
-
-impl Place {
-    const ALL: [Self; 4] = [Self::Qkv, Self::Output, Self::GateUp, Self::Down];
-
-    /// The parts that are stacked in it.
-    fn parts(self) -> &'static [Part] {
-        match self {
-            Self::Qkv => &[Part::Query, Part::Key, Part::Value],
-            Self::Output => &[Part::Output],
-            Self::GateUp => &[Part::Gate, Part::Up],
-            Self::Down => &[Part::Down],
-        }
-    }
-}
 
 /// An adapter, packed for generation.
 pub(super) struct PackedAdapter {

@@ -5,13 +5,13 @@ use std::time::{Duration, Instant};
 
 use candle_core::{DType, Device, Tensor};
 
-use super::adapters::{AdapterRows, PackedAdapter, Place};
+use super::adapters::{AdapterRows, PackedAdapter};
 use super::graphs::{self, GraphCache, Inputs};
 use super::kv::{KvCache, PrefixRoot};
 use crate::error::{Error, Result};
 use crate::model::block::{self, BlockPass, Used};
 use crate::model::{AttentionShape, EmbeddingScale, Model, Quantisation};
-use crate::packed_weights::{PackedBlock, PackedWeights};
+use crate::packed_weights::{PackedBlock, PackedWeights, Place};
 use crate::params::{AdapterWeights, Layout, Part, WeightSource};
 use spag_ops::cast::round_columns;
 use spag_ops::kernels::{self, SumOrder};
@@ -69,7 +69,7 @@ struct GeneratePass<'a, 'b> {
 
 impl BlockPass for GeneratePass<'_, '_> {
     fn norm(&mut self, weight: Part, x: &Tensor) -> candle_core::Result<Tensor> {
-        rms_norm::forward(x, self.block.norm(weight)?, self.shape.norm)
+        rms_norm::forward(x, self.block.norms.get(weight)?, self.shape.norm)
     }
 
     fn attend(&mut self, input: &Tensor) -> candle_core::Result<Tensor> {
@@ -114,7 +114,7 @@ impl BlockPass for GeneratePass<'_, '_> {
     }
 
     fn add_normed(&mut self, weight: Part, output: Tensor, residual: &Tensor) -> candle_core::Result<Tensor> {
-        let sum = rms_norm::forward_add(residual, &output, self.block.norm(weight)?, self.shape.norm)?;
+        let sum = rms_norm::forward_add(residual, &output, self.block.norms.get(weight)?, self.shape.norm)?;
         recycle(output)?;
         Ok(sum)
     }

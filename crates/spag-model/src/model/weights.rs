@@ -4,7 +4,7 @@ use candle_core::{DType, Device, Result, Tensor};
 
 use super::linear::{Linear, LinearGradient, LinearWeight, WeightGradient};
 use crate::error::Error;
-use crate::params::{AdapterPlaces, Layout, Part, Update};
+use crate::params::{AdapterPlaces, BlockNorms, Layout, Part, Update};
 use spag_ops::cast::{in_compute_dtype, narrowed};
 use spag_ops::kernels;
 use spag_ops::rms_norm::RmsNorm;
@@ -63,26 +63,6 @@ impl<L> BlockParts<L> {
             gate_up: layers(&[Part::Gate, Part::Up], &[Part::GateBias, Part::UpBias])?,
             down: linear(&[Part::Down], &[Part::DownBias])?,
         })
-    }
-}
-
-/// The norms of a block's inputs and outputs that it has, or their gradients.
-pub(super) struct BlockNorms(Vec<(Part, Tensor)>);
-
-impl BlockNorms {
-    const PARTS: [Part; 4] = [Part::AttentionNorm, Part::AttentionPostNorm, Part::MlpNorm, Part::MlpPostNorm];
-
-    fn of(part: impl Fn(Part) -> crate::Result<Option<Tensor>>) -> crate::Result<Self> {
-        let norms = Self::PARTS.into_iter().map(|at| Ok(part(at)?.map(|norm| (at, norm))));
-        Ok(Self(norms.collect::<crate::Result<Vec<_>>>()?.into_iter().flatten().collect()))
-    }
-
-    /// A norm that the block has.
-    pub(super) fn get(&self, part: Part) -> Result<&Tensor> {
-        match self.0.iter().find(|(own, _)| *own == part) {
-            Some((_, norm)) => Ok(norm),
-            None => candle_core::bail!("a block has no {part:?}"),
-        }
     }
 }
 
@@ -155,7 +135,6 @@ impl BlockGradients {
         layer: usize,
     ) -> crate::Result<Self> {
         let dropped = |norm: &Tensor| Tensor::zeros(norm.shape(), DType::F32, norm.device());
-        let norms = weights.norms.0.iter().map(|(part, norm)| Ok((*part, dropped(norm)?)));
         let linear = |weight: &[Part], _: &[Part]| {
             let pair = places.pair(buffer, layer, weight[0])?;
             let weight = pair.map_or(WeightGradient::Frozen, WeightGradient::Adapter);
@@ -163,6 +142,6 @@ impl BlockGradients {
         };
         let heads = weights.head_norms.as_ref().map(|(q, k)| Ok::<_, Error>((dropped(q)?, dropped(k)?))).transpose()?;
         let parts = Self::collect(Products::Apart, |_| Ok(None), linear)?;
-        Ok(Self { norms: BlockNorms(norms.collect::<crate::Result<_>>()?), head_norms: heads, ..parts })
+        Ok(Self { norms: weights.norms.map(dropped)?, head_norms: heads, ..parts })
     }
 }

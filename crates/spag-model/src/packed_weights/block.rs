@@ -6,7 +6,7 @@ use super::memory::{PackedMemory, copied_to, packed};
 use crate::config::Architecture;
 use crate::dtype::WeightDtype;
 use crate::error::{Error, Result};
-use crate::params::{Layout, Part};
+use crate::params::{BlockNorms, Layout, Part};
 use spag_ops::cast::{converted, in_compute_dtype};
 use spag_ops::kernels::{self, SumOrder};
 use spag_ops::low_rank::{self, AdaptedRows};
@@ -42,8 +42,7 @@ impl PackedLinear {
 
 /// The weights of a block.
 pub(crate) struct PackedBlock {
-    /// The norms that the block has.
-    norms: Vec<(Part, Tensor)>,
+    pub(crate) norms: BlockNorms,
     /// Query, key and value projections, stacked.
     pub(crate) qkv: PackedLinear,
     /// Norms of queries, and of keys.
@@ -61,7 +60,7 @@ impl PackedBlock {
         // Last, since the memory of the layer may go with them.
         let weights = match parts.stored {
             [] => packed(&parts.weights()?, memory, parts.device)?,
-            _ => LINEARS.iter().map(|linear| parts.packed(linear, memory)).collect::<Result<_>>()?,
+            _ => Place::ALL.iter().map(|place| parts.packed(place.parts(), memory)).collect::<Result<_>>()?,
         };
         let mut linears = weights.into_iter().zip(biases).map(|(weight, bias)| PackedLinear { weight, bias });
         let (Some(qkv), Some(o), Some(gate_up), Some(down)) =
@@ -70,14 +69,6 @@ impl PackedBlock {
             return Err(Error::Config(format!("layer {} has too few weights", parts.layer)));
         };
         Ok(Self { norms, qkv, head_norms, o, gate_up, down })
-    }
-
-    /// A norm that the block has.
-    pub(crate) fn norm(&self, part: Part) -> candle_core::Result<&Tensor> {
-        match self.norms.iter().find(|(own, _)| *own == part) {
-            Some((_, norm)) => Ok(norm),
-            None => candle_core::bail!("a block has no {part:?}"),
-        }
     }
 
     /// Packs other weights in the memory of these.
@@ -92,9 +83,28 @@ impl PackedBlock {
     }
 }
 
-/// The linear layers of a block: the parts that are stacked.
-const LINEARS: [&[Part]; 4] =
-    [&[Part::Query, Part::Key, Part::Value], &[Part::Output], &[Part::Gate, Part::Up], &[Part::Down]];
+/// A packed linear layer of a block.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Place {
+    Qkv,
+    Output,
+    GateUp,
+    Down,
+}
+
+impl Place {
+    pub(crate) const ALL: [Self; 4] = [Self::Qkv, Self::Output, Self::GateUp, Self::Down];
+
+    /// The parts that are stacked in it.
+    pub(crate) fn parts(self) -> &'static [Part] {
+        match self {
+            Self::Qkv => &[Part::Query, Part::Key, Part::Value],
+            Self::Output => &[Part::Output],
+            Self::GateUp => &[Part::Gate, Part::Up],
+            Self::Down => &[Part::Down],
+        }
+    }
+}
 
 /// A quantised matrix as a file has it, in the order of the model's rows.
 pub(crate) struct StoredMatrix {
@@ -166,10 +176,8 @@ impl LayerParts<'_> {
         self.dense(&[part])
     }
 
-    fn norms(&self) -> Result<Vec<(Part, Tensor)>> {
-        let all = [Part::AttentionNorm, Part::AttentionPostNorm, Part::MlpNorm, Part::MlpPostNorm];
-        let norms = all.into_iter().map(|part| Ok(self.small(&[part])?.map(|norm| (part, norm))));
-        Ok(norms.collect::<Result<Vec<_>>>()?.into_iter().flatten().collect())
+    fn norms(&self) -> Result<BlockNorms> {
+        BlockNorms::of(|part| self.small(&[part]))
     }
 
     fn head_norms(&self) -> Result<Option<(Tensor, Tensor)>> {
@@ -186,7 +194,7 @@ impl LayerParts<'_> {
     }
 
     fn weights(&self) -> Result<Vec<Tensor>> {
-        LINEARS.iter().map(|parts| self.dense(parts)).collect()
+        Place::ALL.iter().map(|place| self.dense(place.parts())).collect()
     }
 
     /// A linear layer, with its matrices as they are stored.

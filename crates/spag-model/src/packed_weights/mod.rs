@@ -24,7 +24,7 @@ use spag_ops::row_norm;
 pub use frozen::QuantisedLayers;
 pub use matrices::ReplacedMatrix;
 
-pub(crate) use block::{LayerParts, LoadedLayer, PackedBlock, StoredMatrix, packing_bytes};
+pub(crate) use block::{LayerParts, LoadedLayer, PackedBlock, Place, StoredMatrix, packing_bytes};
 pub(crate) use matrices::{Matrices, check_inputs};
 pub(crate) use memory::PackedMemory;
 

@@ -6,6 +6,7 @@
 mod adapter;
 mod layout;
 pub(crate) mod names;
+mod norms;
 mod source;
 
 use std::sync::Arc;
@@ -23,6 +24,7 @@ pub(crate) use adapter::{Pair, Place};
 pub use layout::{LayerLayout, Layout, Update, View};
 pub(crate) use names::Initial;
 pub use names::Part;
+pub(crate) use norms::BlockNorms;
 pub(crate) use source::Unsharded;
 pub use source::{Adapted, AdapterWeights, GradientSink, WeightSource};
 
