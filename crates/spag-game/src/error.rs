@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use spag_io::{Classify, ErrorClass, quote};
 
-use crate::PolicyError;
+use crate::failure::PolicyError;
 use crate::seat::Seat;
 
 /// Why a game, an episode or a file could not be used.

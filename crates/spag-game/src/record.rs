@@ -9,10 +9,11 @@ use std::path::{Path, PathBuf};
 use serde_json::Value;
 use spag_io::{JsonlAppender, read_complete_lines};
 
-use crate::driver::{FailedGame, FinishedGame, GameSink, GameSpec};
+use crate::driver::{FailedGame, FinishedGame, GameSink};
 use crate::episode::{Episode, SEED};
 use crate::error::{Error, Result};
 use crate::game::Game;
+use crate::spec::GameSpec;
 use crate::verdict::Verdict;
 
 // Keys of a recorded episode: the number of the game, and the players and their settings.

@@ -2,10 +2,10 @@
 
 use spag_io::TurnPrompt;
 
-use crate::driver::GameSpec;
 use crate::episode::{Episode, EpisodeView};
 use crate::error::{Error, Result};
 use crate::game::{Game, Judge, Match, Ruling};
+use crate::spec::GameSpec;
 use crate::verdict::Verdict;
 
 /// Judges a recorded game by what a match of it does with its utterances.

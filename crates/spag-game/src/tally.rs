@@ -1,10 +1,10 @@
 //! Counts of judged games, from which all statistics, ratings and weights are computed.
 
+use crate::ending::{Ending, INVALID, Play};
 use crate::episode::{Episode, REFUSAL};
-use crate::games::INVALID;
 use crate::labels::Labels;
 use crate::seat::{SEATS, Seat};
-use crate::verdict::{Ending, Play, Verdict};
+use crate::verdict::Verdict;
 
 /// How the games of one kind ended and how long they took. The order of the games does not matter.
 ///

@@ -4,7 +4,8 @@ use std::collections::HashSet;
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
-use spag_game::games::{BestActions, INVALID};
+use spag_game::INVALID;
+use spag_game::games::BestActions;
 use spag_game::{CollectedGames, Episode, Game, GameSpec, PlayConfig, SEATS, Seat, Seats, game_seed, play_games};
 use spag_io::TurnPrompt;
 

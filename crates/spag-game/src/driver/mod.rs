@@ -7,14 +7,15 @@ mod sink;
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 
-pub use game::{GameSpec, game_seed};
 pub use seats::Seats;
 pub use sink::{CollectedGames, FailedGame, FinishedGame, GameSink};
 
 use crate::error::{Error, Result};
+use crate::failure::FailureCause;
 use crate::game::Game;
 use crate::generation::TokenRecords;
-use crate::policy::{FailureCause, Reply};
+use crate::policy::Reply;
+use crate::spec::GameSpec;
 use game::{RunningGame, Step};
 use seats::SeatedPlayers;
 
@@ -90,7 +91,7 @@ pub fn play_games(
             };
             match utterance {
                 Err(failure) => failures.add(game.fail(failure), sink)?,
-                Ok(said) => match game.push_utterance(said, config) {
+                Ok(said) => match game.push_utterance(said, config.tokens) {
                     Step::Running(game) => to_submit.push(game),
                     Step::Finished(finished) => {
                         failures.in_a_row = 0;

@@ -2,7 +2,7 @@
 
 use crate::episode::Episode;
 use crate::error::{Error, Result};
-use crate::policy::TurnFailure;
+use crate::failure::TurnFailure;
 use crate::seat::Seat;
 use crate::verdict::Verdict;
 

@@ -4,10 +4,10 @@ use super::connect_four::{self, Solving};
 use super::nim;
 use super::perfect_play::Values;
 use super::tic_tac_toe::{self, Board};
-use crate::driver::GameSpec;
 use crate::error::Result;
 use crate::game::{Game, Match};
 use crate::policy::{ScriptedPolicy, TurnRequest};
+use crate::spec::GameSpec;
 
 /// Perfect play in tic-tac-toe, in Nim, and in Connect Four on a board of up to 16 cells.
 ///

@@ -4,7 +4,7 @@ use std::cell::OnceCell;
 
 use serde_json::{Map, Value, json};
 use spag_game::games::textarena::WON;
-use spag_game::games::{DRAW, INVALID};
+use spag_game::{DRAW, INVALID};
 use spag_game::{
     Episode, FailureCause, Game, Labels, Match, Message, Refusal, Ruling, SEATS, Seat, Told, Transcript, TurnFailure,
     UtteranceRule, Verdict,

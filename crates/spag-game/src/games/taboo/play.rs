@@ -10,12 +10,12 @@ use super::judge::{JudgeKind, Referee, RefereeCache};
 use super::labels::{DEFENDER, LABELS, TIE, seat_at};
 use super::prompts::PromptSet;
 use crate::completion::UtteranceRule;
-use crate::driver::GameSpec;
 use crate::episode::{Episode, EpisodeView};
 use crate::error::Result;
 use crate::game::{Game, Judge, Match, Ruling};
 use crate::labels::Labels;
 use crate::seat::{SEATS, Seat};
+use crate::spec::GameSpec;
 use crate::verdict::Verdict;
 
 /// What happens once a game is decided.

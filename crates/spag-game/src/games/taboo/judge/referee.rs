@@ -8,6 +8,7 @@ use super::JudgeKind;
 use super::first_word::first_word;
 use super::occurrences::Occurrences;
 use super::prediction::{Guess, guesses};
+use crate::ending::Ending;
 use crate::episode::EpisodeView;
 use crate::error::Result;
 use crate::seat::Seat;
@@ -15,7 +16,7 @@ use crate::taboo::episode::empty_word;
 use crate::taboo::outcome::Outcome;
 use crate::taboo::plural::pluralize;
 use crate::taboo::{self, BROKEN_RULE, RIGHT_GUESS, SAID_UNKNOWINGLY, TIE, WRONG_GUESS};
-use crate::verdict::{Ending, Verdict};
+use crate::verdict::Verdict;
 
 /// Quotation marks that may enclose a form.
 const QUOTES: [char; 3] = ['"', '\'', '`'];
