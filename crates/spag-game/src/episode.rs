@@ -14,7 +14,8 @@ use crate::transcript::{TRANSCRIPT, Transcript};
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Utterance {
     /// The speaker.
-    pub role: Seat,
+    #[serde(rename = "role")]
+    pub seat: Seat,
     /// The text, unchanged.
     pub content: String,
     /// The tokens that a model generated, if they were recorded.
@@ -30,8 +31,8 @@ impl Utterance {
     pub const REFUSAL: &str = REFUSAL;
 
     /// An utterance without other keys.
-    pub fn new(role: Seat, content: impl Into<String>) -> Self {
-        Self { role, content: content.into(), generation: None, extra: Map::new() }
+    pub fn new(seat: Seat, content: impl Into<String>) -> Self {
+        Self { seat, content: content.into(), generation: None, extra: Map::new() }
     }
 }
 
@@ -101,8 +102,8 @@ impl Episode {
     }
 
     /// Appends an utterance.
-    pub fn push(&mut self, role: Seat, content: impl Into<String>) {
-        self.history.push(Utterance::new(role, content));
+    pub fn push(&mut self, seat: Seat, content: impl Into<String>) {
+        self.history.push(Utterance::new(seat, content));
     }
 }
 
@@ -110,7 +111,8 @@ impl Episode {
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 pub struct UtteranceView<'a> {
     /// The speaker.
-    pub role: Seat,
+    #[serde(rename = "role")]
+    pub seat: Seat,
     /// The text, unchanged.
     #[serde(borrow)]
     pub content: Cow<'a, str>,
@@ -120,7 +122,7 @@ pub struct UtteranceView<'a> {
 
 impl<'a> From<&'a Utterance> for UtteranceView<'a> {
     fn from(utterance: &'a Utterance) -> Self {
-        Self { role: utterance.role, content: Cow::Borrowed(&utterance.content), extra: IgnoredAny }
+        Self { seat: utterance.seat, content: Cow::Borrowed(&utterance.content), extra: IgnoredAny }
     }
 }
 

@@ -106,7 +106,7 @@ pub trait Match: fmt::Debug + Send {
     fn prompt(&self, seat: Seat, episode: &Episode) -> TurnPrompt;
 
     /// How a model's completion of the prompt becomes an utterance.
-    fn utterances(&self) -> UtteranceRule;
+    fn utterance_rule(&self) -> UtteranceRule;
 
     /// What an utterance of the seat to move does.
     fn apply(&mut self, text: &str) -> Ruling;

@@ -12,15 +12,15 @@ use crate::seat::Seat;
 #[derive(Clone, Copy, Debug)]
 pub struct TurnRequest<'a> {
     /// Number of the game.
-    pub game: usize,
+    pub number: usize,
     /// The seat to move.
-    pub role: Seat,
+    pub seat: Seat,
     /// The game so far.
     pub episode: &'a Episode,
     /// The game so far, as the player sees it.
     pub prompt: &'a TurnPrompt,
     /// How a model's completion of the prompt becomes the utterance.
-    pub utterances: UtteranceRule,
+    pub utterance_rule: UtteranceRule,
     /// The utterances to choose from, if the game has such a list.
     pub legal_actions: Option<&'a [String]>,
     /// Seed of the game.
@@ -33,7 +33,7 @@ pub struct TurnRequest<'a> {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Reply {
     /// Number of the game.
-    pub game: usize,
+    pub number: usize,
     /// The utterance, or why there is none. A failure ends this game and no other.
     pub utterance: Result<Said, TurnFailure>,
 }
@@ -88,7 +88,7 @@ pub enum PollMode {
 /// impl Policy for Parrot {
 ///     fn submit(&mut self, turn: &TurnRequest<'_>) -> Result<(), PolicyError> {
 ///         let utterance = turn.episode.history.last().map_or("Hello!".to_owned(), |last| last.content.clone());
-///         self.ready.push(Reply { game: turn.game, utterance: Ok(utterance.into()) });
+///         self.ready.push(Reply { number: turn.number, utterance: Ok(utterance.into()) });
 ///         Ok(())
 ///     }
 ///
@@ -98,7 +98,7 @@ pub enum PollMode {
 /// }
 ///
 /// # fn main() -> spag_game::Result<()> {
-/// let spec = GameSpec { game: 0, item: "tea".into(), max_turns: 3, seed: 1 };
+/// let spec = GameSpec { number: 0, item: "tea".into(), max_turns: 3, seed: 1 };
 /// let (prompts, config, mut games) = (PromptSet::default(), PlayConfig::default(), CollectedGames::default());
 /// play_games(&Rules::default().game(&prompts), [spec], Seats::SelfPlay(&mut Parrot::default()), &config, &mut games)?;
 /// assert_eq!(Outcome::from(games.finished[0].verdict), Outcome::Tie);
@@ -128,7 +128,7 @@ pub trait Policy {
 ///
 /// # fn main() -> spag_game::Result<()> {
 /// let mut player = ScriptedPolicy::lines(["What do you drink?", "Hot things.", "With milk?", "Tea, yes."]);
-/// let spec = GameSpec { game: 0, item: "tea".into(), max_turns: 5, seed: 1 };
+/// let spec = GameSpec { number: 0, item: "tea".into(), max_turns: 5, seed: 1 };
 /// let (prompts, config, mut games) = (PromptSet::default(), PlayConfig::default(), CollectedGames::default());
 /// play_games(&Rules::default().game(&prompts), [spec], Seats::SelfPlay(&mut player), &config, &mut games)?;
 /// assert_eq!(Outcome::from(games.finished[0].verdict), Outcome::AttackerWins);
@@ -172,7 +172,7 @@ impl ScriptedPolicy<()> {
 impl<F: FnMut(&TurnRequest<'_>) -> String> Policy for ScriptedPolicy<F> {
     fn submit(&mut self, turn: &TurnRequest<'_>) -> Result<(), PolicyError> {
         let utterance = Ok((self.rule)(turn).into());
-        self.ready.push(Reply { game: turn.game, utterance });
+        self.ready.push(Reply { number: turn.number, utterance });
         Ok(())
     }
 

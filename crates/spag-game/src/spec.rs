@@ -4,7 +4,7 @@
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GameSpec {
     /// Its number, unique among the games played at the same time.
-    pub game: usize,
+    pub number: usize,
     /// What it is about: in Adversarial Taboo, the target word. Empty for games whose seed decides everything.
     pub item: String,
     /// Turns after which an undecided game is tied, if the game has a limit. A turn is one utterance of each seat.
@@ -14,8 +14,8 @@ pub struct GameSpec {
 }
 
 /// The seed of a game, mixed so that the seeds of consecutive games are unrelated.
-pub fn game_seed(base_seed: u64, game: usize) -> u64 {
-    mix(mix(base_seed) ^ (game as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15))
+pub fn game_seed(base_seed: u64, number: usize) -> u64 {
+    mix(mix(base_seed) ^ (number as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15))
 }
 
 /// The finaliser of splitmix64 (Steele, Lea and Flood 2014).

@@ -73,7 +73,7 @@ impl Tally {
     pub fn add_game(&mut self, episode: &Episode, verdict: &Verdict) {
         self.add(verdict);
         for utterance in episode.history.iter().take(verdict.history_length) {
-            let said = &mut self.said[utterance.role.index()];
+            let said = &mut self.said[utterance.seat.index()];
             said.all += 1;
             said.refused += usize::from(utterance.extra.contains_key(REFUSAL));
         }

@@ -164,7 +164,7 @@ fn against_perfect(
         _ => Seats::Versus([&mut perfect, player]),
     };
     let base = game_seed(SEED, seat.index());
-    let spec = |game| GameSpec { game, item: String::new(), max_turns: 0, seed: game_seed(base, game) };
+    let spec = |number| GameSpec { number, item: String::new(), max_turns: 0, seed: game_seed(base, number) };
     let mut games = CollectedGames::default();
     play_games(game, (0..count).map(spec), seats, &PlayConfig::default(), &mut games)?;
     let mut results = SeatResults::default();

@@ -37,7 +37,7 @@ impl<'g> RunningGame<'g> {
     }
 
     pub(super) fn number(&self) -> usize {
-        self.spec.game
+        self.spec.number
     }
 
     pub(super) fn to_move(&self) -> Seat {
@@ -57,11 +57,11 @@ impl<'g> RunningGame<'g> {
     /// The next turn, with [`RunningGame::prompt`] and [`RunningGame::legal_actions`].
     pub(super) fn turn<'a>(&'a self, prompt: &'a TurnPrompt, legal_actions: Option<&'a [String]>) -> TurnRequest<'a> {
         TurnRequest {
-            game: self.spec.game,
-            role: self.state.to_move(),
+            number: self.spec.number,
+            seat: self.state.to_move(),
             episode: &self.episode,
             prompt,
-            utterances: self.state.utterances(),
+            utterance_rule: self.state.utterance_rule(),
             legal_actions,
             game_seed: self.spec.seed,
             seed: game_seed(self.spec.seed, self.episode.history.len()),
@@ -71,10 +71,10 @@ impl<'g> RunningGame<'g> {
     /// Applies the utterance of the seat to move, and appends it.
     pub(super) fn push_utterance(mut self, said: Said, tokens: TokenRecords) -> Step<'g> {
         let Said { text, generation } = said;
-        let role = self.state.to_move();
+        let seat = self.state.to_move();
         let ruling = self.state.apply(&text);
         let generation = generation.filter(|_| tokens == TokenRecords::Kept);
-        let mut utterance = Utterance { generation, ..Utterance::new(role, text) };
+        let mut utterance = Utterance { generation, ..Utterance::new(seat, text) };
         if let Some(refusal) = ruling.refusal {
             utterance.extra.insert(REFUSAL.into(), refusal.name().into());
         }
@@ -82,7 +82,7 @@ impl<'g> RunningGame<'g> {
         let Some(verdict) = ruling.verdict else { return Step::Running(self) };
         let Self { spec, mut episode, state } = self;
         episode.extra.extend(state.record());
-        Step::Finished(FinishedGame { game: spec.game, seed: spec.seed, episode, verdict })
+        Step::Finished(FinishedGame { number: spec.number, seed: spec.seed, episode, verdict })
     }
 
     /// Why the game cannot go on.
@@ -92,7 +92,7 @@ impl<'g> RunningGame<'g> {
 
     /// Ends the game because the seat to move has no utterance.
     pub(super) fn fail(self, failure: TurnFailure) -> FailedGame {
-        let role = self.state.to_move();
-        FailedGame { game: self.spec.game, seed: self.spec.seed, episode: self.episode, role, failure }
+        let seat = self.state.to_move();
+        FailedGame { number: self.spec.number, seed: self.spec.seed, episode: self.episode, seat, failure }
     }
 }

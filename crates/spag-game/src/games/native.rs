@@ -165,7 +165,7 @@ impl<N: Native> Match for NativeMatch<N> {
         prompt_of(self.table.messages(), seat, self.format)
     }
 
-    fn utterances(&self) -> UtteranceRule {
+    fn utterance_rule(&self) -> UtteranceRule {
         match self.format {
             PromptFormat::Plain => UtteranceRule::Trimmed,
             PromptFormat::Chat => UtteranceRule::Message,

@@ -101,7 +101,7 @@ impl Game for RecordedTextArena {
     }
 
     fn training_prompt(&self, episode: &EpisodeView<'_>, utterance: usize, _: &mut dyn RngCore) -> Result<TurnPrompt> {
-        let speaker = |at: usize| episode.history.get(at).map(|said| said.role);
+        let speaker = |at: usize| episode.history.get(at).map(|said| said.seat);
         let told = &transcript(episode)?.told;
         let seat = speaker(utterance).ok_or(Error::Ended { utterances: episode.history.len() })?;
         // The player has been told everything before its utterances up to this one.

@@ -125,7 +125,7 @@ impl Match for RemoteMatch<'_> {
         self.game.recorded.prompt(&self.table().messages, seat)
     }
 
-    fn utterances(&self) -> UtteranceRule {
+    fn utterance_rule(&self) -> UtteranceRule {
         match self.game.recorded.format() {
             PromptFormat::Plain => UtteranceRule::Trimmed,
             PromptFormat::Chat => UtteranceRule::Message,

@@ -102,7 +102,7 @@ impl Game for Taboo {
 
     fn marks(&self, episode: &Episode, utterance: usize) -> Result<Vec<Range<usize>>> {
         let Some(said) = episode.history.get(utterance) else { return Ok(Vec::new()) };
-        Ok(Referee::new(self.rules.judge, &episode.item)?.deciding_parts(said.role, &said.content))
+        Ok(Referee::new(self.rules.judge, &episode.item)?.deciding_parts(said.seat, &said.content))
     }
 }
 
@@ -125,8 +125,8 @@ impl Match for TabooMatch<'_> {
         self.game.prompts.playing_prompt(&episode.history, &episode.item, episode.max_turns)
     }
 
-    fn utterances(&self) -> UtteranceRule {
-        self.game.prompts.utterances()
+    fn utterance_rule(&self) -> UtteranceRule {
+        self.game.prompts.utterance_rule()
     }
 
     fn apply(&mut self, text: &str) -> Ruling {
