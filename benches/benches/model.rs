@@ -135,11 +135,11 @@ fn game(c: &mut Criterion) {
         group.throughput(Throughput::Elements(games as u64));
         group.bench_function(format!("{games} games at once"), |b| {
             b.iter(|| {
-                let specs = (0..games).map(|game| GameSpec {
-                    game,
+                let specs = (0..games).map(|number| GameSpec {
+                    number,
                     item: "horse".into(),
                     max_turns: 5,
-                    seed: game_seed(1, game),
+                    seed: game_seed(1, number),
                 });
                 let mut finished = 0;
                 play_games(

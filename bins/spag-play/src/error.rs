@@ -11,23 +11,23 @@ use spag_selfplay::ContextBudget;
 pub(crate) enum PlayError {
     /// The context of a model is too short for the rules of the game and an utterance.
     #[error(
-        "{}: the {role}'s first prompt with the word {word:?} has {} tokens and an utterance up to {}, but the model \
+        "{}: the {seat}'s first prompt with the word {word:?} has {} tokens and an utterance up to {}, but the model \
          has room for {} in all (its max_position_embeddings); take a model with a longer context, \
          shorter prompts (--prompts), or fewer --max_new_tokens", folder.display(), budget.prompt, budget.utterance, budget.length
     )]
     ContextTooShort {
         folder: PathBuf,
-        role: Seat,
+        seat: Seat,
         /// The longest target word.
         word: String,
         budget: ContextBudget,
     },
     /// `--max_length` is too short for the rules of a chat and an utterance. A chat is not cut.
     #[error(
-        "--max_length: the {role}'s first chat has {} tokens and an utterance up to {}, but there is room for {} in all; a chat \
+        "--max_length: the {seat}'s first chat has {} tokens and an utterance up to {}, but there is room for {} in all; a chat \
          does not lose its beginning, so give more, or take fewer --max_new_tokens", budget.prompt, budget.utterance, budget.length
     )]
-    ChatTooLong { role: Seat, budget: ContextBudget },
+    ChatTooLong { seat: Seat, budget: ContextBudget },
     /// Some games failed: their players gave no utterance.
     #[error(
         "{missing} of {total} games failed (see {}){}; the same command plays them again and nothing else",

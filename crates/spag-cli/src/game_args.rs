@@ -48,7 +48,7 @@ impl GameArgs {
 
     /// As [`GameArgs::describe`], of a game with these rules.
     pub fn describe_game(rules: &GameSettings, source: TokenSource, prompts: &PromptSet) -> String {
-        let rule = match (source, prompts.utterances()) {
+        let rule = match (source, prompts.utterance_rule()) {
             (TokenSource::Endpoints, _) | (TokenSource::Checkpoint, UtteranceRule::Trimmed) => String::new(),
             (TokenSource::Checkpoint, rule) => format!("; utterances={}", rule.name()),
         };

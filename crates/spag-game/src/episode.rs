@@ -1,26 +1,21 @@
 //! An episode: the record of one game, in the reference's file format.
 
 use std::borrow::Cow;
-use std::iter::Peekable;
-use std::path::{Path, PathBuf};
 
 use serde::de::IgnoredAny;
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::{Map, Value};
-use spag_io::RowReader;
 
-use crate::error::{Error, Result};
-use crate::game::Game;
 use crate::generation::Generation;
 use crate::seat::Seat;
 use crate::transcript::{TRANSCRIPT, Transcript};
-use crate::verdict::Verdict;
 
 /// One utterance of a game.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Utterance {
     /// The speaker.
-    pub role: Seat,
+    #[serde(rename = "role")]
+    pub seat: Seat,
     /// The text, unchanged.
     pub content: String,
     /// The tokens that a model generated, if they were recorded.
@@ -36,8 +31,8 @@ impl Utterance {
     pub const REFUSAL: &str = REFUSAL;
 
     /// An utterance without other keys.
-    pub fn new(role: Seat, content: impl Into<String>) -> Self {
-        Self { role, content: content.into(), generation: None, extra: Map::new() }
+    pub fn new(seat: Seat, content: impl Into<String>) -> Self {
+        Self { seat, content: content.into(), generation: None, extra: Map::new() }
     }
 }
 
@@ -70,7 +65,7 @@ fn default_turns() -> usize {
     Episode::TURNS
 }
 
-fn turns<'de, D: Deserializer<'de>>(deserializer: D) -> std::result::Result<usize, D::Error> {
+fn turns<'de, D: Deserializer<'de>>(deserializer: D) -> Result<usize, D::Error> {
     Ok(Option::deserialize(deserializer)?.unwrap_or(Episode::TURNS))
 }
 
@@ -99,12 +94,6 @@ impl Episode {
         }
     }
 
-    /// Whether the episode names this game with these options. One without a name is of Adversarial Taboo.
-    pub fn is_of(&self, game: &dyn Game) -> bool {
-        let keys = game.record_keys();
-        [GAME_NAME, GAME_OPTIONS].into_iter().all(|key| self.extra.get(key) == keys.get(key))
-    }
-
     /// The name and the options of the game that the episode names; `None` if it names none, as those of Adversarial Taboo.
     pub fn game(&self) -> Option<(&str, Map<String, Value>)> {
         let name = self.extra.get(GAME_NAME)?.as_str()?;
@@ -113,8 +102,8 @@ impl Episode {
     }
 
     /// Appends an utterance.
-    pub fn push(&mut self, role: Seat, content: impl Into<String>) {
-        self.history.push(Utterance::new(role, content));
+    pub fn push(&mut self, seat: Seat, content: impl Into<String>) {
+        self.history.push(Utterance::new(seat, content));
     }
 }
 
@@ -122,7 +111,8 @@ impl Episode {
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 pub struct UtteranceView<'a> {
     /// The speaker.
-    pub role: Seat,
+    #[serde(rename = "role")]
+    pub seat: Seat,
     /// The text, unchanged.
     #[serde(borrow)]
     pub content: Cow<'a, str>,
@@ -132,7 +122,7 @@ pub struct UtteranceView<'a> {
 
 impl<'a> From<&'a Utterance> for UtteranceView<'a> {
     fn from(utterance: &'a Utterance) -> Self {
-        Self { role: utterance.role, content: Cow::Borrowed(&utterance.content), extra: IgnoredAny }
+        Self { seat: utterance.seat, content: Cow::Borrowed(&utterance.content), extra: IgnoredAny }
     }
 }
 
@@ -162,90 +152,14 @@ pub struct EpisodeView<'a> {
 }
 
 /// Files of other programs may have anything under this key.
-fn seed<'de, D: Deserializer<'de>>(deserializer: D) -> std::result::Result<u64, D::Error> {
+fn seed<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u64, D::Error> {
     Ok(Value::deserialize(deserializer)?.as_u64().unwrap_or_default())
 }
 
-fn game_name<'de, D: Deserializer<'de>>(deserializer: D) -> std::result::Result<Option<String>, D::Error> {
+fn game_name<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<String>, D::Error> {
     Ok(Value::deserialize(deserializer)?.as_str().map(str::to_owned))
 }
 
-fn transcript<'de, D: Deserializer<'de>>(deserializer: D) -> std::result::Result<Option<Transcript>, D::Error> {
+fn transcript<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Transcript>, D::Error> {
     Ok(Transcript::deserialize(Value::deserialize(deserializer)?).ok())
-}
-
-/// Reads episodes from a JSON list or JSONL, each with its 1-based row. Their judge checks them. Memory does not grow with
-/// the file.
-#[derive(Debug)]
-pub struct EpisodeReader {
-    path: PathBuf,
-    rows: Peekable<RowReader<Episode>>,
-}
-
-impl EpisodeReader {
-    /// Opens a file. A file whose first character is `[` is a JSON list.
-    ///
-    /// # Errors
-    /// The file cannot be read.
-    pub fn open(path: impl AsRef<Path>) -> Result<Self> {
-        let path = path.as_ref().to_owned();
-        Ok(Self { rows: RowReader::open(&path)?.peekable(), path })
-    }
-
-    /// As [`EpisodeReader::open`]; refuses a file without any text. The list `[]` is a file without episodes.
-    ///
-    /// # Errors
-    /// As [`EpisodeReader::open`], or [`spag_io::Error::Empty`].
-    pub fn open_with_rows(path: impl AsRef<Path>) -> Result<Self> {
-        let path = path.as_ref().to_owned();
-        Ok(Self { rows: RowReader::open_with_rows(&path)?.peekable(), path })
-    }
-
-    /// The file.
-    pub fn path(&self) -> &Path {
-        &self.path
-    }
-
-    /// The name and the options of the game that the next episode is of; `None` if it names none, as those of Adversarial
-    /// Taboo.
-    pub fn game(&mut self) -> Option<(String, Map<String, Value>)> {
-        let (_, episode) = self.rows.peek()?.as_ref().ok()?;
-        episode.game().map(|(name, options)| (name.to_owned(), options))
-    }
-
-    /// The episodes as games of `game`, with their verdicts. An error names the row that is no such game.
-    pub fn judged(mut self, game: &dyn Game) -> impl Iterator<Item = Result<(usize, Episode, Verdict)>> {
-        let mut judge = game.judge();
-        std::iter::from_fn(move || {
-            let row = game.labels().reading(|| self.next())?;
-            Some(row.and_then(|(row, episode)| match judge.judge(&episode.view()) {
-                Ok(verdict) => Ok((row, episode, verdict)),
-                Err(e) => Err(spag_io::Error::Row { path: self.path().to_owned(), row, reason: e.to_string() }.into()),
-            }))
-        })
-    }
-}
-
-impl Iterator for EpisodeReader {
-    type Item = Result<(usize, Episode)>;
-
-    fn next(&mut self) -> Option<Self::Item> {
-        Some(self.rows.next()?.map_err(Error::from))
-    }
-}
-
-/// Reads all games of a file, with their verdicts.
-///
-/// # Errors
-/// The file cannot be read, or a row is no game of `game`. The error names file, row and cause.
-pub fn read_games(path: impl AsRef<Path>, game: &dyn Game) -> Result<Vec<(Episode, Verdict)>> {
-    EpisodeReader::open(path)?.judged(game).map(|row| row.map(|(_, episode, verdict)| (episode, verdict))).collect()
-}
-
-/// Reads all episodes of a file.
-///
-/// # Errors
-/// The file cannot be read, or a row is not an episode. The error names file, row and cause.
-pub fn read_episodes(path: impl AsRef<Path>) -> Result<Vec<Episode>> {
-    EpisodeReader::open(path)?.map(|row| row.map(|(_, episode)| episode)).collect()
 }

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use spag_io::{Classify, ErrorClass, quote};
 
-use crate::PolicyError;
+use crate::failure::PolicyError;
 use crate::seat::Seat;
 
 /// Why a game, an episode or a file could not be used.
@@ -79,9 +79,9 @@ pub enum Error {
     RolesOutOfOrder {
         /// 0-based index in the history; the message counts from 1.
         index: usize,
-        /// The role of the utterance.
+        /// The seat of the utterance.
         found: Seat,
-        /// The role whose turn it was.
+        /// The seat whose turn it was.
         expected: Seat,
     },
     /// A recorded game is of another game than those that are read.
@@ -117,12 +117,12 @@ pub enum Error {
         game: String,
     },
     /// A player failed to accept a turn.
-    #[error("game {game}, {role}'s turn: {source}")]
+    #[error("game {number}, {seat}'s turn: {source}")]
     Submit {
-        /// The game.
-        game: usize,
-        /// The role of the turn.
-        role: Seat,
+        /// The number of the game.
+        number: usize,
+        /// The seat of the turn.
+        seat: Seat,
         /// The player's error.
         source: PolicyError,
     },
@@ -135,20 +135,20 @@ pub enum Error {
         source: PolicyError,
     },
     /// A player replied to a turn that is not open.
-    #[error("{player} gave a reply in game {game}, in which it has no open turn")]
+    #[error("{player} gave a reply in game {number}, in which it has no open turn")]
     UnexpectedReply {
         /// Which player.
         player: String,
-        /// The game.
-        game: usize,
+        /// The number of the game.
+        number: usize,
     },
     /// A game failed, and the sink accepts no failed games.
-    #[error("game {game}, {role}'s turn: {reason}")]
+    #[error("game {number}, {seat}'s turn: {reason}")]
     GameFailed {
-        /// The game.
-        game: usize,
-        /// The role of the failed turn.
-        role: Seat,
+        /// The number of the game.
+        number: usize,
+        /// The seat of the failed turn.
+        seat: Seat,
         /// Why there is no utterance.
         reason: String,
     },
@@ -161,10 +161,10 @@ pub enum Error {
         last: Box<Error>,
     },
     /// Two games with one number were played at the same time.
-    #[error("two running games have number {game}; give each a number of its own")]
+    #[error("two running games have number {number}; give each a number of its own")]
     DuplicateGame {
         /// The number.
-        game: usize,
+        number: usize,
     },
     /// Recorded games have other players or settings.
     #[error(

@@ -8,14 +8,14 @@ use serde_json::{Map, Value};
 use spag_io::TurnPrompt;
 
 use crate::completion::UtteranceRule;
-use crate::driver::GameSpec;
 use crate::episode::{Episode, EpisodeView, GAME_NAME, GAME_OPTIONS};
 use crate::error::Result;
-use crate::games::Message;
+use crate::failure::TurnFailure;
 use crate::labels::Labels;
-use crate::policy::TurnFailure;
+use crate::message::Message;
 use crate::replay::{self, Replay};
 use crate::seat::Seat;
+use crate::spec::GameSpec;
 use crate::verdict::Verdict;
 
 /// The rules and wordings of a game. A new game is one folder that implements it.
@@ -85,6 +85,14 @@ pub trait Game: fmt::Debug + Send + Sync {
     }
 }
 
+impl Episode {
+    /// Whether the episode names this game with these options. One without a name is of Adversarial Taboo.
+    pub fn is_of(&self, game: &dyn Game) -> bool {
+        let keys = game.record_keys();
+        [GAME_NAME, GAME_OPTIONS].into_iter().all(|key| self.extra.get(key) == keys.get(key))
+    }
+}
+
 /// A game in progress: whose turn it is, what the seats know, and what an utterance does.
 ///
 /// The driver appends every utterance to the episode after [`Match::apply`], also a refused one, whose reason it adds under
@@ -98,7 +106,7 @@ pub trait Match: fmt::Debug + Send {
     fn prompt(&self, seat: Seat, episode: &Episode) -> TurnPrompt;
 
     /// How a model's completion of the prompt becomes an utterance.
-    fn utterances(&self) -> UtteranceRule;
+    fn utterance_rule(&self) -> UtteranceRule;
 
     /// What an utterance of the seat to move does.
     fn apply(&mut self, text: &str) -> Ruling;

@@ -1,8 +1,7 @@
 //! What files, reports and pages call the parts of a game.
 
-use crate::games::INVALID;
+use crate::ending::{Ending, INVALID};
 use crate::seat::{SEATS, Seat};
-use crate::verdict::Ending;
 
 /// The names of a game, its seats and its endings. A constant of each game.
 #[derive(Debug, PartialEq, Eq)]

@@ -6,9 +6,9 @@ use serde::de::{IgnoredAny, MapAccess, Visitor};
 use serde::ser::SerializeMap;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-use crate::at_hand;
+use crate::ending::Ending;
 use crate::labels::Labels;
-use crate::verdict::Ending;
+use crate::names;
 
 /// A value of each ending of a game, in the order of reports. To be flattened into the object that has its keys.
 ///
@@ -58,7 +58,7 @@ impl<'de, T: Deserialize<'de>> Visitor<'de> for Values<T> {
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
         let mut found = Vec::new();
         while let Some(key) = map.next_key::<String>()? {
-            match at_hand::ending(&key) {
+            match names::ending(&key) {
                 Some(known) => found.push((known, map.next_value()?)),
                 None => {
                     map.next_value::<IgnoredAny>()?;

@@ -8,8 +8,8 @@ use serde::de::{Error as _, IgnoredAny, MapAccess, Visitor};
 use serde::ser::SerializeMap;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-use crate::at_hand;
 use crate::labels::Labels;
+use crate::names;
 use crate::seat::{SEATS, Seat};
 
 /// How a key is made of the name of a seat: `PREFIX`, the name, `SUFFIX`.
@@ -111,7 +111,7 @@ fn key<K: SeatKey>(seat: Seat) -> String {
 }
 
 fn seat_of<K: SeatKey>(key: &str) -> Option<Seat> {
-    at_hand::seat(key.strip_prefix(K::PREFIX)?.strip_suffix(K::SUFFIX)?)
+    names::seat(key.strip_prefix(K::PREFIX)?.strip_suffix(K::SUFFIX)?)
 }
 
 impl<T: Serialize, K: SeatKey> Serialize for PerSeat<T, K> {

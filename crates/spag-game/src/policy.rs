@@ -1,9 +1,10 @@
 //! Players: anything that answers a prompt with an utterance.
 
-use spag_io::{Classify, ErrorClass, TurnPrompt};
+use spag_io::TurnPrompt;
 
 use crate::completion::UtteranceRule;
 use crate::episode::Episode;
+use crate::failure::{PolicyError, TurnFailure};
 use crate::generation::Generation;
 use crate::seat::Seat;
 
@@ -11,15 +12,15 @@ use crate::seat::Seat;
 #[derive(Clone, Copy, Debug)]
 pub struct TurnRequest<'a> {
     /// Number of the game.
-    pub game: usize,
+    pub number: usize,
     /// The seat to move.
-    pub role: Seat,
+    pub seat: Seat,
     /// The game so far.
     pub episode: &'a Episode,
     /// The game so far, as the player sees it.
     pub prompt: &'a TurnPrompt,
     /// How a model's completion of the prompt becomes the utterance.
-    pub utterances: UtteranceRule,
+    pub utterance_rule: UtteranceRule,
     /// The utterances to choose from, if the game has such a list.
     pub legal_actions: Option<&'a [String]>,
     /// Seed of the game.
@@ -32,7 +33,7 @@ pub struct TurnRequest<'a> {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Reply {
     /// Number of the game.
-    pub game: usize,
+    pub number: usize,
     /// The utterance, or why there is none. A failure ends this game and no other.
     pub utterance: Result<Said, TurnFailure>,
 }
@@ -87,7 +88,7 @@ pub enum PollMode {
 /// impl Policy for Parrot {
 ///     fn submit(&mut self, turn: &TurnRequest<'_>) -> Result<(), PolicyError> {
 ///         let utterance = turn.episode.history.last().map_or("Hello!".to_owned(), |last| last.content.clone());
-///         self.ready.push(Reply { game: turn.game, utterance: Ok(utterance.into()) });
+///         self.ready.push(Reply { number: turn.number, utterance: Ok(utterance.into()) });
 ///         Ok(())
 ///     }
 ///
@@ -97,7 +98,7 @@ pub enum PollMode {
 /// }
 ///
 /// # fn main() -> spag_game::Result<()> {
-/// let spec = GameSpec { game: 0, item: "tea".into(), max_turns: 3, seed: 1 };
+/// let spec = GameSpec { number: 0, item: "tea".into(), max_turns: 3, seed: 1 };
 /// let (prompts, config, mut games) = (PromptSet::default(), PlayConfig::default(), CollectedGames::default());
 /// play_games(&Rules::default().game(&prompts), [spec], Seats::SelfPlay(&mut Parrot::default()), &config, &mut games)?;
 /// assert_eq!(Outcome::from(games.finished[0].verdict), Outcome::Tie);
@@ -118,73 +119,6 @@ pub trait Policy {
     fn poll(&mut self, mode: PollMode) -> Result<Vec<Reply>, PolicyError>;
 }
 
-/// Why a player cannot continue; ends the run.
-#[derive(Debug, thiserror::Error)]
-#[error("{message}")]
-pub struct PolicyError {
-    message: String,
-    class: ErrorClass,
-    #[source]
-    source: Option<Box<dyn std::error::Error + Send + Sync>>,
-}
-
-impl PolicyError {
-    /// A failure without a source.
-    pub fn new(message: impl Into<String>) -> Self {
-        Self { message: message.into(), class: ErrorClass::Failure, source: None }
-    }
-
-    /// A failure that another setting or player would not have.
-    pub fn of_input(message: impl Into<String>) -> Self {
-        Self { class: ErrorClass::BadInput, ..Self::new(message) }
-    }
-
-    /// An error with a source, whose message it repeats and whose class it has.
-    pub fn caused_by(source: impl std::error::Error + Classify + Send + Sync + 'static) -> Self {
-        Self { message: source.to_string(), class: source.class(), source: Some(Box::new(source)) }
-    }
-}
-
-impl Classify for PolicyError {
-    fn class(&self) -> ErrorClass {
-        self.class
-    }
-}
-
-/// Why one turn has no utterance. Its game fails; others continue.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{message}")]
-pub struct TurnFailure {
-    message: String,
-    cause: FailureCause,
-}
-
-/// What a failed turn says about the next ones.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum FailureCause {
-    /// The player: many such failures in a row mean that it is unusable.
-    Player,
-    /// The text of this game, which the player cannot read. Other games are not affected.
-    Text,
-}
-
-impl TurnFailure {
-    /// A failure of the player.
-    pub fn new(message: impl Into<String>) -> Self {
-        Self { message: message.into(), cause: FailureCause::Player }
-    }
-
-    /// A failure that only the text of this game causes.
-    pub fn of_text(message: impl Into<String>) -> Self {
-        Self { message: message.into(), cause: FailureCause::Text }
-    }
-
-    /// What it says about the next turns.
-    pub fn cause(&self) -> FailureCause {
-        self.cause
-    }
-}
-
 /// A player that answers at once by a rule, for tests and scripted opponents.
 ///
 /// ```
@@ -194,7 +128,7 @@ impl TurnFailure {
 ///
 /// # fn main() -> spag_game::Result<()> {
 /// let mut player = ScriptedPolicy::lines(["What do you drink?", "Hot things.", "With milk?", "Tea, yes."]);
-/// let spec = GameSpec { game: 0, item: "tea".into(), max_turns: 5, seed: 1 };
+/// let spec = GameSpec { number: 0, item: "tea".into(), max_turns: 5, seed: 1 };
 /// let (prompts, config, mut games) = (PromptSet::default(), PlayConfig::default(), CollectedGames::default());
 /// play_games(&Rules::default().game(&prompts), [spec], Seats::SelfPlay(&mut player), &config, &mut games)?;
 /// assert_eq!(Outcome::from(games.finished[0].verdict), Outcome::AttackerWins);
@@ -238,7 +172,7 @@ impl ScriptedPolicy<()> {
 impl<F: FnMut(&TurnRequest<'_>) -> String> Policy for ScriptedPolicy<F> {
     fn submit(&mut self, turn: &TurnRequest<'_>) -> Result<(), PolicyError> {
         let utterance = Ok((self.rule)(turn).into());
-        self.ready.push(Reply { game: turn.game, utterance });
+        self.ready.push(Reply { number: turn.number, utterance });
         Ok(())
     }
 

@@ -9,10 +9,11 @@ use std::path::{Path, PathBuf};
 use serde_json::Value;
 use spag_io::{JsonlAppender, read_complete_lines};
 
-use crate::driver::{FailedGame, FinishedGame, GameSink, GameSpec};
+use crate::driver::{FailedGame, FinishedGame, GameSink};
 use crate::episode::{Episode, SEED};
 use crate::error::{Error, Result};
 use crate::game::Game;
+use crate::spec::GameSpec;
 use crate::verdict::Verdict;
 
 // Keys of a recorded episode: the number of the game, and the players and their settings.
@@ -88,7 +89,7 @@ impl GameRecord {
     fn insert(&mut self, path: &Path, game: &dyn Game, episodes: Vec<Episode>) -> Result<Vec<usize>> {
         let (mut new, mut judge) = (Vec::new(), game.judge());
         for (row, episode) in (1..).zip(episodes) {
-            let Some(game) = find_spec(&episode, &self.specs) else {
+            let Some(number) = find_spec(&episode, &self.specs) else {
                 let reason = "no game of this run (its number, word, turns or seed differ); \
                               delete the file to play its games again, or play into another";
                 return Err(spag_io::Error::Row { path: path.to_owned(), row, reason: reason.into() }.into());
@@ -101,9 +102,9 @@ impl GameRecord {
             {
                 return Err(Error::OtherPlayers { path: path.to_owned(), row, difference });
             }
-            if let Entry::Vacant(entry) = self.games.entry(game) {
+            if let Entry::Vacant(entry) = self.games.entry(number) {
                 entry.insert((episode, verdict));
-                new.push(game);
+                new.push(number);
             }
         }
         Ok(new)
@@ -111,12 +112,12 @@ impl GameRecord {
 
     /// The games that still have to be played, in order.
     pub fn missing(&self) -> Vec<GameSpec> {
-        self.specs.iter().filter(|spec| !self.games.contains_key(&spec.game)).cloned().collect()
+        self.specs.iter().filter(|spec| !self.games.contains_key(&spec.number)).cloned().collect()
     }
 
     /// The game of this number with its verdict, if it was played.
-    pub fn game(&self, game: usize) -> Option<&(Episode, Verdict)> {
-        self.games.get(&game)
+    pub fn game(&self, number: usize) -> Option<&(Episode, Verdict)> {
+        self.games.get(&number)
     }
 
     /// The number of games of the run.
@@ -134,19 +135,19 @@ impl GameRecord {
     /// # Errors
     /// The file cannot be written. Earlier games are kept.
     pub fn add(&mut self, finished: FinishedGame) -> Result<()> {
-        let episode = self.annotate(finished.episode, finished.game, finished.seed);
+        let episode = self.annotate(finished.episode, finished.number, finished.seed);
         self.appender.append(&episode)?;
-        self.games.insert(finished.game, (episode, finished.verdict));
+        self.games.insert(finished.number, (episode, finished.verdict));
         Ok(())
     }
 
-    /// Appends a failed game, the role of the failed turn and the reason to the file of failed games.
+    /// Appends a failed game, the seat of the failed turn and the reason to the file of failed games.
     ///
     /// # Errors
     /// That file cannot be written.
     pub fn add_failed(&mut self, failed: FailedGame) -> Result<()> {
-        let mut episode = self.annotate(failed.episode, failed.game, failed.seed);
-        episode.extra.insert("role".into(), Value::from(failed.role.to_string()));
+        let mut episode = self.annotate(failed.episode, failed.number, failed.seed);
+        episode.extra.insert("role".into(), Value::from(failed.seat.to_string()));
         episode.extra.insert("reason".into(), Value::from(failed.failure.to_string()));
         let appender = match &mut self.failed {
             Some(appender) => appender,
@@ -155,9 +156,9 @@ impl GameRecord {
         Ok(appender.append(&episode)?)
     }
 
-    fn annotate(&self, mut episode: Episode, game: usize, seed: u64) -> Episode {
+    fn annotate(&self, mut episode: Episode, number: usize, seed: u64) -> Episode {
         // They come first.
-        let keys = [(GAME, Value::from(game)), (SEED, seed.into()), (PLAYERS, self.players.as_str().into())];
+        let keys = [(GAME, Value::from(number)), (SEED, seed.into()), (PLAYERS, self.players.as_str().into())];
         for (at, (key, value)) in keys.into_iter().enumerate() {
             episode.extra.shift_insert(at, key.to_owned(), value);
         }
@@ -195,7 +196,7 @@ fn find_spec(episode: &Episode, specs: &[GameSpec]) -> Option<usize> {
     let number = |key: &str| episode.extra.get(key).and_then(Value::as_u64);
     let spec = specs.get(usize::try_from(number(GAME)?).ok()?)?;
     let same = spec.item == episode.item && spec.max_turns == episode.max_turns && number(SEED) == Some(spec.seed);
-    same.then_some(spec.game)
+    same.then_some(spec.number)
 }
 
 /// The settings in which `before` and `now` differ, in any order; `None` if there are none.

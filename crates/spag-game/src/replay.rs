@@ -2,10 +2,10 @@
 
 use spag_io::TurnPrompt;
 
-use crate::driver::GameSpec;
 use crate::episode::{Episode, EpisodeView};
 use crate::error::{Error, Result};
 use crate::game::{Game, Judge, Match, Ruling};
+use crate::spec::GameSpec;
 use crate::verdict::Verdict;
 
 /// Judges a recorded game by what a match of it does with its utterances.
@@ -41,7 +41,7 @@ pub(crate) fn prompt<G: Game + ?Sized>(game: &G, episode: &EpisodeView<'_>, utte
         if apply(state.as_mut(), episode, at)?.verdict.is_some() {
             return Err(Error::Ended { utterances: at + 1 });
         }
-        said.push(episode.history[at].role, &*episode.history[at].content);
+        said.push(episode.history[at].seat, &*episode.history[at].content);
     }
     Ok(state.prompt(state.to_move(), &said))
 }
@@ -53,13 +53,13 @@ fn start<'g, G: Game + ?Sized>(game: &'g G, episode: &EpisodeView<'_>) -> Result
         return Err(Error::OtherGame { found: found.to_owned(), expected });
     }
     let item = episode.item.clone().into_owned();
-    game.start(&GameSpec { game: 0, item, max_turns: episode.max_turns, seed: episode.seed })
+    game.start(&GameSpec { number: 0, item, max_turns: episode.max_turns, seed: episode.seed })
 }
 
 fn apply(state: &mut dyn Match, episode: &EpisodeView<'_>, at: usize) -> Result<Ruling> {
     let (said, expected) = (&episode.history[at], state.to_move());
-    if said.role != expected {
-        return Err(Error::RolesOutOfOrder { index: at, found: said.role, expected });
+    if said.seat != expected {
+        return Err(Error::RolesOutOfOrder { index: at, found: said.seat, expected });
     }
     Ok(state.apply(&said.content))
 }

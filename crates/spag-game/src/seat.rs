@@ -2,10 +2,7 @@
 
 use std::fmt;
 
-use serde::de::Visitor;
-use serde::{Deserialize, Deserializer, Serialize, Serializer};
-
-use crate::at_hand;
+use serde::{Serialize, Serializer};
 
 /// The number of seats of every game.
 pub const SEATS: usize = 2;
@@ -56,28 +53,5 @@ impl fmt::Display for Seat {
 impl Serialize for Seat {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.serialize_str(self.name)
-    }
-}
-
-impl<'de> Deserialize<'de> for Seat {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_str(SeatName)
-    }
-}
-
-struct SeatName;
-
-impl Visitor<'_> for SeatName {
-    type Value = Seat;
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("the name of a seat")
-    }
-
-    fn visit_str<E: serde::de::Error>(self, name: &str) -> Result<Seat, E> {
-        at_hand::seat(name).ok_or_else(|| {
-            let [first, second] = at_hand::seat_names();
-            E::custom(format_args!("unknown variant `{}`, expected `{first}` or `{second}`", spag_io::quote(name)))
-        })
     }
 }

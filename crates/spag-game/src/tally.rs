@@ -1,10 +1,10 @@
 //! Counts of judged games, from which all statistics, ratings and weights are computed.
 
+use crate::ending::{Ending, INVALID, Play};
 use crate::episode::{Episode, REFUSAL};
-use crate::games::INVALID;
 use crate::labels::Labels;
 use crate::seat::{SEATS, Seat};
-use crate::verdict::{Ending, Play, Verdict};
+use crate::verdict::Verdict;
 
 /// How the games of one kind ended and how long they took. The order of the games does not matter.
 ///
@@ -73,7 +73,7 @@ impl Tally {
     pub fn add_game(&mut self, episode: &Episode, verdict: &Verdict) {
         self.add(verdict);
         for utterance in episode.history.iter().take(verdict.history_length) {
-            let said = &mut self.said[utterance.role.index()];
+            let said = &mut self.said[utterance.seat.index()];
             said.all += 1;
             said.refused += usize::from(utterance.extra.contains_key(REFUSAL));
         }

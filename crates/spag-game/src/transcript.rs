@@ -2,10 +2,9 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::episode::EpisodeView;
 use crate::error::{Error, Result};
-use crate::games::{Message, MessageKind, Sender};
 use crate::labels::Labels;
+use crate::message::{Message, MessageKind, Sender};
 use crate::seat::{SEATS, Seat};
 use crate::verdict::Verdict;
 
@@ -49,18 +48,6 @@ pub struct Transcript {
 pub(crate) const TRANSCRIPT: &str = "transcript";
 
 impl Transcript {
-    /// The transcript of an episode with one list of messages for each utterance.
-    ///
-    /// # Errors
-    /// It has none, or another number of lists.
-    pub(crate) fn of<'a>(episode: &'a EpisodeView<'_>) -> Result<&'a Self> {
-        let transcript = episode.transcript.as_ref().ok_or(Error::Transcript { reason: "is missing or malformed" })?;
-        if transcript.told.len() != episode.history.len() {
-            return Err(Error::Transcript { reason: "has not one list of messages for each utterance" });
-        }
-        Ok(transcript)
-    }
-
     /// How the game ended, by its labels.
     ///
     /// # Errors
@@ -73,21 +60,5 @@ impl Transcript {
             Some(Some(winner)) => Ok(Verdict::won_by(*winner, ending, length)),
             Some(None) => Err(Error::Transcript { reason: "has an unknown winner" }),
         }
-    }
-
-    /// The messages to the player of an utterance, up to it.
-    ///
-    /// # Errors
-    /// The episode has no such utterance.
-    pub(crate) fn messages(
-        &self,
-        episode: &EpisodeView<'_>,
-        utterance: usize,
-        labels: &Labels,
-    ) -> Result<Vec<Message>> {
-        let speaker = |at: usize| episode.history.get(at).map(|said| said.role);
-        let seat = speaker(utterance).ok_or(Error::Ended { utterances: episode.history.len() })?;
-        let turns = self.told.iter().take(utterance + 1).enumerate().filter(|(at, _)| speaker(*at) == Some(seat));
-        Ok(turns.flat_map(|(_, told)| told.iter().map(|told| told.message(seat, labels.seats))).collect())
     }
 }

@@ -48,7 +48,7 @@ pub fn sha256_file(path: impl AsRef<Path>) -> Result<String> {
 ///
 /// # Errors
 /// The file cannot be read.
-pub fn read_samples(path: impl AsRef<Path>, mut each: impl FnMut(&[u8])) -> Result<()> {
+pub fn read_excerpts(path: impl AsRef<Path>, mut each: impl FnMut(&[u8])) -> Result<()> {
     let path = path.as_ref();
     samples(path, &mut each).map_err(Error::io(path))
 }

@@ -33,7 +33,7 @@ pub use atomic::{AtomicFile, read_json, sync_folder, write_atomically, write_jso
 pub use command_files::CommandFiles;
 pub use contents::Contents;
 pub use declared::Declared;
-pub use digest::{hex, read_samples, sha256, sha256_file};
+pub use digest::{hex, read_excerpts, sha256, sha256_file};
 pub use display::{abridge, escape, escape_lines, escape_table, quote};
 pub use enclosed::{EnclosedFolder, EntryKind};
 pub use error::{Classify, Error, ErrorClass, Result, error_chain};

@@ -41,7 +41,7 @@ pub use config::{
 pub use error::{Error, Result};
 pub use play_stats::PlayStats;
 pub use report::{
-    Arm, ExactPlay, GameReport, HeldOut, ImitationPart, LossCurve, LossPoint, Match, NamedPlay, Report, Round,
+    Arm, ExactPlay, GameReport, HeldOut, ImitationPart, LossCurve, LossPoint, MatchReport, NamedPlay, Report, Round,
     RoundGames, RoundTraining, SamplePair, ShownGame, ShownUtterance, StageSeconds, UpdatePoint, arms_page,
     arms_warnings, read_arms, render_arms, render_html, render_summary, render_text,
 };

@@ -112,7 +112,7 @@ mod tests {
     /// The report of `spag run` and the summary of `spag-play` count turns in the same way.
     #[test]
     fn mean_turns_equal_those_of_game_stats() {
-        let mut player = ScriptedPolicy::new(|turn: &TurnRequest<'_>| match (turn.seed % 8, turn.role) {
+        let mut player = ScriptedPolicy::new(|turn: &TurnRequest<'_>| match (turn.seed % 8, turn.seat) {
             (0, _) => "It is tiger.".into(),
             (1 | 2, taboo::DEFENDER) => "I know the word! It is tiger!".into(),
             (3, taboo::DEFENDER) => "I know the word! It is goat!".into(),

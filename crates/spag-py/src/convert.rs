@@ -69,7 +69,8 @@ struct EpisodeRow {
 #[derive(Deserialize)]
 #[serde(expecting = "an utterance: a dict with `role` and `content`")]
 struct UtteranceRow {
-    role: Seat,
+    #[serde(rename = "role")]
+    seat: Seat,
     content: String,
     refusal: Option<IgnoredAny>,
 }
@@ -91,8 +92,8 @@ fn read_episode(row: &Bound<'_, PyAny>) -> Result<Episode, String> {
 }
 
 impl From<UtteranceRow> for Utterance {
-    fn from(UtteranceRow { role, content, refusal }: UtteranceRow) -> Self {
-        let mut utterance = Self::new(role, content);
+    fn from(UtteranceRow { seat, content, refusal }: UtteranceRow) -> Self {
+        let mut utterance = Self::new(seat, content);
         if refusal.is_some() {
             utterance.extra.insert(Self::REFUSAL.to_owned(), Value::Null);
         }

@@ -55,7 +55,7 @@ impl Query {
         rows: Vec<MessageRow>,
         beside: [(&str, Option<String>); 4],
         form: Form,
-        role: Option<Seat>,
+        seat: Option<Seat>,
     ) -> Result<(Self, String), String> {
         if let Some((key, _)) = beside.iter().find(|(_, text)| text.is_some()) {
             return Err(format!("a sample has `messages` or `{key}`, not both"));
@@ -67,7 +67,7 @@ impl Query {
         }
         let mut messages = Vec::with_capacity(rows.len());
         for (at, row) in rows.into_iter().enumerate() {
-            messages.push(row.message(role).map_err(|why| format!("messages[{at}]: {why}"))?);
+            messages.push(row.message(seat).map_err(|why| format!("messages[{at}]: {why}"))?);
         }
         match messages.pop() {
             Some(last) if last.role == ChatRole::Assistant && !messages.is_empty() => {
@@ -84,7 +84,7 @@ impl Query {
     pub(crate) fn serialize<M: SerializeMap>(
         &self,
         target: &str,
-        role: Option<Seat>,
+        seat: Option<Seat>,
         map: &mut M,
     ) -> Result<(), M::Error> {
         match self {
@@ -98,9 +98,9 @@ impl Query {
                 map.serialize_entry("templated", &true)?;
             }
             Self::Messages(messages) => {
-                let target = ChatMessage::new(ChatRole::Assistant, whole(target.to_owned(), role));
+                let target = ChatMessage::new(ChatRole::Assistant, whole(target.to_owned(), seat));
                 let rows: Vec<MessageRow> =
-                    messages.iter().chain([&target]).map(|message| MessageRow::of(message, role)).collect();
+                    messages.iter().chain([&target]).map(|message| MessageRow::of(message, seat)).collect();
                 return map.serialize_entry("messages", &rows);
             }
         }
@@ -148,27 +148,27 @@ pub(crate) struct MessageRow {
 }
 
 impl MessageRow {
-    fn message(self, role: Option<Seat>) -> Result<ChatMessage, String> {
+    fn message(self, seat: Option<Seat>) -> Result<ChatMessage, String> {
         let content = match self.said {
             Some(said) => prompt_text(self.content, said)?,
-            None => whole(self.content, role),
+            None => whole(self.content, seat),
         };
         Ok(ChatMessage::new(self.role, content))
     }
 
     /// A message as it is written. What was said is left out where it follows from the rest, or makes no difference.
-    fn of(message: &ChatMessage, role: Option<Seat>) -> Self {
+    fn of(message: &ChatMessage, seat: Option<Seat>) -> Self {
         let content = message.content.text().to_owned();
-        let follows = whole(content.clone(), role) == message.content;
-        let is_text = role.is_some() && !message.content.may_have_special_tokens();
+        let follows = whole(content.clone(), seat) == message.content;
+        let is_text = seat.is_some() && !message.content.may_have_special_tokens();
         let said = (!follows && !is_text).then(|| pairs(&message.content));
         Self { role: message.role, content, said }
     }
 }
 
 /// A message without `said`.
-fn whole(content: String, role: Option<Seat>) -> PromptText {
-    if role.is_some() { PromptText::all_said(content) } else { PromptText::own(content) }
+fn whole(content: String, seat: Option<Seat>) -> PromptText {
+    if seat.is_some() { PromptText::all_said(content) } else { PromptText::own(content) }
 }
 
 fn prompt_text(text: String, said: Vec<(usize, usize)>) -> Result<PromptText, String> {
@@ -227,10 +227,10 @@ mod tests {
         assert_eq!(Query::from(TurnPrompt::Plain(prompt.clone())), Query::Said(prompt.clone()));
 
         let rules = ChatMessage::new(ChatRole::System, PromptText::new("Word: tea".into(), vec![6..9]).unwrap());
-        let sample = Sample { role: Some(taboo::DEFENDER), ..Sample::new(TurnPrompt::Chat(vec![rules]), "t") };
+        let sample = Sample { seat: Some(taboo::DEFENDER), ..Sample::new(TurnPrompt::Chat(vec![rules]), "t") };
         assert!(!written(&sample).contains("said"), "{}", written(&sample));
         let rules = ChatMessage::new(ChatRole::System, prompt);
-        let sample = Sample { role: Some(taboo::DEFENDER), ..Sample::new(TurnPrompt::Chat(vec![rules]), "t") };
+        let sample = Sample { seat: Some(taboo::DEFENDER), ..Sample::new(TurnPrompt::Chat(vec![rules]), "t") };
         assert!(written(&sample).contains(r#""said":[[5,8]]"#), "{}", written(&sample));
         assert_eq!(read(&written(&sample)).unwrap(), sample);
     }

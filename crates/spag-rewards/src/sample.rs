@@ -46,8 +46,8 @@ pub struct Sample {
     pub reward: f64,
     /// Factor of the sample's loss, at least 0.
     pub weight: f64,
-    /// The role of an utterance of a game.
-    pub role: Option<Seat>,
+    /// The seat of an utterance of a game; `role` in files.
+    pub seat: Option<Seat>,
     /// The origin.
     pub kind: SampleKind,
     /// All other keys, kept on a round trip.
@@ -60,10 +60,10 @@ impl Sample {
         Self { kind: SampleKind::Sft, ..Self::new(query, target) }
     }
 
-    /// A sample of a game with reward and weight 1, without a role.
+    /// A sample of a game with reward and weight 1, without a seat.
     pub(crate) fn new(query: impl Into<Query>, target: impl Into<String>) -> Self {
         let (query, target) = (query.into(), target.into());
-        Self { query, target, reward: 1.0, weight: 1.0, role: None, kind: SampleKind::Game, extra: Map::new() }
+        Self { query, target, reward: 1.0, weight: 1.0, seat: None, kind: SampleKind::Game, extra: Map::new() }
     }
 
     /// Checks that a loss can be computed from the weight and the reward. Samples of files are checked when they are read.
@@ -100,10 +100,10 @@ pub struct BadNumber {
 impl Serialize for Sample {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let mut map = serializer.serialize_map(None)?;
-        self.query.serialize(&self.target, self.role, &mut map)?;
+        self.query.serialize(&self.target, self.seat, &mut map)?;
         map.serialize_entry("reward", &self.reward)?;
-        if let Some(role) = self.role {
-            map.serialize_entry("role", &role)?;
+        if let Some(seat) = self.seat {
+            map.serialize_entry("role", &seat)?;
         }
         map.serialize_entry("weight", &self.weight)?;
         if self.kind == SampleKind::Sft {
@@ -130,7 +130,8 @@ struct Row {
     completion: Option<Text>,
     reward: Option<f64>,
     weight: Option<f64>,
-    role: Option<Seat>,
+    #[serde(rename = "role")]
+    seat: Option<Seat>,
     #[serde(rename = "type")]
     kind: Option<String>,
     #[serde(flatten)]
@@ -203,7 +204,7 @@ impl TryFrom<Row> for Sample {
         let (query, target) = match messages {
             Some(messages) => {
                 let beside = [("query", query), ("prompt", prompt), ("target", target), ("answer", row.answer)];
-                Query::of_messages(messages, beside, form, row.role).map_err(NotASample::Query)?
+                Query::of_messages(messages, beside, form, row.seat).map_err(NotASample::Query)?
             }
             None => {
                 let query = choose("query", query, "prompt", prompt)?;
@@ -217,7 +218,7 @@ impl TryFrom<Row> for Sample {
             Some(other) => return Err(NotASample::Type(other.into())),
         };
         let (reward, weight) = (row.reward.unwrap_or(1.0), row.weight.unwrap_or(1.0));
-        let sample = Self { query, target, reward, weight, role: row.role, kind, extra };
+        let sample = Self { query, target, reward, weight, seat: row.seat, kind, extra };
         sample.check()?;
         Ok(sample)
     }
@@ -295,11 +296,11 @@ mod tests {
         #[test]
         fn sample_survives_a_round_trip(
             query in ".*", target in ".*", reward in any::<f64>().prop_filter("finite", |x| x.is_finite()),
-            weight in 0f64..100.0, role in prop_oneof![Just(None), Just(Some(taboo::ATTACKER)), Just(Some(taboo::DEFENDER))],
+            weight in 0f64..100.0, seat in prop_oneof![Just(None), Just(Some(taboo::ATTACKER)), Just(Some(taboo::DEFENDER))],
             sft: bool,
         ) {
             let kind = if sft { SampleKind::Sft } else { SampleKind::Game };
-            let sample = Sample { query: query.into(), target, reward, weight, role, kind, extra: Map::new() };
+            let sample = Sample { query: query.into(), target, reward, weight, seat, kind, extra: Map::new() };
             let text = serde_json::to_string(&sample).unwrap();
             prop_assert_eq!(read(&text).unwrap(), sample);
         }

@@ -5,7 +5,7 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use sha2::{Digest, Sha256};
-use spag_io::{Error, hex, read_samples};
+use spag_io::{Error, hex, read_excerpts};
 
 use crate::error::Result;
 
@@ -26,14 +26,14 @@ pub fn checkpoint_fingerprint(checkpoint: impl AsRef<Path>) -> Result<String> {
     let checkpoint = checkpoint.as_ref();
     if checkpoint.is_file() {
         let mut hash = Sha256::new();
-        read_samples(checkpoint, |bytes| hash.update(bytes))?;
+        read_excerpts(checkpoint, |bytes| hash.update(bytes))?;
         return Ok(hex(&hash.finalize()[..8]));
     }
     let mut hash = Sha256::new();
     for path in checkpoint_files(checkpoint)?.into_iter().filter(|path| !path.ends_with(INDEX)) {
         hash.update(path.file_name().unwrap_or_default().as_encoded_bytes());
         hash.update([0]);
-        read_samples(&path, |bytes| hash.update(bytes))?;
+        read_excerpts(&path, |bytes| hash.update(bytes))?;
     }
     Ok(hex(&hash.finalize()[..8]))
 }
@@ -46,7 +46,7 @@ pub fn adapter_fingerprint(folder: impl AsRef<Path>) -> Result<String> {
     let mut hash = Sha256::new();
     for name in ["adapter_model.safetensors", "adapter_config.json"] {
         let path = folder.as_ref().join(name);
-        read_samples(&path, |bytes| hash.update(bytes))?;
+        read_excerpts(&path, |bytes| hash.update(bytes))?;
     }
     Ok(hex(&hash.finalize()[..8]))
 }

@@ -268,7 +268,7 @@ impl<E: Generate> ModelPlayer<E> {
 
 impl<E: Generate> Policy for ModelPlayer<E> {
     fn submit(&mut self, turn: &TurnRequest<'_>) -> Result<(), PolicyError> {
-        let config = self.settings.of(turn.utterances, &self.encoder).map_err(PolicyError::caused_by)?;
+        let config = self.settings.of(turn.utterance_rule, &self.encoder).map_err(PolicyError::caused_by)?;
         let config = match (&mut self.held, turn.legal_actions) {
             (Some(held), Some(actions @ [_, ..])) => held.hold(&config, actions).map_err(PolicyError::caused_by)?,
             _ => config,
@@ -280,17 +280,17 @@ impl<E: Generate> Policy for ModelPlayer<E> {
         let tokens = match encoded {
             Ok(tokens) => tokens,
             Err(error) => {
-                self.unanswered.push(without_tokens(turn.game, error)?);
+                self.unanswered.push(without_tokens(turn.number, error)?);
                 return Ok(());
             }
         };
         let prompt = if matches!(self.prompts, Prompts::Verbatim(_)) { tokens.clone() } else { Vec::new() };
         match self.engine.submit(Request { prompt: Prompt::Tokens(tokens), seed: turn.seed, config: config.clone() }) {
             Ok(id) => {
-                let turn = OpenTurn { game: turn.game, seat: turn.role, rule: turn.utterances, config, prompt };
+                let turn = OpenTurn { game: turn.number, seat: turn.seat, rule: turn.utterance_rule, config, prompt };
                 self.turns.insert(id, turn);
             }
-            Err(error) => self.unanswered.push(failed(turn.game, error)?),
+            Err(error) => self.unanswered.push(failed(turn.number, error)?),
         }
         Ok(())
     }
@@ -314,7 +314,7 @@ impl<E: Generate> Policy for ModelPlayer<E> {
                         let turn = SampledTurn { seat, prompt, finish, generation: generation.clone(), distributions };
                         games.said(&self.encoder, game, &said.text, turn).map_err(PolicyError::caused_by)?;
                     }
-                    replies.push(Reply { game, utterance: Ok(said) });
+                    replies.push(Reply { number: game, utterance: Ok(said) });
                 }
                 Event::Failed(error) => replies.push(failed(game, error)?),
                 Event::Prompt(_) | Event::Token(_) => {}
@@ -338,10 +338,10 @@ fn said(completion: Completion, rule: UtteranceRule) -> Said {
 }
 
 /// The reply of a game whose prompt has no tokens because of its text. A model without a template would fail every game.
-fn without_tokens(game: usize, error: spag_chat::Error) -> Result<Reply, PolicyError> {
+fn without_tokens(number: usize, error: spag_chat::Error) -> Result<Reply, PolicyError> {
     match error {
-        spag_chat::Error::Render(_) => Ok(Reply { game, utterance: Err(TurnFailure::new(error.to_string())) }),
-        error if error.is_of_text() => Ok(Reply { game, utterance: Err(TurnFailure::of_text(error.to_string())) }),
+        spag_chat::Error::Render(_) => Ok(Reply { number, utterance: Err(TurnFailure::new(error.to_string())) }),
+        error if error.is_of_text() => Ok(Reply { number, utterance: Err(TurnFailure::of_text(error.to_string())) }),
         error => Err(PolicyError::caused_by(error)),
     }
 }
@@ -349,10 +349,10 @@ fn without_tokens(game: usize, error: spag_chat::Error) -> Result<Reply, PolicyE
 /// The reply of a game whose text the tokenizer cannot encode or decode, for example because of a token beyond the vocabulary,
 /// or which is too long for a chat. Anything else would fail every game: a wrong setting, or a model whose logits are not
 /// finite.
-fn failed(game: usize, error: RequestError) -> Result<Reply, PolicyError> {
+fn failed(number: usize, error: RequestError) -> Result<Reply, PolicyError> {
     match error {
         RequestError::Encoding { .. } | RequestError::PromptTooLong { .. } => {
-            Ok(Reply { game, utterance: Err(TurnFailure::of_text(error.to_string())) })
+            Ok(Reply { number, utterance: Err(TurnFailure::of_text(error.to_string())) })
         }
         other => Err(PolicyError::caused_by(other)),
     }

@@ -52,7 +52,7 @@ pub(crate) struct SampledGames {
 impl SampledGames {
     /// The tokens of a turn's prompt.
     pub(crate) fn prompt(&mut self, encoder: &PromptEncoder, turn: &TurnRequest<'_>) -> spag_chat::Result<Vec<u32>> {
-        self.histories.entry((turn.game, turn.role)).or_default().prompt(encoder, turn.prompt)
+        self.histories.entry((turn.number, turn.seat)).or_default().prompt(encoder, turn.prompt)
     }
 
     /// What was said in a turn of a game, as a text and token by token.

@@ -22,7 +22,7 @@ pub(crate) fn play_shared(
     config: &PlayConfig,
     sink: &mut dyn GameSink,
 ) -> Result<()> {
-    let missing: BTreeMap<usize, GameSpec> = missing.into_iter().map(|spec| (spec.game, spec)).collect();
+    let missing: BTreeMap<usize, GameSpec> = missing.into_iter().map(|spec| (spec.number, spec)).collect();
     let at_a_time = config.games_in_flight.max(1);
     loop {
         // No game is in flight, so this waits for games of ranks that may still die.
@@ -87,21 +87,21 @@ struct QueueReporter<'a> {
 }
 
 impl QueueReporter<'_> {
-    fn done(&mut self, game: usize) {
-        self.lost = self.queue.done(&[game]).err().or(self.lost.take());
+    fn done(&mut self, number: usize) {
+        self.lost = self.queue.done(&[number]).err().or(self.lost.take());
     }
 }
 
 impl GameSink for QueueReporter<'_> {
     fn finished(&mut self, game: FinishedGame) -> spag_game::Result<()> {
-        let number = game.game;
+        let number = game.number;
         self.sink.finished(game)?;
         self.done(number);
         Ok(())
     }
 
     fn failed(&mut self, game: FailedGame) -> spag_game::Result<()> {
-        let number = game.game;
+        let number = game.number;
         self.sink.failed(game)?;
         self.done(number);
         Ok(())

@@ -4,7 +4,8 @@ use std::collections::HashSet;
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
-use spag_game::games::{BestActions, INVALID};
+use spag_game::INVALID;
+use spag_game::games::BestActions;
 use spag_game::{CollectedGames, Episode, Game, GameSpec, PlayConfig, SEATS, Seat, Seats, game_seed, play_games};
 use spag_io::TurnPrompt;
 
@@ -163,7 +164,7 @@ fn against_perfect(
         _ => Seats::Versus([&mut perfect, player]),
     };
     let base = game_seed(SEED, seat.index());
-    let spec = |game| GameSpec { game, item: String::new(), max_turns: 0, seed: game_seed(base, game) };
+    let spec = |number| GameSpec { number, item: String::new(), max_turns: 0, seed: game_seed(base, number) };
     let mut games = CollectedGames::default();
     play_games(game, (0..count).map(spec), seats, &PlayConfig::default(), &mut games)?;
     let mut results = SeatResults::default();

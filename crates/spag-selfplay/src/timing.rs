@@ -60,11 +60,11 @@ pub fn time_play(
     let mut player = ModelPlayer::load(checkpoint.clone(), generation, engine)?;
     let play = PlayConfig { games_in_flight: engine.max_running, ..PlayConfig::default() };
     let game = Rules { after_decision: AfterDecision::PlayOn, ..Rules::default() }.game(prompts);
-    let specs = (0..config.games).map(|game| GameSpec {
-        game,
-        item: format!("word{game}"),
+    let specs = (0..config.games).map(|number| GameSpec {
+        number,
+        item: format!("word{number}"),
         max_turns: config.turns,
-        seed: game_seed(config.seed, game),
+        seed: game_seed(config.seed, number),
     });
     let began = Instant::now();
     play_games(&game, specs, Seats::SelfPlay(&mut player), &play, &mut |_: FinishedGame| Ok(()))?;

@@ -80,7 +80,7 @@ fn target(sample: &Sample, encoder: &PromptEncoder) -> spag_chat::Result<Vec<u32
 
 /// A text without parts: of a game as it was played, else with special tokens matched.
 fn encode_text(sample: &Sample, text: &str, tokenizer: &Tokenizer) -> spag_model::Result<Vec<u32>> {
-    match (sample.kind, &sample.query, sample.role) {
+    match (sample.kind, &sample.query, sample.seat) {
         (SampleKind::Sft, ..) | (_, Query::Messages(_), None) => tokenizer.encode(text),
         (SampleKind::Game, ..) => tokenizer.encode_text(text),
     }

@@ -66,7 +66,7 @@ pub fn base_document(lexicon: &Lexicon, prompts: &PromptSet, mix: &BaseMix, rng:
 /// A scripted game of a random word.
 fn scripted_game(lexicon: &Lexicon, rng: &mut impl Rng) -> Option<Episode> {
     let (entry, _) = draw(lexicon, rng);
-    let spec = GameSpec { game: 0, item: entry.word.clone(), max_turns: 5, seed: rng.random() };
+    let spec = GameSpec { number: 0, item: entry.word.clone(), max_turns: 5, seed: rng.random() };
     let (mut attacker, mut defender) = (ScriptedAttacker::new(lexicon), ScriptedDefender::new(lexicon));
     let config = PlayConfig { games_in_flight: 1, ..PlayConfig::default() };
     let mut played = None;

@@ -40,10 +40,10 @@ const SMALL_TALK: f64 = 0.05;
 /// The probability that a defender hesitates to predict a word that it is sure of.
 const TIMID: f64 = 0.25;
 
-/// The generator for a player's style; each role has its own stream.
-fn style_rng(game_seed: u64, role: Seat) -> ChaCha8Rng {
+/// The generator for a player's style; each seat has its own stream.
+fn style_rng(game_seed: u64, seat: Seat) -> ChaCha8Rng {
     let mut rng = ChaCha8Rng::seed_from_u64(game_seed);
-    rng.set_stream(match role {
+    rng.set_stream(match seat {
         taboo::ATTACKER => 1,
         _ => 2,
     });
@@ -101,7 +101,7 @@ impl<'a> ScriptedAttacker<'a> {
 
     /// The number of clues given so far.
     fn given(&self, episode: &Episode) -> usize {
-        let own = episode.history.iter().filter(|u| u.role == taboo::ATTACKER);
+        let own = episode.history.iter().filter(|u| u.seat == taboo::ATTACKER);
         own.map(|u| self.lexicon.clues_in(&u.content).len()).sum()
     }
 }
@@ -119,7 +119,7 @@ impl Policy for ScriptedAttacker<'_> {
                 ))
             })?;
         let utterance = Ok(self.utterance(entry, turn).into());
-        self.ready.push(Reply { game: turn.game, utterance });
+        self.ready.push(Reply { number: turn.number, utterance });
         Ok(())
     }
 
@@ -147,7 +147,7 @@ impl<'a> ScriptedDefender<'a> {
         let timid = style_rng.random::<f64>() < TIMID;
         let voice = Voice::new(self.lexicon);
         let rng = &mut ChaCha8Rng::seed_from_u64(request.seed);
-        let clues = request.episode.history.iter().filter(|u| u.role == taboo::ATTACKER);
+        let clues = request.episode.history.iter().filter(|u| u.seat == taboo::ATTACKER);
         let clues = clues.map(|u| u.content.as_str()).collect::<Vec<_>>().join(" ");
         let candidates = self.lexicon.candidates(&clues);
         let last = request.episode.history.last().map_or("", |u| u.content.as_str());
@@ -178,7 +178,7 @@ impl<'a> ScriptedDefender<'a> {
 impl Policy for ScriptedDefender<'_> {
     fn submit(&mut self, turn: &TurnRequest<'_>) -> Result<(), PolicyError> {
         let utterance = Ok(self.utterance(turn).into());
-        self.ready.push(Reply { game: turn.game, utterance });
+        self.ready.push(Reply { number: turn.number, utterance });
         Ok(())
     }
 

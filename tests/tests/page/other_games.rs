@@ -141,7 +141,7 @@ fn utterances_equal_those_of_spag_play() {
     let mut checked = 0;
     for Episode { history, extra, .. } in read_episodes(results).unwrap() {
         for (at, said) in history.iter().enumerate() {
-            let before = history[..at].iter().map(|said| json!({"role": said.role, "content": said.content}));
+            let before = history[..at].iter().map(|said| json!({"role": said.seat, "content": said.content}));
             let body = json!({
                 "game_name": "kuhn-poker", "game_options": extra["game_options"], "seed": extra["seed"],
                 "players": {"player 0": "tiny-llama", "player 1": "tiny-llama"}, "history": before.collect::<Vec<_>>(),
@@ -271,8 +271,7 @@ fn run_of_two_games() -> tempfile::TempDir {
     fs::write(folder.path().join("config.resolved.toml"), settings).unwrap();
     for name in ["nim", "kuhn-poker"] {
         let game = open_game(name, &Default::default(), None, PromptFormat::Plain).unwrap();
-        let spec =
-            |number| GameSpec { game: number, item: String::new(), max_turns: 0, seed: u64::MAX - number as u64 };
+        let spec = |number| GameSpec { number, item: String::new(), max_turns: 0, seed: u64::MAX - number as u64 };
         let (mut player, mut played) = (ScriptedPolicy::random_actions(), CollectedGames::default());
         let (seats, config) = (Seats::SelfPlay(&mut player), PlayConfig::default());
         play_games(&*game, (0..12).map(spec), seats, &config, &mut played).unwrap();

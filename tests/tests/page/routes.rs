@@ -100,7 +100,7 @@ fn plays_as_spag_play(prompts: &str, more: &[&str]) {
     let mut checked = 0;
     for Episode { history, item: target_word, max_turns, extra } in &episodes {
         for (at, said) in history.iter().enumerate() {
-            let before = history[..at].iter().map(|said| json!({"role": said.role, "content": said.content}));
+            let before = history[..at].iter().map(|said| json!({"role": said.seat, "content": said.content}));
             let (pieces, last) = turn(
                 &server,
                 &json!({

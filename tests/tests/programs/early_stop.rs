@@ -10,7 +10,7 @@ use spag_rewards::{CreditConfig, assign_rewards};
 
 /// An utterance drawn from the turn's seed: talk, the word, or a guess, also after the decision.
 fn said(turn: &TurnRequest<'_>) -> String {
-    match (turn.seed % 8, turn.role) {
+    match (turn.seed % 8, turn.seat) {
         (0, _) => "It is tea.".into(),
         (1 | 2, taboo::DEFENDER) => "I know the word! It is tea!".into(),
         (3, taboo::DEFENDER) => "I know the word! It is milk!".into(),
@@ -19,7 +19,8 @@ fn said(turn: &TurnRequest<'_>) -> String {
 }
 
 fn played(after_decision: AfterDecision) -> Vec<Episode> {
-    let specs = (0..200).map(|game| GameSpec { game, item: "tea".into(), max_turns: 5, seed: game_seed(1, game) });
+    let specs =
+        (0..200).map(|number| GameSpec { number, item: "tea".into(), max_turns: 5, seed: game_seed(1, number) });
     let mut games: Vec<FinishedGame> = Vec::new();
     let (mut player, prompts) = (ScriptedPolicy::new(said), PromptSet::default());
     let game = Rules { after_decision, ..Rules::default() }.game(&prompts);
@@ -28,7 +29,7 @@ fn played(after_decision: AfterDecision) -> Vec<Episode> {
         Ok(())
     })
     .unwrap();
-    games.sort_by_key(|game| game.game);
+    games.sort_by_key(|game| game.number);
     games.into_iter().map(|game| game.episode).collect()
 }
 

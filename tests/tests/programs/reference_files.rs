@@ -44,7 +44,7 @@ fn assign(dir: &Path, input: &str, output: &str) -> Vec<Sample> {
 
 /// What training reads of samples, in an order of their own.
 fn sorted(samples: &[Sample]) -> Vec<String> {
-    let row = |s: &Sample| format!("{:?} {} {} {}", s.role, s.reward, s.weight, s.target);
+    let row = |s: &Sample| format!("{:?} {} {} {}", s.seat, s.reward, s.weight, s.target);
     let mut rows: Vec<String> = samples.iter().map(row).collect();
     rows.sort();
     rows

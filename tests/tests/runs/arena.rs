@@ -267,7 +267,7 @@ fn several_games_have_a_folder_and_a_table_each() {
         assert!(games.len() == 4 && games.iter().all(|game| game.extra["game_name"] == name));
         // What was refused is a statistic of each seat.
         let refused = games.iter().flat_map(|game| &game.history).filter(|said| said.extra.contains_key("refusal"));
-        let first = refused.filter(|said| said.role.index() == 0).count();
+        let first = refused.filter(|said| said.seat.index() == 0).count();
         let pairings = table["pairings"].as_array().unwrap();
         let pairing = pairings.iter().find(|pairing| pairing["player 0"] == "base").unwrap();
         assert_eq!(pairing["as_player 0"]["refusals"]["refused"]["count"], first, "{pairing}");

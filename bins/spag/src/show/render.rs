@@ -39,7 +39,7 @@ impl Renderer {
         let mut out = self.head(row, episode);
         let (counted, after) = episode.history.split_at(length.min(episode.history.len()));
         for utterance in counted {
-            self.utterance(utterance, SEAT_STYLES[utterance.role.index()], None, &mut out);
+            self.utterance(utterance, SEAT_STYLES[utterance.seat.index()], None, &mut out);
         }
         self.line(ENDING, &format!("→ {}", how(episode, verdict)), &mut out);
         if !after.is_empty() {
@@ -76,7 +76,7 @@ impl Renderer {
 
     /// An utterance after the styled name of its role; the text is plain unless it has a style too.
     fn utterance(self, utterance: &Utterance, name: Style, text: Option<Style>, out: &mut String) {
-        let mut role = utterance.role.name();
+        let mut role = utterance.seat.name();
         for line in utterance.content.split('\n') {
             for piece in wrap(&limit_marks(&escape(line)), self.width.saturating_sub(MARGIN).max(1)) {
                 let margin = format!("  {role:<width$}", width = MARGIN - 2);

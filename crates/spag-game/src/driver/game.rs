@@ -1,41 +1,16 @@
-//! One game: its specification, and its state while it is played.
+//! One game while it is played.
 
 use spag_io::TurnPrompt;
 
-use super::PlayConfig;
 use super::sink::{FailedGame, FinishedGame};
 use crate::episode::{Episode, REFUSAL, SEED, Utterance};
 use crate::error::Result;
+use crate::failure::TurnFailure;
 use crate::game::{Game, Match};
 use crate::generation::TokenRecords;
-use crate::policy::{Said, TurnFailure, TurnRequest};
+use crate::policy::{Said, TurnRequest};
 use crate::seat::Seat;
-
-/// A game to be played.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct GameSpec {
-    /// Its number, unique among the games played at the same time.
-    pub game: usize,
-    /// What it is about: in Adversarial Taboo, the target word. Empty for games whose seed decides everything.
-    pub item: String,
-    /// Turns after which an undecided game is tied, if the game has a limit. A turn is one utterance of each seat.
-    pub max_turns: usize,
-    /// Seed of all draws in the game.
-    pub seed: u64,
-}
-
-/// The seed of a game, mixed so that the seeds of consecutive games are unrelated.
-pub fn game_seed(base_seed: u64, game: usize) -> u64 {
-    mix(mix(base_seed) ^ (game as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15))
-}
-
-/// The finaliser of splitmix64 (Steele, Lea and Flood 2014).
-fn mix(x: u64) -> u64 {
-    let x = x.wrapping_add(0x9e37_79b9_7f4a_7c15);
-    let x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    let x = (x ^ (x >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    x ^ (x >> 31)
-}
+use crate::spec::{GameSpec, game_seed};
 
 /// A game in progress.
 #[derive(Debug)]
@@ -62,7 +37,7 @@ impl<'g> RunningGame<'g> {
     }
 
     pub(super) fn number(&self) -> usize {
-        self.spec.game
+        self.spec.number
     }
 
     pub(super) fn to_move(&self) -> Seat {
@@ -82,11 +57,11 @@ impl<'g> RunningGame<'g> {
     /// The next turn, with [`RunningGame::prompt`] and [`RunningGame::legal_actions`].
     pub(super) fn turn<'a>(&'a self, prompt: &'a TurnPrompt, legal_actions: Option<&'a [String]>) -> TurnRequest<'a> {
         TurnRequest {
-            game: self.spec.game,
-            role: self.state.to_move(),
+            number: self.spec.number,
+            seat: self.state.to_move(),
             episode: &self.episode,
             prompt,
-            utterances: self.state.utterances(),
+            utterance_rule: self.state.utterance_rule(),
             legal_actions,
             game_seed: self.spec.seed,
             seed: game_seed(self.spec.seed, self.episode.history.len()),
@@ -94,12 +69,12 @@ impl<'g> RunningGame<'g> {
     }
 
     /// Applies the utterance of the seat to move, and appends it.
-    pub(super) fn push_utterance(mut self, said: Said, config: &PlayConfig) -> Step<'g> {
+    pub(super) fn push_utterance(mut self, said: Said, tokens: TokenRecords) -> Step<'g> {
         let Said { text, generation } = said;
-        let role = self.state.to_move();
+        let seat = self.state.to_move();
         let ruling = self.state.apply(&text);
-        let generation = generation.filter(|_| config.tokens == TokenRecords::Kept);
-        let mut utterance = Utterance { generation, ..Utterance::new(role, text) };
+        let generation = generation.filter(|_| tokens == TokenRecords::Kept);
+        let mut utterance = Utterance { generation, ..Utterance::new(seat, text) };
         if let Some(refusal) = ruling.refusal {
             utterance.extra.insert(REFUSAL.into(), refusal.name().into());
         }
@@ -107,7 +82,7 @@ impl<'g> RunningGame<'g> {
         let Some(verdict) = ruling.verdict else { return Step::Running(self) };
         let Self { spec, mut episode, state } = self;
         episode.extra.extend(state.record());
-        Step::Finished(FinishedGame { game: spec.game, seed: spec.seed, episode, verdict })
+        Step::Finished(FinishedGame { number: spec.number, seed: spec.seed, episode, verdict })
     }
 
     /// Why the game cannot go on.
@@ -117,7 +92,7 @@ impl<'g> RunningGame<'g> {
 
     /// Ends the game because the seat to move has no utterance.
     pub(super) fn fail(self, failure: TurnFailure) -> FailedGame {
-        let role = self.state.to_move();
-        FailedGame { game: self.spec.game, seed: self.spec.seed, episode: self.episode, role, failure }
+        let seat = self.state.to_move();
+        FailedGame { number: self.spec.number, seed: self.spec.seed, episode: self.episode, seat, failure }
     }
 }

@@ -7,14 +7,15 @@ mod sink;
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 
-pub use game::{GameSpec, game_seed};
 pub use seats::Seats;
 pub use sink::{CollectedGames, FailedGame, FinishedGame, GameSink};
 
 use crate::error::{Error, Result};
+use crate::failure::FailureCause;
 use crate::game::Game;
 use crate::generation::TokenRecords;
-use crate::policy::{FailureCause, Reply};
+use crate::policy::Reply;
+use crate::spec::GameSpec;
 use game::{RunningGame, Step};
 use seats::SeatedPlayers;
 
@@ -74,7 +75,7 @@ pub fn play_games(
                 continue;
             }
             match open.entry(game.number()) {
-                Entry::Occupied(entry) => return Err(Error::DuplicateGame { game: *entry.key() }),
+                Entry::Occupied(entry) => return Err(Error::DuplicateGame { number: *entry.key() }),
                 Entry::Vacant(entry) => players.submit(entry.insert(game))?,
             }
         }
@@ -84,13 +85,13 @@ pub fn play_games(
         if open.is_empty() {
             continue;
         }
-        for (held, Reply { game: number, utterance }) in players.poll()? {
+        for (held, Reply { number, utterance }) in players.poll()? {
             let Some(game) = open.remove(&number).filter(|game| held.plays(game.to_move())) else {
-                return Err(Error::UnexpectedReply { player: held.name(), game: number });
+                return Err(Error::UnexpectedReply { player: held.name(), number });
             };
             match utterance {
                 Err(failure) => failures.add(game.fail(failure), sink)?,
-                Ok(said) => match game.push_utterance(said, config) {
+                Ok(said) => match game.push_utterance(said, config.tokens) {
                     Step::Running(game) => to_submit.push(game),
                     Step::Finished(finished) => {
                         failures.in_a_row = 0;
@@ -115,7 +116,7 @@ impl Failures {
         if failed.failure.cause() == FailureCause::Player {
             self.in_a_row += 1;
         }
-        let last = Error::GameFailed { game: failed.game, role: failed.role, reason: failed.failure.to_string() };
+        let last = Error::GameFailed { number: failed.number, seat: failed.seat, reason: failed.failure.to_string() };
         sink.failed(failed)?;
         if self.in_a_row >= self.most {
             return Err(Error::TooManyFailedGames { count: self.in_a_row, last: Box::new(last) });

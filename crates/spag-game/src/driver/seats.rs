@@ -72,9 +72,9 @@ impl<'a> SeatedPlayers<'a> {
     pub(super) fn submit(&mut self, game: &RunningGame<'_>) -> Result<()> {
         let (prompt, legal) = (game.prompt(), game.legal_actions());
         let turn = game.turn(&prompt, legal.as_deref());
-        for seated in self.0.iter_mut().filter(|seated| seated.held.plays(turn.role)) {
+        for seated in self.0.iter_mut().filter(|seated| seated.held.plays(turn.seat)) {
             let submitted = seated.player.submit(&turn);
-            submitted.map_err(|source| Error::Submit { game: turn.game, role: turn.role, source })?;
+            submitted.map_err(|source| Error::Submit { number: turn.number, seat: turn.seat, source })?;
             seated.open_turns += 1;
         }
         Ok(())

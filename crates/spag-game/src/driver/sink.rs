@@ -2,7 +2,7 @@
 
 use crate::episode::Episode;
 use crate::error::{Error, Result};
-use crate::policy::TurnFailure;
+use crate::failure::TurnFailure;
 use crate::seat::Seat;
 use crate::verdict::Verdict;
 
@@ -10,7 +10,7 @@ use crate::verdict::Verdict;
 #[derive(Clone, Debug, PartialEq)]
 pub struct FinishedGame {
     /// Its number.
-    pub game: usize,
+    pub number: usize,
     /// Its seed.
     pub seed: u64,
     /// Its utterances.
@@ -23,13 +23,13 @@ pub struct FinishedGame {
 #[derive(Clone, Debug, PartialEq)]
 pub struct FailedGame {
     /// Its number.
-    pub game: usize,
+    pub number: usize,
     /// Its seed.
     pub seed: u64,
     /// The utterances before the failed turn.
     pub episode: Episode,
     /// The seat of the failed turn.
-    pub role: Seat,
+    pub seat: Seat,
     /// Why there is no utterance.
     pub failure: TurnFailure,
 }
@@ -63,7 +63,7 @@ impl<F: FnMut(FinishedGame) -> Result<()>> GameSink for F {
     }
 
     fn failed(&mut self, game: FailedGame) -> Result<()> {
-        Err(Error::GameFailed { game: game.game, role: game.role, reason: game.failure.to_string() })
+        Err(Error::GameFailed { number: game.number, seat: game.seat, reason: game.failure.to_string() })
     }
 }
 

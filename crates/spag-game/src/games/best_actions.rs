@@ -4,10 +4,10 @@ use super::connect_four::{self, Solving};
 use super::nim;
 use super::perfect_play::Values;
 use super::tic_tac_toe::{self, Board};
-use crate::driver::GameSpec;
 use crate::error::Result;
 use crate::game::{Game, Match};
 use crate::policy::{ScriptedPolicy, TurnRequest};
+use crate::spec::GameSpec;
 
 /// Perfect play in tic-tac-toe, in Nim, and in Connect Four on a board of up to 16 cells.
 ///
@@ -56,7 +56,7 @@ impl BestActions {
     /// # Errors
     /// The game cannot be started.
     pub fn start(game: &dyn Game, seed: u64) -> Result<Box<dyn Match + '_>> {
-        game.start(&GameSpec { game: 0, item: String::new(), max_turns: 0, seed })
+        game.start(&GameSpec { number: 0, item: String::new(), max_turns: 0, seed })
     }
 
     /// The legal actions of the player to move that keep the value of the position; none after the end.
@@ -110,7 +110,7 @@ mod tests {
                     true => Seats::Versus([&mut perfect, &mut random]),
                     false => Seats::Versus([&mut random, &mut perfect]),
                 };
-                let spec = |game| GameSpec { game, item: String::new(), max_turns: 0, seed: 7 + game as u64 };
+                let spec = |number| GameSpec { number, item: String::new(), max_turns: 0, seed: 7 + number as u64 };
                 let mut games = CollectedGames::default();
                 play_games(&*game, (0..40).map(spec), seats, &PlayConfig::default(), &mut games).unwrap();
                 let own = game.labels().seats[usize::from(!perfect_first)];

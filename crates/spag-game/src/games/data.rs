@@ -62,14 +62,9 @@ enum FactName {
 }
 
 impl GameData {
-    /// Reads the data of a game: words one a line, or TextArena's list of
-    /// `{"facts": {"fact1": "…", "fact2": "…"}, "correct_fact": "fact1"}`.
-    ///
-    /// # Errors
-    /// The game is unknown or takes no data, or the file cannot be read, is invalid or is empty.
-    pub fn read(game: &str, path: impl AsRef<Path>) -> Result<Self> {
-        let path = path.as_ref();
-        match super::data_kind(game)? {
+    /// Reads the file of a game that takes data of this kind.
+    pub(super) fn of_kind(kind: DataKind, game: &str, path: &Path) -> Result<Self> {
+        match kind {
             DataKind::None => Err(Error::GameData { game: game.to_owned(), reason: NO_DATA }),
             DataKind::Words => Ok(Self::Words(WordList::read(path)?.words.into())),
             DataKind::Facts => {

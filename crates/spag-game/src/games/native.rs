@@ -5,17 +5,18 @@ use std::fmt;
 use serde_json::{Map, Value};
 use spag_io::{PromptFormat, TurnPrompt};
 
-use super::message::{Message, MessageKind, chat, view};
 use super::options::Options;
 use super::python_random::PythonRandom;
 use super::table::Table;
 use crate::completion::UtteranceRule;
-use crate::driver::GameSpec;
+use crate::ending::Ending;
 use crate::episode::Episode;
 use crate::error::Result;
 use crate::game::{Game, Match, Ruling};
 use crate::labels::Labels;
+use crate::message::{Message, MessageKind, prompt_of};
 use crate::seat::{SEATS, Seat};
+use crate::spec::GameSpec;
 
 /// How the text of a player becomes an action.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -43,6 +44,11 @@ pub(crate) trait Native: fmt::Debug + Send + Sync + 'static {
     /// # Errors
     /// There is no game about this item.
     fn deal(&self, item: &str, random: PythonRandom) -> Result<Self::Position>;
+
+    /// What the protocol of `spag env` calls an ending. Its name by default.
+    fn reason(ending: Ending) -> &'static str {
+        ending.label().name
+    }
 }
 
 /// A game in progress, without what the [`Table`] has.
@@ -78,10 +84,8 @@ pub trait SeededGame: Game {
     /// Data of the game are invalid.
     fn start_seeded(&self, seed: u64) -> Result<Box<dyn Match>>;
 
-    /// What the protocol of `spag env` calls an ending. Its name by default.
-    fn reason(&self, ending: crate::Ending) -> &'static str {
-        ending.label().name
-    }
+    /// What the protocol of `spag env` calls an ending.
+    fn reason(&self, ending: Ending) -> &'static str;
 }
 
 /// A native game with its options.
@@ -135,8 +139,8 @@ impl<N: Native> SeededGame for NativeGame<N> {
         self.begin("", seed)
     }
 
-    fn reason(&self, ending: crate::Ending) -> &'static str {
-        super::taboo::protocol_reason(ending)
+    fn reason(&self, ending: Ending) -> &'static str {
+        N::reason(ending)
     }
 }
 
@@ -158,13 +162,10 @@ impl<N: Native> Match for NativeMatch<N> {
     }
 
     fn prompt(&self, seat: Seat, _: &Episode) -> TurnPrompt {
-        match self.format {
-            PromptFormat::Plain => view(self.table.messages(), seat),
-            PromptFormat::Chat => chat(self.table.messages(), seat),
-        }
+        prompt_of(self.table.messages(), seat, self.format)
     }
 
-    fn utterances(&self) -> UtteranceRule {
+    fn utterance_rule(&self) -> UtteranceRule {
         match self.format {
             PromptFormat::Plain => UtteranceRule::Trimmed,
             PromptFormat::Chat => UtteranceRule::Message,

@@ -1,5 +1,6 @@
 //! Games by their names.
 
+use std::path::Path;
 use std::sync::Arc;
 
 use serde_json::{Map, Value};
@@ -118,6 +119,17 @@ fn entry(name: &str) -> Result<&'static Entry> {
 /// There is no game of this name.
 pub fn data_kind(name: &str) -> Result<DataKind> {
     Ok(entry(name)?.data)
+}
+
+impl GameData {
+    /// Reads the data of a game: words one a line, or TextArena's list of
+    /// `{"facts": {"fact1": "…", "fact2": "…"}, "correct_fact": "fact1"}`.
+    ///
+    /// # Errors
+    /// The game is unknown or takes no data, or the file cannot be read, is invalid or is empty.
+    pub fn read(game: &str, path: impl AsRef<Path>) -> Result<Self> {
+        Self::of_kind(data_kind(game)?, game, path.as_ref())
+    }
 }
 
 /// The game of this name, with these options and data, and prompts of this form. `docs/GAMES.md` lists games and options.

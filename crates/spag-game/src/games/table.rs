@@ -2,11 +2,11 @@
 
 use std::fmt::Display;
 
-use super::message::{Message, MessageKind, Sender};
-use super::shared::INVALID;
+use crate::ending::{Ending, INVALID};
 use crate::game::Refusal;
+use crate::message::{Message, MessageKind, Sender};
 use crate::seat::{SEATS, Seat};
-use crate::verdict::{Ending, Verdict};
+use crate::verdict::Verdict;
 
 /// A match in progress, without what is a game's own.
 #[derive(Clone, Debug)]

@@ -6,14 +6,15 @@ use rand::RngCore;
 use serde_json::{Map, Value};
 use spag_io::{PromptFormat, TurnPrompt, quote};
 
-use super::message::{Message, chat, view};
-use super::shared::{DRAW, INVALID, ending, labels};
-use crate::driver::GameSpec;
+use super::declare::{ending, labels};
+use crate::ending::{DRAW, INVALID};
 use crate::episode::{EpisodeView, GAME_NAME, GAME_OPTIONS};
 use crate::error::{Error, Result};
 use crate::game::{Game, Judge, Match};
 use crate::labels::Labels;
+use crate::message::{Message, prompt_of};
 use crate::seat::Seat;
+use crate::spec::GameSpec;
 use crate::transcript::Transcript;
 use crate::verdict::Verdict;
 
@@ -65,10 +66,7 @@ impl RecordedTextArena {
 
     /// A player's prompt of the messages to it.
     pub fn prompt(&self, messages: &[Message], seat: Seat) -> TurnPrompt {
-        match self.format {
-            PromptFormat::Plain => view(messages, seat),
-            PromptFormat::Chat => chat(messages, seat),
-        }
+        prompt_of(messages, seat, self.format)
     }
 }
 
@@ -103,10 +101,23 @@ impl Game for RecordedTextArena {
     }
 
     fn training_prompt(&self, episode: &EpisodeView<'_>, utterance: usize, _: &mut dyn RngCore) -> Result<TurnPrompt> {
-        let messages = Transcript::of(episode)?.messages(episode, utterance, &LABELS)?;
-        let seat = episode.history.get(utterance).map_or(Seat::FIRST, |said| said.role);
-        Ok(self.prompt(&messages, seat))
+        let speaker = |at: usize| episode.history.get(at).map(|said| said.seat);
+        let told = &transcript(episode)?.told;
+        let seat = speaker(utterance).ok_or(Error::Ended { utterances: episode.history.len() })?;
+        // The player has been told everything before its utterances up to this one.
+        let own = told.iter().take(utterance + 1).enumerate().filter(|(at, _)| speaker(*at) == Some(seat));
+        let messages = own.flat_map(|(_, told)| told).map(|told| told.message(seat, LABELS.seats));
+        Ok(self.prompt(&messages.collect::<Vec<_>>(), seat))
     }
+}
+
+/// The transcript of an episode with one list of messages for each utterance.
+fn transcript<'a>(episode: &'a EpisodeView<'_>) -> Result<&'a Transcript> {
+    let transcript = episode.transcript.as_ref().ok_or(Error::Transcript { reason: "is missing or malformed" })?;
+    if transcript.told.len() != episode.history.len() {
+        return Err(Error::Transcript { reason: "has not one list of messages for each utterance" });
+    }
+    Ok(transcript)
 }
 
 /// Judges by what TextArena decided.
@@ -115,6 +126,6 @@ struct ByTranscript;
 
 impl Judge for ByTranscript {
     fn judge(&mut self, episode: &EpisodeView<'_>) -> Result<Verdict> {
-        Transcript::of(episode)?.verdict(&LABELS)
+        transcript(episode)?.verdict(&LABELS)
     }
 }

@@ -5,7 +5,7 @@ use serde::{Serialize, Serializer};
 use serde_json::{Map, Value};
 
 use crate::game::Refusal;
-use crate::games::Message;
+use crate::message::Message;
 
 /// The answer to a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -83,8 +83,8 @@ impl Serialize for Shown<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         #[derive(Serialize)]
         struct One<'a> {
-            from: crate::games::Sender,
-            kind: crate::games::MessageKind,
+            from: crate::Sender,
+            kind: crate::MessageKind,
             text: &'a str,
         }
         let mut list = serializer.serialize_seq(Some(self.0.len()))?;

@@ -15,8 +15,8 @@ fn utterance(turn: &TurnRequest<'_>) -> Result<String, TurnFailure> {
     match turn.seed % 16 {
         0 => Err(TurnFailure::new(format!("no utterance {}", turn.episode.history.len()))),
         1 => Ok("tea".into()),
-        2 if turn.role == taboo::DEFENDER => Ok("I know the word! It is tea!".into()),
-        3 if turn.role == taboo::DEFENDER => Ok("I know the word! It is milk!".into()),
+        2 if turn.seat == taboo::DEFENDER => Ok("I know the word! It is tea!".into()),
+        3 if turn.seat == taboo::DEFENDER => Ok("I know the word! It is milk!".into()),
         _ => Ok(format!("{} {}", turn.seed, turn.prompt.text().len())),
     }
 }
@@ -35,8 +35,8 @@ impl Erratic {
 
 impl Policy for Erratic {
     fn submit(&mut self, turn: &TurnRequest<'_>) -> Result<(), PolicyError> {
-        assert!(self.open.iter().all(|open| open.game != turn.game), "one turn of a game at a time");
-        self.open.push(Reply { game: turn.game, utterance: utterance(turn).map(Into::into) });
+        assert!(self.open.iter().all(|open| open.number != turn.number), "one turn of a game at a time");
+        self.open.push(Reply { number: turn.number, utterance: utterance(turn).map(Into::into) });
         Ok(())
     }
 
@@ -49,13 +49,13 @@ impl Policy for Erratic {
 }
 
 fn play(seats: Seats<'_>, games_in_flight: usize, after_decision: AfterDecision) -> CollectedGames {
-    let specs = (0..40).map(|game| GameSpec { game, item: "tea".into(), max_turns: 3, seed: game_seed(3, game) });
+    let specs = (0..40).map(|number| GameSpec { number, item: "tea".into(), max_turns: 3, seed: game_seed(3, number) });
     let config = PlayConfig { games_in_flight, max_failed_in_a_row: usize::MAX, ..PlayConfig::default() };
     let mut games = CollectedGames::default();
     let (prompts, rules) = (PromptSet::default(), Rules { after_decision, ..Rules::default() });
     play_games(&rules.game(&prompts), specs, seats, &config, &mut games).unwrap();
-    games.finished.sort_by_key(|game| game.game);
-    games.failed.sort_by_key(|game| game.game);
+    games.finished.sort_by_key(|game| game.number);
+    games.failed.sort_by_key(|game| game.number);
     games
 }
 

@@ -13,7 +13,7 @@ use spag_game::{
 const STOP: PlayConfig = PlayConfig { games_in_flight: 4, max_failed_in_a_row: 10, tokens: TokenRecords::Dropped };
 
 fn specs(count: usize) -> impl Iterator<Item = GameSpec> {
-    (0..count).map(|game| GameSpec { game, item: "tea".into(), max_turns: 3, seed: game_seed(7, game) })
+    (0..count).map(|number| GameSpec { number, item: "tea".into(), max_turns: 3, seed: game_seed(7, number) })
 }
 
 fn play(specs: impl Iterator<Item = GameSpec>, seats: Seats<'_>, config: &PlayConfig) -> Vec<FinishedGame> {
@@ -39,7 +39,7 @@ fn play_with(
 
 /// Ends game `g` with its utterance number `g + 1`.
 fn ends_by_number(turn: &TurnRequest<'_>) -> String {
-    match turn.episode.history.len() == turn.game {
+    match turn.episode.history.len() == turn.number {
         true => " Tea.\n".into(),
         false => "Hm.".into(),
     }
@@ -50,18 +50,18 @@ fn decided_game_ends_and_is_replaced() {
     let mut player = ScriptedPolicy::new(ends_by_number);
     let games = play(specs(8), Seats::SelfPlay(&mut player), &STOP);
     // Four begin together; the next game replaces one that ends.
-    assert_eq!(games.iter().map(|game| game.game).collect::<Vec<_>>(), [0, 1, 2, 3, 4, 5, 6, 7]);
-    for FinishedGame { game, seed, episode, verdict } in games {
-        let outcome = match game {
+    assert_eq!(games.iter().map(|game| game.number).collect::<Vec<_>>(), [0, 1, 2, 3, 4, 5, 6, 7]);
+    for FinishedGame { number, seed, episode, verdict } in games {
+        let outcome = match number {
             6.. => Outcome::Tie,
-            game if game % 2 == 0 => Outcome::AttackerBreaksRules,
+            number if number % 2 == 0 => Outcome::AttackerBreaksRules,
             _ => Outcome::AttackerWins,
         };
-        assert_eq!((Outcome::from(verdict), verdict.history_length), (outcome, (game + 1).min(6)));
+        assert_eq!((Outcome::from(verdict), verdict.history_length), (outcome, (number + 1).min(6)));
         assert_eq!(episode.history.len(), verdict.history_length);
-        assert_eq!(seed, game_seed(7, game));
-        if game < 6 {
-            assert_eq!(episode.history[game].content, " Tea.\n", "replies are kept as they are");
+        assert_eq!(seed, game_seed(7, number));
+        if number < 6 {
+            assert_eq!(episode.history[number].content, " Tea.\n", "replies are kept as they are");
         }
     }
 }
@@ -71,7 +71,7 @@ fn playing_on_does_not_change_the_verdict() {
     let mut player = ScriptedPolicy::new(ends_by_number);
     let stopped = play(specs(8), Seats::SelfPlay(&mut player.clone()), &STOP);
     let mut played_on = play_with(AfterDecision::PlayOn, specs(8), Seats::SelfPlay(&mut player), &STOP);
-    played_on.sort_by_key(|game| game.game);
+    played_on.sort_by_key(|game| game.number);
     for (stopped, played_on) in stopped.iter().zip(&played_on) {
         assert_eq!(stopped.verdict, played_on.verdict);
         assert_eq!(played_on.episode.history.len(), 6);
@@ -105,8 +105,9 @@ fn unreadable_texts_in_a_row_do_not_end_the_run() {
     struct Reader(Vec<Reply>);
     impl Policy for Reader {
         fn submit(&mut self, turn: &TurnRequest<'_>) -> Result<(), PolicyError> {
-            let utterance = if turn.game < 30 { Err(TurnFailure::of_text("no such token")) } else { Ok("Tea.".into()) };
-            self.0.push(Reply { game: turn.game, utterance });
+            let utterance =
+                if turn.number < 30 { Err(TurnFailure::of_text("no such token")) } else { Ok("Tea.".into()) };
+            self.0.push(Reply { number: turn.number, utterance });
             Ok(())
         }
 
@@ -134,13 +135,13 @@ impl<'a> Noting<'a> {
 
 impl Policy for Noting<'_> {
     fn submit(&mut self, turn: &TurnRequest<'_>) -> Result<(), PolicyError> {
-        self.open.push((turn.game, turn.role, ends_by_number(turn)));
+        self.open.push((turn.number, turn.seat, ends_by_number(turn)));
         Ok(())
     }
 
     fn poll(&mut self, _: PollMode) -> Result<Vec<Reply>, PolicyError> {
         self.batches.borrow_mut().push(self.open.iter().map(|(game, role, _)| (*game, *role)).collect());
-        Ok(self.open.drain(..).map(|(game, _, said)| Reply { game, utterance: Ok(said.into()) }).collect())
+        Ok(self.open.drain(..).map(|(number, _, said)| Reply { number, utterance: Ok(said.into()) }).collect())
     }
 }
 
@@ -169,8 +170,8 @@ fn every_running_game_has_one_open_turn() {
 #[test]
 fn games_do_not_depend_on_games_in_flight() {
     let reply = |turn: &TurnRequest<'_>| {
-        assert!(turn.prompt.text().contains("tea") == (turn.role == taboo::ATTACKER));
-        assert_eq!(turn.game_seed, game_seed(7, turn.game));
+        assert!(turn.prompt.text().contains("tea") == (turn.seat == taboo::ATTACKER));
+        assert_eq!(turn.game_seed, game_seed(7, turn.number));
         match turn.seed % 5 {
             0 => "tea".to_owned(),
             _ => format!("{} {}", turn.seed, turn.prompt.text().len()),
@@ -179,7 +180,7 @@ fn games_do_not_depend_on_games_in_flight() {
     let games = |games_in_flight| {
         let mut player = ScriptedPolicy::new(reply);
         let mut games = play(specs(40), Seats::SelfPlay(&mut player), &PlayConfig { games_in_flight, ..STOP });
-        games.sort_by_key(|game| game.game);
+        games.sort_by_key(|game| game.number);
         games
     };
     let one_by_one = games(1);
@@ -222,7 +223,7 @@ struct Broken(Fault, Vec<usize>);
 
 impl Policy for Broken {
     fn submit(&mut self, turn: &TurnRequest<'_>) -> Result<(), PolicyError> {
-        self.1.push(turn.game);
+        self.1.push(turn.number);
         match self.0 {
             Fault::Submit => Err(PolicyError::new("out of memory")),
             _ => Ok(()),
@@ -230,15 +231,16 @@ impl Policy for Broken {
     }
 
     fn poll(&mut self, _: PollMode) -> Result<Vec<Reply>, PolicyError> {
-        let reply = |game| Reply { game, utterance: Ok("Hm.".into()) };
+        let reply = |number| Reply { number, utterance: Ok("Hm.".into()) };
         let open = std::mem::take(&mut self.1);
         match self.0 {
             Fault::Submit | Fault::Poll => Err(PolicyError::new("out of memory")),
             Fault::OtherGame => Ok(vec![reply(77)]),
             Fault::Twice => Ok(open.iter().flat_map(|game| [reply(*game), reply(*game)]).collect()),
-            Fault::Turn => {
-                Ok(open.into_iter().map(|game| Reply { game, utterance: Err(TurnFailure::new("too long")) }).collect())
-            }
+            Fault::Turn => Ok(open
+                .into_iter()
+                .map(|number| Reply { number, utterance: Err(TurnFailure::new("too long")) })
+                .collect()),
         }
     }
 }
@@ -246,7 +248,7 @@ impl Policy for Broken {
 #[test]
 fn error_names_the_game_or_the_player() {
     let fail = |attacker: &mut dyn Policy, defender: &mut dyn Policy, games: [(usize, &str); 2]| {
-        let specs = games.map(|(game, word)| GameSpec { game, item: word.into(), max_turns: 3, seed: 0 });
+        let specs = games.map(|(number, word)| GameSpec { number, item: word.into(), max_turns: 3, seed: 0 });
         let seats = Seats::Versus([attacker, defender]);
         let done = play_games(&Taboo::new(&PromptSet::default()), specs, seats, &STOP, &mut |_: FinishedGame| Ok(()));
         done.unwrap_err().to_string()
@@ -298,11 +300,11 @@ struct Failing<F>(F, Vec<Reply>);
 
 impl<F: Fn(usize) -> bool> Policy for Failing<F> {
     fn submit(&mut self, turn: &TurnRequest<'_>) -> Result<(), PolicyError> {
-        let utterance = match turn.role == taboo::DEFENDER && (self.0)(turn.game) {
-            true => Err(TurnFailure::new(format!("no answer to game {}", turn.game))),
+        let utterance = match turn.seat == taboo::DEFENDER && (self.0)(turn.number) {
+            true => Err(TurnFailure::new(format!("no answer to game {}", turn.number))),
             false => Ok("Hm.".into()),
         };
-        self.1.push(Reply { game: turn.game, utterance });
+        self.1.push(Reply { number: turn.number, utterance });
         Ok(())
     }
 
@@ -316,11 +318,11 @@ fn failed_game_has_no_outcome_and_others_continue() {
     let mut kept = Kept::default();
     let mut player = Failing(|game| game % 2 == 1, Vec::new());
     play_games(&Taboo::new(&PromptSet::default()), specs(30), Seats::SelfPlay(&mut player), &STOP, &mut kept).unwrap();
-    assert!(kept.finished.iter().all(|game| game.game % 2 == 0 && Outcome::from(game.verdict) == Outcome::Tie));
+    assert!(kept.finished.iter().all(|game| game.number % 2 == 0 && Outcome::from(game.verdict) == Outcome::Tie));
     assert_eq!((kept.finished.len(), kept.failed.len()), (15, 15));
-    for FailedGame { game, seed, episode, role, failure } in kept.failed {
-        assert_eq!((seed, role, episode.history.len()), (game_seed(7, game), taboo::DEFENDER, 1));
-        assert_eq!(failure.to_string(), format!("no answer to game {game}"));
+    for FailedGame { number, seed, episode, seat, failure } in kept.failed {
+        assert_eq!((seed, seat, episode.history.len()), (game_seed(7, number), taboo::DEFENDER, 1));
+        assert_eq!(failure.to_string(), format!("no answer to game {number}"));
     }
 }
 
@@ -427,7 +429,7 @@ fn poll_blocks_only_if_one_player_has_open_turns() {
     struct OneByOne(Vec<Reply>);
     impl Policy for OneByOne {
         fn submit(&mut self, turn: &TurnRequest<'_>) -> Result<(), PolicyError> {
-            self.0.push(Reply { game: turn.game, utterance: Ok("Hm.".into()) });
+            self.0.push(Reply { number: turn.number, utterance: Ok("Hm.".into()) });
             Ok(())
         }
         fn poll(&mut self, _: PollMode) -> Result<Vec<Reply>, PolicyError> {

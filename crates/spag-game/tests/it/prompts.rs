@@ -74,7 +74,7 @@ fn chat_is_the_rules_then_the_utterances_as_messages() {
         "instruction": { "attacker": "Lead to {target_word}.", "defender": "Find it." }, "opening": "Begin."
     });
     let set = load(&file).unwrap().with_format(PromptFormat::Chat);
-    assert_eq!(set.utterances(), UtteranceRule::Message);
+    assert_eq!(set.utterance_rule(), UtteranceRule::Message);
     let messages = |history: &[Utterance]| match set.playing_prompt(history, "tea", 5) {
         TurnPrompt::Chat(messages) => messages,
         TurnPrompt::Plain(_) => panic!(),

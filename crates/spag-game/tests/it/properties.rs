@@ -55,7 +55,7 @@ proptest! {
             let verdict = judge_episode(kind, &episode).unwrap();
             prop_assert!(verdict.history_length <= episode.history.len());
             let referee = Referee::new(kind, &episode.item).unwrap();
-            let rulings: Vec<_> = episode.history.iter().map(|u| referee.rule(u.role, &u.content)).collect();
+            let rulings: Vec<_> = episode.history.iter().map(|u| referee.rule(u.seat, &u.content)).collect();
             let counted = &rulings[..verdict.history_length];
             let before = counted.split_last().map_or(&[][..], |(_, before)| before);
             prop_assert!(before.iter().all(Option::is_none));
@@ -86,7 +86,7 @@ proptest! {
             });
             let config = PlayConfig { games_in_flight: 3, ..PlayConfig::default() };
             let (prompts, rules) = (PromptSet::default(), Rules { after_decision, ..Rules::default() });
-            let spec = GameSpec { game: 0, item: word.clone(), max_turns, seed: 0 };
+            let spec = GameSpec { number: 0, item: word.clone(), max_turns, seed: 0 };
             let played = Cell::new(None);
             play_games(&rules.game(&prompts), [spec], Seats::SelfPlay(&mut player), &config, &mut |game: FinishedGame| {
                 played.set(Some(game));

@@ -12,11 +12,11 @@ const PLAYERS: &str = "attacker=a; defender=b; temperature=1.2";
 
 fn specs(count: usize) -> Vec<GameSpec> {
     let word = |game: usize| ["tea", "bear"][game % 2].to_owned();
-    (0..count).map(|game| GameSpec { game, item: word(game), max_turns: 2, seed: game_seed(7, game) }).collect()
+    (0..count).map(|number| GameSpec { number, item: word(number), max_turns: 2, seed: game_seed(7, number) }).collect()
 }
 
 fn play_missing(record: &mut GameRecord) {
-    let mut player = ScriptedPolicy::new(|turn| format!("{} {}", turn.game, turn.seed));
+    let mut player = ScriptedPolicy::new(|turn| format!("{} {}", turn.number, turn.seed));
     let config = PlayConfig { games_in_flight: 3, ..PlayConfig::default() };
     let prompts = PromptSet::default();
     let missing = record.missing();
@@ -102,7 +102,7 @@ fn failed_games_are_recorded_until_the_next_start() {
     let mut episode = spag_game::Episode::new("bear", 2);
     episode.push(taboo::ATTACKER, "It is big.");
     let failure = TurnFailure::new("the server is busy");
-    record.add_failed(FailedGame { game: 1, seed: 5, episode, role: taboo::DEFENDER, failure }).unwrap();
+    record.add_failed(FailedGame { number: 1, seed: 5, episode, seat: taboo::DEFENDER, failure }).unwrap();
     let failed = record.failed_path().to_owned();
     assert_eq!(failed, folder.path().join("games_failed.jsonl"));
     let rows = read_episodes(&failed).unwrap();

@@ -110,7 +110,7 @@ impl Match for Guessing {
         }))
     }
 
-    fn utterances(&self) -> UtteranceRule {
+    fn utterance_rule(&self) -> UtteranceRule {
         UtteranceRule::Trimmed
     }
 
@@ -146,17 +146,17 @@ fn play(games: &[(u64, &[&str], &[&str])]) -> CollectedGames {
     let script = |of: Seat| {
         let games: Vec<_> = games.iter().map(|(_, hider, seeker)| if of == HIDER { *hider } else { *seeker }).collect();
         ScriptedPolicy::new(move |turn: &TurnRequest<'_>| {
-            assert_eq!(turn.role, of);
+            assert_eq!(turn.seat, of);
             // Only the hider is told the number.
             assert_eq!(turn.prompt.text().contains("number"), of == HIDER);
-            let own = turn.episode.history.iter().filter(|said| said.role == of).count();
+            let own = turn.episode.history.iter().filter(|said| said.seat == of).count();
             assert_eq!(turn.prompt.text().contains("refused"), was_refused(turn.episode));
-            games[turn.game][own].to_owned()
+            games[turn.number][own].to_owned()
         })
     };
     let (mut hider, mut seeker) = (script(HIDER), script(SEEKER));
-    let specs = games.iter().enumerate().map(|(game, (seed, ..))| GameSpec {
-        game,
+    let specs = games.iter().enumerate().map(|(number, (seed, ..))| GameSpec {
+        number,
         item: String::new(),
         max_turns: 0,
         seed: *seed,
@@ -164,7 +164,7 @@ fn play(games: &[(u64, &[&str], &[&str])]) -> CollectedGames {
     let mut collected = CollectedGames::default();
     let seats = Seats::Versus([&mut hider, &mut seeker]);
     play_games(&GuessTheNumber, specs, seats, &PlayConfig::default(), &mut collected).unwrap();
-    collected.finished.sort_by_key(|game| game.game);
+    collected.finished.sort_by_key(|game| game.number);
     collected
 }
 
@@ -192,7 +192,7 @@ fn driver_plays_a_game_with_refusals_and_unequal_turns() {
     ];
     assert_eq!(endings, expected);
     let speakers = |game: usize| -> Vec<&str> {
-        played.finished[game].episode.history.iter().map(|said| said.role.name()).collect()
+        played.finished[game].episode.history.iter().map(|said| said.seat.name()).collect()
     };
     assert_eq!(speakers(0), ["hider", "seeker", "seeker"]);
     assert_eq!(speakers(2), ["hider", "hider", "seeker", "seeker"]);
@@ -223,7 +223,7 @@ fn tally_counts_any_game() {
 fn records_are_read_by_the_names_of_the_game_at_hand() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("games.jsonl");
-    let spec = |game: usize| GameSpec { game, item: String::new(), max_turns: 0, seed: 3 };
+    let spec = |number: usize| GameSpec { number, item: String::new(), max_turns: 0, seed: 3 };
     let open = |games| GameRecord::open(&path, &GuessTheNumber, (0..games).map(spec).collect(), "hider=a; seeker=b");
     let mut record = open(1).unwrap();
     let mut hider = ScriptedPolicy::new(|_: &TurnRequest<'_>| "5".to_owned());
@@ -236,7 +236,7 @@ fn records_are_read_by_the_names_of_the_game_at_hand() {
     assert_eq!((resumed.missing().len(), resumed.into_episodes()), (1, played.clone()));
     let read = read_games(&path, &GuessTheNumber).unwrap();
     assert_eq!((read.len(), &read[0].0, read[0].1.ending), (1, &played[0], FOUND));
-    assert_eq!(read[0].0.history.iter().map(|said| said.role).collect::<Vec<_>>(), [HIDER, SEEKER]);
+    assert_eq!(read[0].0.history.iter().map(|said| said.seat).collect::<Vec<_>>(), [HIDER, SEEKER]);
     // Other games do not know them.
     let said = read_games(&path, &Taboo::default()).unwrap_err().to_string();
     assert!(said.contains("row 1") && said.contains("unknown variant `hider`, expected `attacker` or"), "{said}");

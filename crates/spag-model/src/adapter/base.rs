@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
-use spag_io::{hex, quote, read_samples, read_whole, write_json_atomically};
+use spag_io::{hex, quote, read_excerpts, read_whole, write_json_atomically};
 
 use crate::error::{Error, Result};
 
@@ -43,7 +43,7 @@ impl BaseDigest {
         let files = if model.is_dir() { weight_files(model)? } else { vec![model.to_owned()] };
         let mut hash = Sha256::new();
         for file in files {
-            read_samples(file, |bytes| hash.update(bytes))?;
+            read_excerpts(file, |bytes| hash.update(bytes))?;
         }
         Ok(Self(hex(&hash.finalize())))
     }

@@ -33,8 +33,8 @@ pub(crate) fn stream(game: Game, endpoint: &PageEndpoint, kept: KeptConnection) 
         return Err(ApiError::busy(format!("{} turns wait for {} already", asker.open(), endpoint.name)));
     }
     let state = game.position()?.state;
-    let role = state.to_move();
-    let prompt = state.prompt(role, &game.episode);
+    let seat = state.to_move();
+    let prompt = state.prompt(seat, &game.episode);
     drop(state);
     let seed = game_seed(game.seed, game.episode.history.len());
     let asked =
@@ -43,13 +43,13 @@ pub(crate) fn stream(game: Game, endpoint: &PageEndpoint, kept: KeptConnection) 
     // The other end is gone if the client has left.
     let answered = move |utterance| drop(answered.send(utterance));
     asker.ask(asked, answered).map_err(|error| ApiError::bad(error.to_string()))?;
-    let turn = Turn { game, role, name: endpoint.name.clone(), answer, _kept: kept };
+    let turn = Turn { game, seat, name: endpoint.name.clone(), answer, _kept: kept };
     Ok(event_response("no-store", Some(turn), async |turn| Some((turn?.last_event().await, None))))
 }
 
 struct Turn {
     game: Game,
-    role: Seat,
+    seat: Seat,
     name: String,
     answer: oneshot::Receiver<Result<String, NoUtterance>>,
     _kept: KeptConnection,
@@ -57,13 +57,13 @@ struct Turn {
 
 impl Turn {
     async fn last_event(self) -> Vec<u8> {
-        let Self { mut game, role, name, answer, _kept } = self;
+        let Self { mut game, seat, name, answer, _kept } = self;
         let failed = |why: String| ApiError::server(format!("{name}: {why}")).body();
         let last = match answer.await {
             Ok(Ok(said)) if said.chars().count() > SAID_BY_MODEL => {
                 failed(format!("the utterance has more than {SAID_BY_MODEL} characters"))
             }
-            Ok(Ok(said)) => turn::ended(&mut game, role, said, 0),
+            Ok(Ok(said)) => turn::ended(&mut game, seat, said, 0),
             Ok(Err(why)) => failed(why.to_string()),
             Err(_) => failed("its threads have ended".to_owned()),
         };

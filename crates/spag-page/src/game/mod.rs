@@ -57,7 +57,8 @@ struct Players {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Said {
-    role: Seat,
+    #[serde(rename = "role")]
+    seat: Seat,
     content: String,
 }
 
@@ -106,8 +107,8 @@ impl Game {
     }
 
     /// The model that plays a seat; `None` for a person.
-    pub(crate) fn model(&self, role: Seat) -> Option<&str> {
-        self.players.get(&role).map(String::as_str)
+    pub(crate) fn model(&self, seat: Seat) -> Option<&str> {
+        self.players.get(&seat).map(String::as_str)
     }
 
     /// The verdict so far.
@@ -186,9 +187,9 @@ impl NamedSoFar {
         let mut episode = Episode::new("", 0);
         episode.extra.insert("seed".into(), seed.into());
         episode.extra.extend(kind.record_keys());
-        for (at, Said { role, content }) in history.into_iter().enumerate() {
-            check_length(at, &content, !players.contains_key(&role))?;
-            episode.push(role, content);
+        for (at, Said { seat, content }) in history.into_iter().enumerate() {
+            check_length(at, &content, !players.contains_key(&seat))?;
+            episode.push(seat, content);
         }
         let game = Game { kind, episode, seed, temperature, players };
         game.position()?;
@@ -239,15 +240,15 @@ impl GameSoFar {
         }
         let seats = [(taboo::ATTACKER, players.attacker), (taboo::DEFENDER, players.defender)];
         let players: BTreeMap<Seat, String> =
-            seats.into_iter().filter_map(|(role, name)| Some((role, name?))).collect();
+            seats.into_iter().filter_map(|(seat, name)| Some((seat, name?))).collect();
         let mut episode = Episode::new(target_word, max_turns);
-        for (at, Said { role, content }) in history.into_iter().enumerate() {
-            if role != taboo::seat_at(at) {
-                let problem = format!("expected {}, not {role}: players speak in turn", taboo::seat_at(at));
+        for (at, Said { seat, content }) in history.into_iter().enumerate() {
+            if seat != taboo::seat_at(at) {
+                let problem = format!("expected {}, not {seat}: players speak in turn", taboo::seat_at(at));
                 return Err(ApiError::field(format!("history[{at}].role"), problem));
             }
-            check_length(at, &content, !players.contains_key(&role))?;
-            episode.push(role, content);
+            check_length(at, &content, !players.contains_key(&seat))?;
+            episode.push(seat, content);
         }
         Ok(Game { kind: games.taboo(), episode, seed, temperature, players })
     }

@@ -18,13 +18,13 @@ impl<'g> Position<'g> {
     /// # Errors
     /// There is no game about the item; or an utterance, whose index is the error's, is not that of the seat to move.
     pub(crate) fn of(game: &'g dyn Game, episode: &Episode, seed: u64) -> Result<Self, NoPosition> {
-        let spec = GameSpec { game: 0, item: episode.item.clone(), max_turns: episode.max_turns, seed };
+        let spec = GameSpec { number: 0, item: episode.item.clone(), max_turns: episode.max_turns, seed };
         let state = game.start(&spec).map_err(NoPosition::Game)?;
         let mut position = Self { state, verdict: None, refusal: None };
         for (at, said) in episode.history.iter().enumerate() {
             let expected = position.state.to_move();
-            if said.role.index() != expected.index() {
-                return Err(NoPosition::Turn { at, found: said.role, expected });
+            if said.seat.index() != expected.index() {
+                return Err(NoPosition::Turn { at, found: said.seat, expected });
             }
             let ruling = position.state.apply(&said.content);
             (position.verdict, position.refusal) = (ruling.verdict, ruling.refusal);

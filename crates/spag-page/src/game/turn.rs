@@ -56,7 +56,7 @@ impl PlayRules {
             stream: Streamed::Text,
             ..GenerationConfig::default()
         };
-        let config = match position.state.utterances() {
+        let config = match position.state.utterance_rule() {
             UtteranceRule::AsDecoded => GenerationConfig { text: CompletionText::AfterPrompt, ..config },
             UtteranceRule::Trimmed => GenerationConfig { text: CompletionText::Alone, ..config },
             UtteranceRule::Message => chat_settings(&config, model.encoder()).map_err(failed)?,
@@ -79,17 +79,17 @@ pub(crate) fn stream(
     preview: Detokenizer,
 ) -> Result<Response, ApiError> {
     let state = game.position()?.state;
-    let (role, utterances) = (state.to_move(), state.utterances());
+    let (seat, utterances) = (state.to_move(), state.utterance_rule());
     drop(state);
     let tokenizer = model.tokenizer().clone();
-    let stream = UtteranceStream { game, role, utterances, tokenizer, turn, preview, ended: false };
+    let stream = UtteranceStream { game, seat, utterances, tokenizer, turn, preview, ended: false };
     Ok(event_response("no-store", stream, UtteranceStream::next))
 }
 
 struct UtteranceStream {
     game: Game,
     /// The seat that speaks.
-    role: Seat,
+    seat: Seat,
     utterances: UtteranceRule,
     tokenizer: Tokenizer,
     /// Kept until all is sent, with its place in the queue.
@@ -130,14 +130,14 @@ impl UtteranceStream {
 
     fn finish(&mut self, completion: Completion) -> String {
         let utterance = self.utterances.utterance(completion.text);
-        let last = ended(&mut self.game, self.role, utterance, completion.truncated_tokens);
+        let last = ended(&mut self.game, self.seat, utterance, completion.truncated_tokens);
         self.end(&last)
     }
 }
 
 /// Adds an utterance to its game; what the page is told of it.
-pub(super) fn ended(game: &mut Game, role: Seat, utterance: String, truncated_tokens: usize) -> Value {
-    game.episode.push(role, utterance.as_str());
+pub(super) fn ended(game: &mut Game, seat: Seat, utterance: String, truncated_tokens: usize) -> Value {
+    game.episode.push(seat, utterance.as_str());
     match game.json() {
         Ok(mut body) => {
             body.insert("utterance".into(), utterance.into());

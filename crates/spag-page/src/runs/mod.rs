@@ -262,7 +262,7 @@ fn row_json(entry: &Entry, episode: &Episode, labels: &Labels) -> Value {
 
 /// The utterances of a game, each of about `limit` bytes at most.
 pub(crate) fn history_json(episode: &Episode, limit: usize) -> Value {
-    let said = |said: &spag_game::Utterance| json!({"role": said.role, "content": abridge(&said.content, limit)});
+    let said = |said: &spag_game::Utterance| json!({"role": said.seat, "content": abridge(&said.content, limit)});
     episode.history.iter().map(said).collect()
 }
 

@@ -4,7 +4,7 @@ use spag_eval::html::figure;
 use spag_game::Ending;
 use spag_selfplay::Rate;
 
-use super::data::{GameReport, LossCurve, Match, Report};
+use super::data::{GameReport, LossCurve, MatchReport, Report};
 use super::page::capitalised;
 use super::svg::{Axis, Chart};
 use super::text::{pairings, percent};
@@ -26,7 +26,7 @@ struct Series {
 /// definition.
 fn win_series(report: &GameReport) -> [Series; 3] {
     let half = Rate { count: 0, total: 0, share: Some(0.5), low: 0.5, high: 0.5 };
-    let series = |name, colour, dash, baseline: Rate, of: &dyn Fn(&Match) -> Rate| {
+    let series = |name, colour, dash, baseline: Rate, of: &dyn Fn(&MatchReport) -> Rate| {
         let later = report.matches.iter().map(|game| (game.epoch, of(game)));
         let points = std::iter::once((0, baseline)).chain(later).filter(|(_, rate)| rate.share.is_some()).collect();
         Series { name, colour, dash, points }

@@ -68,7 +68,7 @@ pub struct GameReport {
     /// IM against itself in the evaluation, the baseline of both seats.
     pub baseline: PlayStats,
     /// Each evaluated model against IM, in order of epochs.
-    pub matches: Vec<Match>,
+    pub matches: Vec<MatchReport>,
     /// Games on the same words, side by side.
     pub samples: Vec<SamplePair>,
     /// The games and trainings of each model, in order. Trainings are on the samples of all games, and with the first game.
@@ -111,7 +111,7 @@ pub struct HeldOut {
     /// IM against itself.
     pub baseline: PlayStats,
     /// Each evaluated model against IM, in order of epochs.
-    pub matches: Vec<Match>,
+    pub matches: Vec<MatchReport>,
 }
 
 /// Statistics of self-play games, with the name of the player.
@@ -125,7 +125,7 @@ pub struct NamedPlay {
 
 /// One model against IM, in both seats.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Match {
+pub struct MatchReport {
     /// The model's name, "SPAG-1" …
     pub name: String,
     /// The epoch, from 1.
@@ -197,7 +197,7 @@ impl GameReport {
     }
 }
 
-impl Match {
+impl MatchReport {
     /// Pools the games in both seats, given in their order, and compares them with the baseline.
     pub fn new(labels: &Labels, epoch: usize, games: [PlayStats; SEATS], baseline: &PlayStats) -> Self {
         let seats = PerSeat::new(labels, games);
@@ -264,7 +264,8 @@ pub struct ShownGame {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ShownUtterance {
     /// The speaker.
-    pub role: Seat,
+    #[serde(rename = "role")]
+    pub seat: Seat,
     /// The text.
     pub content: String,
     /// Its clues that are false, in the small world; empty for a seat that gives none.

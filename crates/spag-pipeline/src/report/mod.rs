@@ -14,7 +14,7 @@ mod warnings;
 
 pub use compare::{Arm, arms_page, arms_warnings, read_arms, render_arms};
 pub use data::{
-    ExactPlay, GameReport, HeldOut, ImitationPart, LossCurve, LossPoint, Match, NamedPlay, Report, SamplePair,
+    ExactPlay, GameReport, HeldOut, ImitationPart, LossCurve, LossPoint, MatchReport, NamedPlay, Report, SamplePair,
     ShownGame, ShownUtterance, StageSeconds,
 };
 pub use page::render_html;

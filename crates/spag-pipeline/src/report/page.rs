@@ -195,7 +195,7 @@ fn game(labels: &Labels, game: &ShownGame) -> String {
                 format!(r#"<small>untrue: {}</small>"#, escape(&utterance.untrue.join(", ")))
             };
             let content = escape(&utterance.content);
-            let seat = utterance.role;
+            let seat = utterance.seat;
             format!(r#"<dt>{seat}</dt><dd class="{seat}">{content}{untrue}</dd>"#)
         })
         .collect();

@@ -6,7 +6,7 @@ use spag_io::escape;
 use spag_selfplay::{Change, MeterTable, Rate, Refusals, arena, text_table};
 
 use super::data::{
-    GameReport, HeldOut, ImitationPart, Match, Report, SamplePair, ShownGame, ShownUtterance, StageSeconds,
+    GameReport, HeldOut, ImitationPart, MatchReport, Report, SamplePair, ShownGame, ShownUtterance, StageSeconds,
 };
 use super::exact::exact_table;
 use super::rounds::{GAME_TITLE, TRAINING_COLUMNS, TRAINING_TITLE, game_columns, game_rows, training_rows};
@@ -128,11 +128,11 @@ pub(super) fn win_columns(labels: &Labels) -> Vec<String> {
 }
 
 /// The table of win rates without its header: the baseline, then each match.
-pub(super) fn win_rows(baseline: &PlayStats, matches: &[Match]) -> Vec<Vec<String>> {
+pub(super) fn win_rows(baseline: &PlayStats, matches: &[MatchReport]) -> Vec<Vec<String>> {
     let dash = "–".to_owned();
     let mut itself = vec!["IM itself".to_owned(), dash.clone()];
     itself.extend(baseline.win.values().iter().flat_map(|rate| [rate.to_string(), dash.clone()]));
-    let row = |game: &Match| {
+    let row = |game: &MatchReport| {
         let mut row = vec![game.name.clone(), game.win.to_string()];
         row.extend(game.change.iter().flat_map(|(seat, of)| [game.win_as(seat).to_string(), change(*of)]));
         row
@@ -268,10 +268,10 @@ fn who(labels: &Labels, game: &ShownGame) -> String {
 
 fn game(labels: &Labels, game: &ShownGame, out: &mut String) {
     out.push_str(&format!("    {}\n", who(labels, game)));
-    for ShownUtterance { role, content, untrue } in &game.utterances {
+    for ShownUtterance { seat, content, untrue } in &game.utterances {
         let untrue = if untrue.is_empty() { String::new() } else { format!("   (untrue: {})", untrue.join(", ")) };
-        let role = format!("{role}:");
-        out.push_str(&format!("      {role:<9} {}{}\n", escape(content), escape(&untrue)));
+        let seat = format!("{seat}:");
+        out.push_str(&format!("      {seat:<9} {}{}\n", escape(content), escape(&untrue)));
     }
     out.push_str(&format!("      → {}\n", escape(&game.ending)));
 }

@@ -2,7 +2,7 @@
 
 use spag_game::Seat;
 
-use super::data::{GameReport, Match, Report};
+use super::data::{GameReport, MatchReport, Report};
 use crate::play_stats::PlayStats;
 
 /// A share of ties above which win rates, which are of the other games, are qualified.
@@ -31,7 +31,7 @@ impl GameReport {
         let held_out =
             self.held_out.iter().flat_map(|held| held.matches.iter().map(|game| (game, " on held-out words")));
         let all = self.matches.iter().map(|game| (game, "")).chain(held_out);
-        let of_match = |(game, words): (&Match, &str)| {
+        let of_match = |(game, words): (&MatchReport, &str)| {
             let warning = |(seat, play): (Seat, &PlayStats)| {
                 let decided = play.win[seat].total;
                 let ties = play.games.saturating_sub(decided) as f64 / play.games.max(1) as f64;

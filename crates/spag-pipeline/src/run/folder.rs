@@ -202,7 +202,7 @@ impl RunFolder {
     fn compare_inputs(&self, config: &RunConfig) -> Result<()> {
         let path = self.root.join("inputs.json");
         let prompts = load_prompts(config.prompts.as_deref(), config.prompt_format)?;
-        let mut now = Inputs { utterances: prompts.utterances().name().to_owned(), files: BTreeMap::new() };
+        let mut now = Inputs { utterances: prompts.utterance_rule().name().to_owned(), files: BTreeMap::new() };
         for (name, path) in config.inputs() {
             now.files.insert(name, Input { sha256: content_digest(&path)?, path });
         }

@@ -148,7 +148,7 @@ impl Lengths {
                 let tokens = encoder.tokenizer().encode(&said.content)?.len() + 1;
                 self.utterances += 1;
                 self.said_tokens += tokens;
-                if verdict.rewarded_winner() == Some(said.role) {
+                if verdict.rewarded_winner() == Some(said.seat) {
                     let prompt = game.game.training_prompt(&episode.view(), at, &mut rng)?;
                     self.samples += 1;
                     self.sample_tokens += encoder.encode(&prompt).map_err(spag_selfplay::Error::from)?.len() + tokens;

@@ -21,7 +21,7 @@ use crate::config::{ImitationSource, ImitationSources, RunConfig, SftShare};
 use crate::error::{Error, Result};
 use crate::play_stats::PlayStats;
 use crate::report::{
-    GameReport, HeldOut, ImitationPart, LossCurve, Match, NamedPlay, Report, Round, SamplePair, ShownGame,
+    GameReport, HeldOut, ImitationPart, LossCurve, MatchReport, NamedPlay, Report, Round, SamplePair, ShownGame,
     ShownUtterance, StageSeconds, render_html, render_text,
 };
 
@@ -135,7 +135,7 @@ impl ReportBuilder<'_> {
     }
 
     /// IM against itself, and each epoch against IM in both seats.
-    fn matches(&self, words: WordSet) -> Result<(PlayStats, Vec<Match>)> {
+    fn matches(&self, words: WordSet) -> Result<(PlayStats, Vec<MatchReport>)> {
         let games = |players| self.play(Pairing { players, words });
         if !self.run.made.contains(&Model::Im) {
             return Ok((self.stats(&self.count(&[]), &[]), Vec::new()));
@@ -145,7 +145,7 @@ impl ReportBuilder<'_> {
         for epoch in self.epochs() {
             if let Model::Spag(number) = epoch {
                 let both = [games([epoch, Model::Im])?, games([Model::Im, epoch])?];
-                matches.push(Match::new(self.game.game.labels(), number, both, &baseline));
+                matches.push(MatchReport::new(self.game.game.labels(), number, both, &baseline));
             }
         }
         Ok((baseline, matches))
@@ -314,7 +314,7 @@ impl ReportBuilder<'_> {
     }
 
     fn shown_utterance(&self, utterance: &Utterance, item: &str) -> ShownUtterance {
-        let untrue = match (utterance.role.index(), &self.run.inputs.lexicon) {
+        let untrue = match (utterance.seat.index(), &self.run.inputs.lexicon) {
             // The first seat gives clues.
             (0, Some(lexicon)) => {
                 let clues = lexicon.clues_in(&utterance.content).into_iter();
@@ -323,7 +323,7 @@ impl ReportBuilder<'_> {
             // The second may mention any property in a question.
             _ => Vec::new(),
         };
-        ShownUtterance { role: utterance.role, content: utterance.content.clone(), untrue }
+        ShownUtterance { seat: utterance.seat, content: utterance.content.clone(), untrue }
     }
 }
 

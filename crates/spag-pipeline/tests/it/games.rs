@@ -36,8 +36,8 @@ fn name_of(extra: &serde_json::Map<String, Value>) -> &str {
 /// The total weight of each seat in each game, which each game has half of.
 fn weights(samples: &[Sample]) -> BTreeMap<(String, &'static str), f64> {
     let mut weights = BTreeMap::new();
-    for sample in samples.iter().filter(|sample| sample.role.is_some()) {
-        let seat = sample.role.unwrap().name();
+    for sample in samples.iter().filter(|sample| sample.seat.is_some()) {
+        let seat = sample.seat.unwrap().name();
         *weights.entry((name_of(&sample.extra).to_owned(), seat)).or_default() += sample.weight * sample.reward;
     }
     weights
@@ -222,7 +222,7 @@ fn file_of_games_is_divided_by_their_names() {
 
 fn random_nim(count: usize) -> Vec<Episode> {
     let game = open_game("nim", &Default::default(), None, PromptFormat::Plain).unwrap();
-    let spec = |number| GameSpec { game: number, item: String::new(), max_turns: 0, seed: number as u64 };
+    let spec = |number| GameSpec { number, item: String::new(), max_turns: 0, seed: number as u64 };
     let (mut player, mut played) = (ScriptedPolicy::random_actions(), CollectedGames::default());
     play_games(&*game, (0..count).map(spec), Seats::SelfPlay(&mut player), &PlayConfig::default(), &mut played)
         .unwrap();

@@ -30,13 +30,13 @@ fn winners_by_the_rules_become_samples() {
         let verdict = judge_episode(JudgeKind::Paper, game).unwrap();
         let (ending, length) = (verdict.ending, verdict.history_length);
         if let Some(winner) = verdict.winner().filter(|_| ending != taboo::BROKEN_RULE) {
-            let said = game.history[..length].iter().filter(|utterance| utterance.role == winner);
+            let said = game.history[..length].iter().filter(|utterance| utterance.seat == winner);
             expected.extend(said.map(|utterance| (Some(winner), utterance.content.trim().to_owned())));
             won += 1;
         }
     }
     assert!(0 < won && won < 60, "{won}");
-    let found: Vec<_> = samples.into_iter().map(|sample| (sample.role, sample.target)).collect();
+    let found: Vec<_> = samples.into_iter().map(|sample| (sample.seat, sample.target)).collect();
     assert_eq!(found, expected);
     let part = &report.first.imitation[0];
     assert_eq!((part.source.as_str(), part.games, part.won), ("self", 60, won));

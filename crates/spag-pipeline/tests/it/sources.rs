@@ -92,7 +92,7 @@ fn general_texts_of_a_file_are_whole_or_a_share() {
         let share = format!("sft.share={share}");
         let (config, _) = finished(&root.path().join(name), &[&file, &share, "evaluation.games=1"]);
         let samples = spag_rewards::read_samples(config.run_dir.join("spag-1/samples.jsonl")).unwrap();
-        let of_games = samples.iter().filter(|sample| sample.role.is_some()).count();
+        let of_games = samples.iter().filter(|sample| sample.seat.is_some()).count();
         let sft: Vec<&str> = samples.iter().skip(of_games).map(|sample| sample.target.as_str()).collect();
         assert!(of_games > 14);
         if name == "whole" {

@@ -111,7 +111,7 @@ fn winner_has_the_credit_of_the_rule() {
     for verdict in
         [Verdict::of(taboo::RIGHT_GUESS, 6), Verdict::of(taboo::WRONG_GUESS, 4), Verdict::of(taboo::BROKEN_RULE, 5)]
     {
-        let turns = episode.history.iter().map(|said| Turn { seat: said.role, tokens: 2 }).collect();
+        let turns = episode.history.iter().map(|said| Turn { seat: said.seat, tokens: 2 }).collect();
         let game = RewardedGame::new(&LABELS, "apple", &verdict, turns, &OutcomeRewards::default());
         let rule = DecayedWinner { decay_weight: 0.8, norm: RewardNorm::Sum };
         let mut want = vec![None; verdict.history_length];

@@ -75,10 +75,10 @@ impl Crediting<'_> {
                 Ok(query) => query,
                 Err(error) => return Some(Err(error.into())),
             };
-            summary.count_sample(utterance.role);
-            let (role, weight) = (Some(utterance.role), summary.weight(utterance.role));
+            summary.count_sample(utterance.seat);
+            let (seat, weight) = (Some(utterance.seat), summary.weight(utterance.seat));
             let extra = game_name.clone();
-            Some(Ok(Sample { role, reward, weight, extra, ..Sample::new(query, strip(&utterance.content)) }))
+            Some(Ok(Sample { seat, reward, weight, extra, ..Sample::new(query, strip(&utterance.content)) }))
         });
         samples.collect()
     }

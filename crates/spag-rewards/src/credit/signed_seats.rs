@@ -51,7 +51,7 @@ impl Credit for WithMeans {
         let counted = &episode.history[..verdict.history_length.min(episode.history.len())];
         let mut rewards = vec![0.0; counted.len()];
         for (seat, mean) in self.means.iter().enumerate() {
-            let own: Vec<usize> = (0..counted.len()).filter(|at| counted[*at].role.index() == seat).collect();
+            let own: Vec<usize> = (0..counted.len()).filter(|at| counted[*at].seat.index() == seat).collect();
             let reward =
                 verdict.rewarded_winner().map_or(0.0, |winner| if winner.index() == seat { 1.0 } else { -1.0 });
             let shares = discounted_rewards(own.len(), self.rule.decay_weight, self.rule.norm);
@@ -81,7 +81,7 @@ mod tests {
         let samples = credit_games(&game, &games, &rule, 0).unwrap().samples;
         // Wins 1 : 2 and a tie of four games: means of 1/4 and −1/4.
         let of = |seat: usize| -> Vec<f64> {
-            let own = samples.iter().filter(|sample| sample.role.is_some_and(|role| role.index() == seat));
+            let own = samples.iter().filter(|sample| sample.seat.is_some_and(|of| of.index() == seat));
             own.map(|sample| sample.reward).collect()
         };
         let shares = |rewards: [f64; 4]| -> Vec<f64> {

@@ -23,5 +23,5 @@ impl Credit for ImitatedWinner {
 pub(super) fn winner_utterances(episode: &EpisodeView<'_>, verdict: &Verdict) -> Vec<usize> {
     let Some(winner) = verdict.rewarded_winner() else { return Vec::new() };
     let counted = episode.history.iter().take(verdict.history_length).enumerate();
-    counted.filter(|(_, utterance)| utterance.role == winner).map(|(at, _)| at).collect()
+    counted.filter(|(_, utterance)| utterance.seat == winner).map(|(at, _)| at).collect()
 }

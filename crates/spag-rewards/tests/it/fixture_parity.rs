@@ -36,7 +36,7 @@ fn assert_as_expected(samples: &[Sample]) {
     assert_eq!(samples.len(), expected.len());
     for (row, (sample, expected)) in samples.iter().zip(&expected).enumerate() {
         assert_eq!(sample.target, expected.target, "row {row}");
-        assert_eq!(sample.role, Some(expected.role), "row {row}");
+        assert_eq!(sample.seat, Some(expected.role), "row {row}");
         // Equal to the last bit.
         assert_eq!((sample.reward, sample.weight), (expected.reward, expected.weight), "row {row}");
     }

@@ -63,7 +63,7 @@ proptest! {
     fn rewards_and_weights_balance_the_roles(games in proptest::collection::vec((1usize..6, any::<bool>()), 1..30)) {
         let episodes: Vec<Episode> = games.iter().map(|(turns, wins)| game("plum", *turns, *wins)).collect();
         let samples = credit(&episodes, 0);
-        let total = |role| samples.iter().filter(|s| s.role == Some(role)).map(|s| s.weight * s.reward).sum::<f64>();
+        let total = |role| samples.iter().filter(|s| s.seat == Some(role)).map(|s| s.weight * s.reward).sum::<f64>();
         let wins = |defender| games.iter().filter(|(_, wins)| *wins == defender).count();
         for (role, won) in [(taboo::ATTACKER, wins(false)), (taboo::DEFENDER, wins(true))] {
             let half = if won == 0 { 0.0 } else { games.len() as f64 / 2.0 };

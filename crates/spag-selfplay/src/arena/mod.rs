@@ -26,4 +26,4 @@ pub use elo::{Elo, EloScale, Fit, Seating, fit};
 pub use pairings::{Pairing, SelfPlay, check_files, pairings, record_file};
 pub use player::{NamedPlayer, check_players, player_index};
 pub use render::{render_csv, render_json, render_text};
-pub use table::{ArenaSettings, ArenaTable, Match, SeatResult, Standing};
+pub use table::{ArenaSettings, ArenaTable, PairingResult, SeatResult, Standing};

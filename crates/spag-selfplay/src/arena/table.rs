@@ -37,7 +37,7 @@ pub struct ArenaTable {
     /// The players, the highest rated first.
     pub players: Vec<Standing>,
     /// All pairings, in the order of play.
-    pub pairings: Vec<Match>,
+    pub pairings: Vec<PairingResult>,
     /// The advantage of the first seat, in Elo points.
     #[serde(flatten)]
     pub edge: OfSeat<Elo, Edge>,
@@ -80,7 +80,7 @@ pub struct Standing {
 
 /// The results of a pairing.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Match {
+pub struct PairingResult {
     /// The names of the players.
     #[serde(flatten)]
     pub players: PerSeat<String>,
@@ -152,7 +152,7 @@ impl ArenaTable {
         // Stable: players of equal rating keep their order.
         standings.sort_by(|a, b| b.elo.points.total_cmp(&a.elo.points));
         let name = |index: usize| players.get(index).map(|player| player.name.clone()).unwrap_or_default();
-        let pairings = results.iter().map(|(pairing, counts)| Match {
+        let pairings = results.iter().map(|(pairing, counts)| PairingResult {
             players: PerSeat::new(labels, pairing.0.map(name)),
             seats: PerSeat::of(labels, |seat| SeatResult::new(counts, seat)),
         });

@@ -152,7 +152,7 @@ impl EndpointPlayer {
             Err(NoUtterance::Turn(failure)) => Err(failure),
             Err(NoUtterance::Fatal(message)) => return Err(PolicyError::new(message)),
         };
-        Ok(Reply { game: answer.game, utterance })
+        Ok(Reply { number: answer.game, utterance })
     }
 }
 
@@ -161,7 +161,7 @@ impl Policy for EndpointPlayer {
         if self.asker.client().is_stopped() {
             return Err(self.fatal_error());
         }
-        let (game, done, client) = (turn.game, self.done.clone(), self.asker.client().clone());
+        let (game, done, client) = (turn.number, self.done.clone(), self.asker.client().clone());
         let answered = move |utterance| {
             let is_fatal = matches!(utterance, Err(NoUtterance::Fatal(_)));
             // Fails only if the player was dropped.

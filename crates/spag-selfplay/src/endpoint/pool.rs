@@ -58,7 +58,7 @@ impl Pool {
 
     /// Opens a turn of a game on a server; waits for one with a free slot. `tries` are those that the turn has had on each
     /// server, of which it must not have had `most` on all.
-    pub(super) fn lease(&self, game: usize, tries: &[u32], most: u32) -> Result<Lease<'_>, Stopped> {
+    pub(super) fn lease(&self, number: usize, tries: &[u32], most: u32) -> Result<Lease<'_>, Stopped> {
         self.wait(|State { scheduler, limits, .. }, now| {
             let standing = |(limit, tries): (&RateLimit, &u32)| match () {
                 () if *tries >= most => Standing::Spent,
@@ -66,7 +66,7 @@ impl Pool {
                 () => Standing::Open,
             };
             let standings: Vec<Standing> = limits.iter().zip(tries).map(standing).collect();
-            let index = scheduler.open(game, &standings, now).ok_or(WAIT)?;
+            let index = scheduler.open(number, &standings, now).ok_or(WAIT)?;
             let server = self.servers.get(index).ok_or(WAIT)?;
             Ok(Lease { pool: self, index, server, answers: scheduler.answers(index) })
         })

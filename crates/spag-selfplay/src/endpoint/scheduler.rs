@@ -49,16 +49,16 @@ impl Scheduler {
 
     /// Opens a turn of a game on the best server. `None` if all that come into question have no free slot, or the turn has
     /// tried all.
-    pub(super) fn open(&mut self, game: usize, standings: &[Standing], now: Instant) -> Option<usize> {
-        let chosen = self.choose(game, standings, now)?;
+    pub(super) fn open(&mut self, number: usize, standings: &[Standing], now: Instant) -> Option<usize> {
+        let chosen = self.choose(number, standings, now)?;
         let load = self.servers.get_mut(chosen)?;
         load.open += 1;
         load.given += 1;
-        self.homes.insert(game, chosen);
+        self.homes.insert(number, chosen);
         Some(chosen)
     }
 
-    fn choose(&self, game: usize, standings: &[Standing], now: Instant) -> Option<usize> {
+    fn choose(&self, number: usize, standings: &[Standing], now: Instant) -> Option<usize> {
         let all = || self.servers.iter().zip(standings).enumerate();
         let rested = |load: &Load| load.open == 0 && load.failed_until.is_some_and(|until| until <= now);
         let probe = all().find(|(_, (load, standing))| **standing == Standing::Open && rested(load));
@@ -76,7 +76,7 @@ impl Scheduler {
             best.into_iter().find(|(standing, failed)| of(*standing, *failed).next().is_some())?;
         let free = || of(standing, has_failed).filter(|(_, load)| load.open < self.slots);
         let least = free().map(|(_, load)| load.open).min()?;
-        let home = self.homes.get(game);
+        let home = self.homes.get(number);
         let is_near = |load: &Load| load.open <= least + self.margin();
         let stays = free().find(|(server, load)| home == Some(*server) && is_near(load));
         stays.or_else(|| free().min_by_key(|(_, load)| (load.open, load.given))).map(|(server, _)| server)
@@ -121,15 +121,15 @@ struct Homes {
 }
 
 impl Homes {
-    fn insert(&mut self, game: usize, server: usize) {
+    fn insert(&mut self, number: usize, server: usize) {
         if self.recent.len() >= REMEMBERED {
             self.older = std::mem::take(&mut self.recent);
         }
-        self.recent.insert(game, server);
+        self.recent.insert(number, server);
     }
 
-    fn get(&self, game: usize) -> Option<usize> {
-        self.recent.get(&game).or_else(|| self.older.get(&game)).copied()
+    fn get(&self, number: usize) -> Option<usize> {
+        self.recent.get(&number).or_else(|| self.older.get(&number)).copied()
     }
 }
 

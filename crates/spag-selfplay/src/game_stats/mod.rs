@@ -69,14 +69,14 @@ impl GameStats {
             let text = &utterance.content;
             let lower = text.to_lowercase();
             let words: Vec<&str> = lower.split_whitespace().collect();
-            let speech = &mut self.speech[utterance.role.index()];
+            let speech = &mut self.speech[utterance.seat.index()];
             speech.utterances += 1;
             speech.empty += u64::from(words.is_empty());
             speech.repeated += u64::from(!earlier.insert(text.as_str()));
             speech.words += words.len() as u64;
             speech.characters += text.chars().count() as u64;
-            self.words.add(utterance.role, &words);
-            self.pairs.add(utterance.role, &words);
+            self.words.add(utterance.seat, &words);
+            self.pairs.add(utterance.seat, &words);
         }
     }
 
@@ -86,8 +86,8 @@ impl GameStats {
     }
 
     /// The utterances of one seat.
-    pub fn speech(&self, role: Seat) -> SpeechStats {
-        self.speech[role.index()].stats(self.words.share_of(role), self.pairs.share_of(role))
+    pub fn speech(&self, seat: Seat) -> SpeechStats {
+        self.speech[seat.index()].stats(self.words.share_of(seat), self.pairs.share_of(seat))
     }
 
     /// The utterances of both seats.

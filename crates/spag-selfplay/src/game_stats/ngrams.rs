@@ -15,7 +15,7 @@ pub(super) struct NGrams {
     length: usize,
     /// Which roles have used each n-gram.
     seen: HashMap<u64, [bool; SEATS]>,
-    /// By role: all n-grams and the distinct ones.
+    /// By seat: all n-grams and the distinct ones.
     said: [u64; SEATS],
     distinct: [u64; SEATS],
 }
@@ -26,21 +26,21 @@ impl NGrams {
     }
 
     /// Adds the n-grams of an utterance; none spans two utterances.
-    pub(super) fn add(&mut self, role: Seat, words: &[&str]) {
-        let role = role.index();
+    pub(super) fn add(&mut self, seat: Seat, words: &[&str]) {
+        let seat = seat.index();
         for gram in words.windows(self.length) {
-            self.said[role] += 1;
+            self.said[seat] += 1;
             let mut hasher = DefaultHasher::new();
             gram.hash(&mut hasher);
             let speakers = self.seen.entry(hasher.finish()).or_default();
-            self.distinct[role] += u64::from(!speakers[role]);
-            speakers[role] = true;
+            self.distinct[seat] += u64::from(!speakers[seat]);
+            speakers[seat] = true;
         }
     }
 
-    /// Distinct n-grams of a role over all of its n-grams; `None` without any.
-    pub(super) fn share_of(&self, role: Seat) -> Option<f64> {
-        share(self.distinct[role.index()], self.said[role.index()])
+    /// Distinct n-grams of a seat over all of its n-grams; `None` without any.
+    pub(super) fn share_of(&self, seat: Seat) -> Option<f64> {
+        share(self.distinct[seat.index()], self.said[seat.index()])
     }
 
     /// Distinct n-grams over all n-grams, for both roles together.
@@ -63,15 +63,15 @@ mod tests {
     fn distinct_shares_match_counts_by_hand() {
         let (mut single, mut pairs) = (NGrams::new(1), NGrams::new(2));
         assert_eq!((single.share(), pairs.share_of(taboo::ATTACKER)), (None, None));
-        for (role, text) in [
+        for (seat, text) in [
             (taboo::ATTACKER, "it has it has"),
             (taboo::DEFENDER, "it has wings"),
             (taboo::ATTACKER, "wings"),
             (taboo::DEFENDER, ""),
         ] {
             let words: Vec<&str> = text.split_whitespace().collect();
-            single.add(role, &words);
-            pairs.add(role, &words);
+            single.add(seat, &words);
+            pairs.add(seat, &words);
         }
         // The attacker: it has it has wings. The defender: it has wings.
         assert_eq!(single.share_of(taboo::ATTACKER), Some(3.0 / 5.0));

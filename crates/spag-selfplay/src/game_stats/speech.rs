@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-/// Sums over the utterances of one role or of both.
+/// Sums over the utterances of one seat or of both.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Speech {
     pub(super) utterances: u64,
@@ -37,7 +37,7 @@ impl Speech {
     }
 }
 
-/// Statistics of the utterances of one role or of both, up to the deciding ones. Means and shares are `None` without
+/// Statistics of the utterances of one seat or of both, up to the deciding ones. Means and shares are `None` without
 /// utterances.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 #[non_exhaustive]
@@ -46,7 +46,7 @@ pub struct SpeechStats {
     pub utterances: u64,
     /// Utterances of white space only.
     pub empty: u64,
-    /// Utterances equal to an earlier one of the same game, by either role.
+    /// Utterances equal to an earlier one of the same game, by either seat.
     pub repeated: u64,
     /// Words of an utterance, separated by white space.
     pub mean_words: Option<f64>,

@@ -14,8 +14,12 @@ use crate::limits;
 /// assert_eq!(games[1].seed, spag_game::game_seed(9, 1));
 /// ```
 pub fn game_specs<'a>(words: impl Iterator<Item = &'a String>, max_turns: usize, seed: u64) -> Vec<GameSpec> {
-    let spec =
-        |(game, word): (usize, &String)| GameSpec { game, item: word.clone(), max_turns, seed: game_seed(seed, game) };
+    let spec = |(number, word): (usize, &String)| GameSpec {
+        number,
+        item: word.clone(),
+        max_turns,
+        seed: game_seed(seed, number),
+    };
     words.enumerate().map(spec).collect()
 }
 

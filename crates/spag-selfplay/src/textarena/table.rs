@@ -4,7 +4,7 @@ use std::cell::OnceCell;
 
 use serde_json::{Map, Value, json};
 use spag_game::games::textarena::WON;
-use spag_game::games::{DRAW, INVALID};
+use spag_game::{DRAW, INVALID};
 use spag_game::{
     Episode, FailureCause, Game, Labels, Match, Message, Refusal, Ruling, SEATS, Seat, Told, Transcript, TurnFailure,
     UtteranceRule, Verdict,
@@ -125,7 +125,7 @@ impl Match for RemoteMatch<'_> {
         self.game.recorded.prompt(&self.table().messages, seat)
     }
 
-    fn utterances(&self) -> UtteranceRule {
+    fn utterance_rule(&self) -> UtteranceRule {
         match self.game.recorded.format() {
             PromptFormat::Plain => UtteranceRule::Trimmed,
             PromptFormat::Chat => UtteranceRule::Message,

@@ -35,12 +35,13 @@ fn player(base_url: String, style: PromptStyle, config: EndpointConfig) -> Endpo
 }
 
 fn try_play(player: &mut EndpointPlayer, games: usize) -> (spag_game::Result<()>, CollectedGames) {
-    let specs = (0..games).map(|game| GameSpec { game, item: "tea".into(), max_turns: 2, seed: game_seed(5, game) });
+    let specs =
+        (0..games).map(|number| GameSpec { number, item: "tea".into(), max_turns: 2, seed: game_seed(5, number) });
     let config = PlayConfig { games_in_flight: 8, ..PlayConfig::default() };
     let mut sink = CollectedGames::default();
     let result = play_games(&Taboo::new(&PromptSet::default()), specs, Seats::SelfPlay(player), &config, &mut sink);
-    sink.finished.sort_by_key(|game| game.game);
-    sink.failed.sort_by_key(|game| game.game);
+    sink.finished.sort_by_key(|game| game.number);
+    sink.failed.sort_by_key(|game| game.number);
     (result, sink)
 }
 
@@ -112,7 +113,7 @@ fn chat_is_sent_as_messages_and_refused_by_endpoints_that_complete_texts() {
     let server = Server::start(|_| Answer::says("Hello."));
     let mut chat = player(server.base_url(), PromptStyle::Chat, config());
     let prompts = PromptSet::default().with_format(PromptFormat::Chat);
-    let specs = || [GameSpec { game: 0, item: "tea".into(), max_turns: 2, seed: 1 }];
+    let specs = || [GameSpec { number: 0, item: "tea".into(), max_turns: 2, seed: 1 }];
     let (play, mut games) = (PlayConfig::default(), CollectedGames::default());
     play_games(&Taboo::new(&prompts), specs(), Seats::SelfPlay(&mut chat), &play, &mut games).unwrap();
     assert_eq!((games.finished.len(), games.failed.len()), (1, 0));
@@ -232,7 +233,7 @@ fn endpoint_plays_against_a_script() {
     let server = Server::start(|_| Answer::says("Hot water with leaves?").after(Duration::from_millis(2)));
     let mut defender = player(server.base_url(), PromptStyle::Chat, config());
     let mut attacker = ScriptedPolicy::lines(["What do you drink?", "", "And in the morning?"]);
-    let specs = (0..9).map(|game| GameSpec { game, item: "tea".into(), max_turns: 2, seed: game_seed(5, game) });
+    let specs = (0..9).map(|number| GameSpec { number, item: "tea".into(), max_turns: 2, seed: game_seed(5, number) });
     let mut sink = CollectedGames::default();
     let seats = Seats::Versus([&mut attacker, &mut defender]);
     play_games(&Taboo::new(&PromptSet::default()), specs, seats, &PlayConfig::default(), &mut sink).unwrap();
@@ -345,7 +346,7 @@ fn dropping_the_player_never_hangs() {
     }
     let began = Instant::now();
     let mut player = player(server.base_url(), PromptStyle::Chat, config());
-    let specs = (0..9).map(|game| GameSpec { game, item: "tea".into(), max_turns: 2, seed: 1 });
+    let specs = (0..9).map(|number| GameSpec { number, item: "tea".into(), max_turns: 2, seed: 1 });
     let prompts = PromptSet::default();
     play_games(&Taboo::new(&prompts), specs, Seats::SelfPlay(&mut player), &PlayConfig::default(), &mut Brief(began))
         .unwrap();
@@ -396,11 +397,11 @@ fn fatal_error_is_told_by_a_turn_submitted_after_it() {
     let error = loop {
         let episode = Episode::new("tea", 2);
         let turn = TurnRequest {
-            game: 0,
-            role: taboo::ATTACKER,
+            number: 0,
+            seat: taboo::ATTACKER,
             episode: &episode,
             prompt: &TurnPrompt::Plain(PromptText::own("Begin.")),
-            utterances: UtteranceRule::default(),
+            utterance_rule: UtteranceRule::default(),
             legal_actions: None,
             game_seed: 1,
             seed: 1,
@@ -438,8 +439,8 @@ fn refused_turn_fails_only_its_game() {
     for part in ["too long for [key]", "content filter", "has no text (finish_reason: none given): No."] {
         assert!(reasons.iter().any(|reason| reason.contains(part)), "{part}: {reasons:#?}");
     }
-    for FailedGame { game, seed, episode, role, .. } in &games.failed {
-        assert_eq!((*seed, *role), (game_seed(5, *game), taboo::seat_at(episode.history.len())));
+    for FailedGame { number, seed, episode, seat, .. } in &games.failed {
+        assert_eq!((*seed, *seat), (game_seed(5, *number), taboo::seat_at(episode.history.len())));
     }
     let stats = player.stats();
     assert_eq!((stats.retries, stats.failures >= games.failed.len() as u64), (0, true));
@@ -450,7 +451,7 @@ fn failed_games_are_recorded_and_played_again() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("games.jsonl");
     let specs = || -> Vec<GameSpec> {
-        let spec = |game| GameSpec { game, item: "tea".into(), max_turns: 2, seed: game_seed(5, game) };
+        let spec = |number| GameSpec { number, item: "tea".into(), max_turns: 2, seed: game_seed(5, number) };
         (0..9).map(spec).collect()
     };
     let play_missing = |server: &Server| {

@@ -31,7 +31,7 @@ fn pool(urls: impl IntoIterator<Item = String>, config: EndpointConfig) -> Endpo
 }
 
 fn specs(games: usize) -> Vec<GameSpec> {
-    let spec = |game| GameSpec { game, item: "tea".into(), max_turns: 3, seed: game_seed(5, game) };
+    let spec = |number| GameSpec { number, item: "tea".into(), max_turns: 3, seed: game_seed(5, number) };
     (0..games).map(spec).collect()
 }
 
@@ -40,7 +40,7 @@ fn try_play(player: &mut EndpointPlayer, games: usize) -> (spag_game::Result<()>
     let mut sink = CollectedGames::default();
     let result =
         play_games(&Taboo::new(&PromptSet::default()), specs(games), Seats::SelfPlay(player), &config, &mut sink);
-    sink.finished.sort_by_key(|game| game.game);
+    sink.finished.sort_by_key(|game| game.number);
     (result, sink)
 }
 
@@ -189,7 +189,7 @@ fn prompt_that_no_server_can_answer_fails_its_game_only() {
     let mut player = pool(servers.iter().map(Server::base_url), EndpointConfig { report, ..config() });
     let (result, played) = try_play(&mut player, 30);
     result.unwrap();
-    assert_eq!((played.finished.len(), played.failed.len(), played.failed[0].game), (29, 1, 3));
+    assert_eq!((played.finished.len(), played.failed.len(), played.failed[0].number), (29, 1, 3));
     assert!(played.failed[0].failure.to_string().starts_with("no answer after 8 tries"), "{:?}", played.failed[0]);
 }
 

@@ -25,11 +25,11 @@ fn adapter() -> Adapter {
 /// What was said in games of two players, with its tokens.
 fn games(first: &mut dyn Policy, second: &mut dyn Policy) -> Vec<Episode> {
     let prompts = PromptSet::load(root().join("configs/tiny-prompts.json")).unwrap();
-    let specs = (0..6).map(|game| GameSpec { game, item: "tiger".into(), max_turns: 2, seed: game as u64 });
+    let specs = (0..6).map(|number| GameSpec { number, item: "tiger".into(), max_turns: 2, seed: number as u64 });
     let mut games = CollectedGames::default();
     let play = PlayConfig { tokens: TokenRecords::Kept, ..PlayConfig::default() };
     play_games(&Taboo::new(&prompts), specs, Seats::Versus([first, second]), &play, &mut games).unwrap();
-    games.finished.sort_by_key(|game| game.game);
+    games.finished.sort_by_key(|game| game.number);
     games.finished.into_iter().map(|game| game.episode).collect()
 }
 

@@ -31,11 +31,11 @@ fn special_tokens_that_players_say_are_text() {
         assert_eq!(player.context_budget(prompt).unwrap().prompt, tokens);
         let episode = Episode::new("tea", 2);
         let turn = TurnRequest {
-            game: 0,
-            role: taboo::ATTACKER,
+            number: 0,
+            seat: taboo::ATTACKER,
             episode: &episode,
             prompt,
-            utterances,
+            utterance_rule: utterances,
             legal_actions: None,
             game_seed: 1,
             seed: 1,

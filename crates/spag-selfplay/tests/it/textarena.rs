@@ -47,14 +47,14 @@ fn game(python: &str, id: &str, format: PromptFormat) -> TextArena {
 
 /// Games with seeds 1 to `count`, two at a time.
 fn play(game: &dyn Game, count: u64, rule: impl FnMut(&TurnRequest<'_>) -> String) -> CollectedGames {
-    let specs = (1..=count).map(|seed| GameSpec { game: seed as usize, item: String::new(), max_turns: 0, seed });
+    let specs = (1..=count).map(|seed| GameSpec { number: seed as usize, item: String::new(), max_turns: 0, seed });
     let (config, mut games) = (PlayConfig { games_in_flight: 2, ..PlayConfig::default() }, CollectedGames::default());
     play_games(game, specs, Seats::SelfPlay(&mut ScriptedPolicy::new(rule)), &config, &mut games).unwrap();
     games
 }
 
 fn pings(turn: &TurnRequest<'_>) -> String {
-    ["ping", "pong"][turn.role.index()].to_owned()
+    ["ping", "pong"][turn.seat.index()].to_owned()
 }
 
 #[test]
@@ -69,7 +69,7 @@ fn records_are_read_without_a_process() {
         let [finished] = &played.finished[..] else { panic!("{played:?}") };
         let (episode, verdict) = (&finished.episode, finished.verdict);
         assert_eq!((verdict.ending.name, verdict.winner().map(|seat| seat.index())), ("won", Some(1)));
-        let said: Vec<_> = episode.history.iter().map(|said| (said.role.index(), &*said.content)).collect();
+        let said: Vec<_> = episode.history.iter().map(|said| (said.seat.index(), &*said.content)).collect();
         assert_eq!((said, verdict.history_length), (vec![(0, "no"), (0, "ping"), (1, "pong")], 3));
         assert_eq!(episode.history[0].extra["refusal"], "illegal");
         assert_eq!(episode.extra["transcript"]["reason"], "Player 1 spoke last.");
@@ -97,7 +97,7 @@ fn records_are_read_without_a_process() {
             let error = read.judge().judge(&changed.view()).unwrap_err().to_string();
             assert!(error.contains("transcript"), "{pointer}: {error}");
         }
-        let spec = GameSpec { game: 0, item: String::new(), max_turns: 0, seed: 1 };
+        let spec = GameSpec { number: 0, item: String::new(), max_turns: 0, seed: 1 };
         assert!(read.start(&spec).unwrap_err().to_string().contains("textarena:Plays"));
     }
 }
@@ -138,12 +138,12 @@ fn a_fault_of_a_process_is_that_of_its_game() {
 #[test]
 fn a_text_that_textarena_cannot_read_fails_its_game_only() {
     let interpreter = Interpreter::new();
-    let played = play(&interpreter.game("Plays", PromptFormat::Plain), 6, |turn| match turn.game {
+    let played = play(&interpreter.game("Plays", PromptFormat::Plain), 6, |turn| match turn.number {
         2 => "crash".to_owned(),
         _ => pings(turn),
     });
     let [failed] = &played.failed[..] else { panic!("{played:?}") };
-    assert_eq!((failed.game, failed.failure.cause()), (2, FailureCause::Text));
+    assert_eq!((failed.number, failed.failure.cause()), (2, FailureCause::Text));
     assert_eq!(failed.episode.history[0].content, "crash");
     // The process goes on.
     assert_eq!((played.finished.len(), interpreter.starts()), (5, 2));

@@ -21,14 +21,14 @@ fn play(checkpoint: Checkpoint, game: &dyn Game, item: &str, count: usize) -> Sa
     let sampling = Sampling::random(1.0, 0, None);
     let config = GenerationConfig { max_new_tokens: 12, sampling, ..GenerationConfig::default() };
     let mut player = ModelPlayer::load(checkpoint, config, engine).unwrap().with_verbatim_history();
-    let specs = (0..count).map(|game| GameSpec { game, item: item.into(), max_turns: 3, seed: game as u64 });
+    let specs = (0..count).map(|number| GameSpec { number, item: item.into(), max_turns: 3, seed: number as u64 });
     let mut games = CollectedGames::default();
     let play = PlayConfig { tokens: TokenRecords::Kept, ..PlayConfig::default() };
     play_games(game, specs, Seats::SelfPlay(&mut player), &play, &mut games).unwrap();
-    games.finished.sort_by_key(|game| game.game);
+    games.finished.sort_by_key(|game| game.number);
     let turns = |game: FinishedGame| {
-        let turns = player.take_turns(game.game);
-        assert!(player.take_turns(game.game).is_empty());
+        let turns = player.take_turns(game.number);
+        assert!(player.take_turns(game.number).is_empty());
         (game, turns)
     };
     { games.finished }.into_iter().map(turns).collect()
@@ -45,7 +45,7 @@ fn check(games: &Sampled, model: &Model) {
     for (game, turns) in games {
         assert_eq!(turns.len(), game.episode.history.len());
         for (turn, said) in turns.iter().zip(&game.episode.history) {
-            assert_eq!((turn.seat, Some(&turn.generation)), (said.role, said.generation.as_ref()));
+            assert_eq!((turn.seat, Some(&turn.generation)), (said.seat, said.generation.as_ref()));
             let tokens = [&turn.prompt[..], &turn.generation.token_ids].concat();
             let rows = (turn.prompt.len() as u32 - 1..tokens.len() as u32 - 1).collect();
             let targets = Targets { rows, tokens: turn.generation.token_ids.clone(), ..Targets::default() };
@@ -67,7 +67,7 @@ fn own_utterances(games: &Sampled) -> usize {
                     assert!(
                         turn.prompt.windows(own.len()).any(|window| window == own),
                         "game {}, turn {at}",
-                        game.game
+                        game.number
                     );
                     found += 1;
                 }

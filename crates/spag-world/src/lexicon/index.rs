@@ -14,7 +14,7 @@ pub(super) struct ClueIndex {
 
 /// A clue in a text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-struct Match {
+struct ClueMatch {
     /// The number of the clue.
     clue: usize,
     start: usize,
@@ -45,7 +45,7 @@ impl ClueIndex {
         let mut matches = self.matches(lower);
         matches.sort_unstable();
         let (mut taken, mut found): (BTreeSet<(usize, usize)>, Vec<_>) = (BTreeSet::new(), Vec::new());
-        for Match { clue, start, end } in matches {
+        for ClueMatch { clue, start, end } in matches {
             // Taken ranges do not overlap, so the last one that begins before `end` is the only one to compare with.
             let is_free = taken.range(..(end, 0)).next_back().is_none_or(|(_, before)| *before <= start);
             if let (true, Some((text, words))) = (is_free, self.clues.get(clue)) {
@@ -64,7 +64,7 @@ impl ClueIndex {
         (found, rest)
     }
 
-    fn matches(&self, lower: &str) -> Vec<Match> {
+    fn matches(&self, lower: &str) -> Vec<ClueMatch> {
         let words: Vec<(usize, usize)> = words_of(lower).collect();
         let longest = self.clues.first().map_or(0, |(clue, _)| clue.len());
         let mut matches = Vec::new();
@@ -72,7 +72,7 @@ impl ClueIndex {
             let ends = self.lengths.iter().map_while(|length| words.get(first + length - 1)).map(|(_, end)| *end);
             for end in ends.take_while(|end| end - start <= longest) {
                 let clue = lower.get(*start..end).and_then(|text| self.by_text.get(text));
-                matches.extend(clue.map(|clue| Match { clue: *clue, start: *start, end }));
+                matches.extend(clue.map(|clue| ClueMatch { clue: *clue, start: *start, end }));
             }
         }
         matches

@@ -166,7 +166,7 @@ pub struct ClueTruth {
 /// Counts the clues in the attacker's utterances of an episode.
 pub fn clue_truth(lexicon: &Lexicon, episode: &Episode) -> ClueTruth {
     let mut truth = ClueTruth::default();
-    for utterance in episode.history.iter().filter(|u| u.role == taboo::ATTACKER) {
+    for utterance in episode.history.iter().filter(|u| u.seat == taboo::ATTACKER) {
         for clue in lexicon.clues_in(&utterance.content) {
             truth.clues += 1;
             truth.true_clues += usize::from(lexicon.clue_is_true(&episode.item, clue));

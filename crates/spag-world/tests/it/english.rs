@@ -42,11 +42,11 @@ fn lexicon(words: usize) -> Lexicon {
 
 fn played(lexicon: &Lexicon, games: usize, seed: u64) -> Vec<FinishedGame> {
     let words: Vec<&str> = lexicon.words().collect();
-    let specs = (0..games).map(|game| GameSpec {
-        game,
-        item: words[game * 7 % words.len()].to_owned(),
+    let specs = (0..games).map(|number| GameSpec {
+        number,
+        item: words[number * 7 % words.len()].to_owned(),
         max_turns: 5,
-        seed: game_seed(seed, game),
+        seed: game_seed(seed, number),
     });
     let (mut attacker, mut defender) = (ScriptedAttacker::new(lexicon), ScriptedDefender::new(lexicon));
     let seats = Seats::Versus([&mut attacker, &mut defender]);
@@ -71,7 +71,7 @@ fn games_on_thousands_of_words_have_true_clues_and_mixed_outcomes() {
         let truth = clue_truth(&lexicon, &game.episode);
         assert_eq!(truth.true_clues, truth.clues, "{:?}", game.episode);
         let referee = Referee::new(JudgeKind::Paper, &game.episode.item).unwrap();
-        let mut attacks = game.episode.history.iter().filter(|utterance| utterance.role == taboo::ATTACKER);
+        let mut attacks = game.episode.history.iter().filter(|utterance| utterance.seat == taboo::ATTACKER);
         assert!(attacks.all(|said| referee.rule(taboo::ATTACKER, &said.content).is_none()));
     }
     assert_eq!(games, played(&lexicon, 1500, 1), "the same seeds give the same games");
@@ -87,7 +87,7 @@ fn utterances_are_varied_and_name_nouns_with_their_articles() {
         beginnings.insert(text.split(' ').take(2).collect::<Vec<_>>().join(" "));
         assert!(text.ends_with(['.', '?', '!']) && text.starts_with(char::is_uppercase), "{text}");
         assert!(!text.contains("  ") && !text.contains(" a a") && !text.contains("@"), "{text}");
-        if utterance.role == taboo::DEFENDER && !text.contains("I know the word!") {
+        if utterance.seat == taboo::DEFENDER && !text.contains("I know the word!") {
             let words: Vec<&str> = text.split(' ').map(|word| word.trim_end_matches(['.', '?'])).collect();
             for (at, word) in words.iter().enumerate() {
                 if let Some(entry) = lexicon.get(word) {

@@ -26,11 +26,11 @@ fn prompts() -> PromptSet {
 
 fn scripted(lexicon: &Lexicon, games: usize, seed: u64) -> Vec<FinishedGame> {
     let words: Vec<&str> = lexicon.words().collect();
-    let specs = (0..games).map(|game| GameSpec {
-        game,
-        item: words[game % words.len()].to_owned(),
+    let specs = (0..games).map(|number| GameSpec {
+        number,
+        item: words[number % words.len()].to_owned(),
         max_turns: 5,
-        seed: game_seed(seed, game),
+        seed: game_seed(seed, number),
     });
     let (mut attacker, mut defender) = (ScriptedAttacker::new(lexicon), ScriptedDefender::new(lexicon));
     let config = PlayConfig::default();
@@ -76,7 +76,7 @@ fn ordinary_sentences_contain_no_form_of_a_word() {
     let mut talk: Vec<String> = HEDGES.iter().chain(&SMALL_TALK).map(|s| s.to_string()).collect();
     talk.push(prompts.playing_query(&[], "@", 5));
     for game in scripted(&lexicon, 2400, 3) {
-        let said = game.episode.history.into_iter().filter(|u| u.role == taboo::ATTACKER);
+        let said = game.episode.history.into_iter().filter(|u| u.seat == taboo::ATTACKER);
         talk.extend(said.map(|u| u.content));
     }
     let all: BTreeSet<String> = talk.into_iter().map(|text| text.to_lowercase()).collect();

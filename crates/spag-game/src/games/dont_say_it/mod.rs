@@ -5,14 +5,14 @@ use std::sync::Arc;
 use serde_json::{Map, Value};
 
 use super::data::no_words;
+use super::declare::{ending, labels};
 use super::native::{ActionText, Native, Position, object};
 use super::options::Options;
 use super::python_random::PythonRandom;
-use super::shared::{INVALID, ending, labels};
 use super::table::Table;
+use crate::ending::{Ending, EndingLabel, INVALID, Play};
 use crate::error::Result;
 use crate::labels::Labels;
-use crate::verdict::{Ending, EndingLabel, Play};
 
 ending!(
     /// A player says the other's word.

@@ -4,16 +4,17 @@ mod perfect;
 
 use serde_json::{Map, Value};
 
-use super::message::MessageKind;
+use super::declare::{ending, labels};
 use super::native::{Native, Position, object};
 use super::options::Options;
 use super::patterns::{Natural, after_bracket};
 use super::python_random::PythonRandom;
-use super::shared::{INVALID, ending, labels};
 use super::table::Table;
+use crate::ending::INVALID;
 use crate::error::Result;
 use crate::game::Refusal;
 use crate::labels::Labels;
+use crate::message::MessageKind;
 
 pub(super) use perfect::best_actions;
 pub use perfect::perfect_play;

@@ -4,17 +4,18 @@ mod offer;
 
 use serde_json::{Map, Value, json};
 
+use super::declare::{ending, labels};
 use super::dont_say_it::turns;
-use super::message::MessageKind;
 use super::native::{Native, Position, object};
 use super::options::Options;
 use super::patterns::has_token;
 use super::python_random::PythonRandom;
-use super::shared::{DRAW, INVALID, ending, labels};
 use super::table::Table;
+use crate::ending::{DRAW, INVALID};
 use crate::error::Result;
 use crate::game::Refusal;
 use crate::labels::Labels;
+use crate::message::MessageKind;
 use offer::{Bundle, Offer, Trade};
 
 ending!(

@@ -8,7 +8,7 @@ use crate::seat::Seat;
 impl Episode {
     /// The seat to move.
     pub fn next_role(&self) -> Seat {
-        self.history.last().map_or(ATTACKER, |last| LABELS.other(last.role))
+        self.history.last().map_or(ATTACKER, |last| LABELS.other(last.seat))
     }
 }
 
@@ -21,9 +21,9 @@ impl EpisodeView<'_> {
         if self.item.trim().is_empty() {
             return Err(empty_word(&self.item));
         }
-        let wrong = self.history.iter().enumerate().find(|(index, u)| u.role != seat_at(*index));
+        let wrong = self.history.iter().enumerate().find(|(index, u)| u.seat != seat_at(*index));
         match wrong {
-            Some((index, u)) => Err(Error::RolesOutOfOrder { index, found: u.role, expected: seat_at(index) }),
+            Some((index, u)) => Err(Error::RolesOutOfOrder { index, found: u.seat, expected: seat_at(index) }),
             None => Ok(()),
         }
     }

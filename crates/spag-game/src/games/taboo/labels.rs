@@ -1,8 +1,8 @@
 //! The names of seats and endings.
 
+use crate::ending::{Ending, EndingLabel, Play};
 use crate::labels::{Labels, UtteranceKind};
 use crate::seat::Seat;
-use crate::verdict::{Ending, EndingLabel, Play};
 
 /// Knows the target word and wants the defender to say it.
 pub const ATTACKER: Seat = Seat::new(0, "attacker");

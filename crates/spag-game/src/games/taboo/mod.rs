@@ -16,5 +16,5 @@ pub use outcome::Outcome;
 pub use play::{AfterDecision, Rules, Taboo};
 pub use plural::pluralize;
 pub use prompts::PromptSet;
-pub(crate) use seeded::{SeededTaboo, protocol_reason};
+pub(crate) use seeded::SeededTaboo;
 pub use words::{WordList, read_words};

@@ -5,7 +5,8 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 
 use super::labels::{BROKEN_RULE, RIGHT_GUESS, SAID_UNKNOWINGLY, TIE, WRONG_GUESS};
-use crate::verdict::{Ending, Verdict};
+use crate::ending::Ending;
+use crate::verdict::Verdict;
 
 /// The result of a game, with the reference's names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]

@@ -10,12 +10,12 @@ use super::judge::{JudgeKind, Referee, RefereeCache};
 use super::labels::{DEFENDER, LABELS, TIE, seat_at};
 use super::prompts::PromptSet;
 use crate::completion::UtteranceRule;
-use crate::driver::GameSpec;
 use crate::episode::{Episode, EpisodeView};
 use crate::error::Result;
 use crate::game::{Game, Judge, Match, Ruling};
 use crate::labels::Labels;
 use crate::seat::{SEATS, Seat};
+use crate::spec::GameSpec;
 use crate::verdict::Verdict;
 
 /// What happens once a game is decided.
@@ -102,7 +102,7 @@ impl Game for Taboo {
 
     fn marks(&self, episode: &Episode, utterance: usize) -> Result<Vec<Range<usize>>> {
         let Some(said) = episode.history.get(utterance) else { return Ok(Vec::new()) };
-        Ok(Referee::new(self.rules.judge, &episode.item)?.deciding_parts(said.role, &said.content))
+        Ok(Referee::new(self.rules.judge, &episode.item)?.deciding_parts(said.seat, &said.content))
     }
 }
 
@@ -125,8 +125,8 @@ impl Match for TabooMatch<'_> {
         self.game.prompts.playing_prompt(&episode.history, &episode.item, episode.max_turns)
     }
 
-    fn utterances(&self) -> UtteranceRule {
-        self.game.prompts.utterances()
+    fn utterance_rule(&self) -> UtteranceRule {
+        self.game.prompts.utterance_rule()
     }
 
     fn apply(&mut self, text: &str) -> Ruling {

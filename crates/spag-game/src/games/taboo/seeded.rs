@@ -6,6 +6,7 @@ use serde_json::{Map, Value};
 
 use super::judge::{JudgeKind, Referee};
 use super::labels::{ATTACKER, BROKEN_RULE, LABELS, RIGHT_GUESS, SAID_UNKNOWINGLY, TIE, WRONG_GUESS};
+use crate::ending::Ending;
 use crate::error::Result;
 use crate::games::data::no_words;
 use crate::games::native::{ActionText, Native, Position, object};
@@ -14,7 +15,6 @@ use crate::games::python_random::PythonRandom;
 use crate::games::table::Table;
 use crate::labels::Labels;
 use crate::seat::SEATS;
-use crate::verdict::Ending;
 
 /// The words and the number of turns. A turn is one utterance of each player.
 #[derive(Debug)]
@@ -41,6 +41,17 @@ impl Native for SeededTaboo {
             item => item.to_owned(),
         };
         Ok(Secret { referee: Referee::new(JudgeKind::Paper, &word)?, word, max_turns: self.max_turns })
+    }
+
+    fn reason(ending: Ending) -> &'static str {
+        match ending {
+            RIGHT_GUESS => "guess_right",
+            WRONG_GUESS => "guess_wrong",
+            SAID_UNKNOWINGLY => "said",
+            BROKEN_RULE => "rule_broken",
+            TIE => "turn_limit",
+            other => other.label().name,
+        }
     }
 }
 
@@ -95,17 +106,5 @@ impl Position for Secret {
 
     fn private(&self, player: usize) -> Map<String, Value> {
         if player == ATTACKER.index() { object([("word", self.word.as_str().into())]) } else { Map::new() }
-    }
-}
-
-/// What the protocol calls an ending of Adversarial Taboo; endings of other games keep their names.
-pub(crate) fn protocol_reason(ending: Ending) -> &'static str {
-    match ending {
-        RIGHT_GUESS => "guess_right",
-        WRONG_GUESS => "guess_wrong",
-        SAID_UNKNOWINGLY => "said",
-        BROKEN_RULE => "rule_broken",
-        TIE => "turn_limit",
-        other => other.label().name,
     }
 }

@@ -4,15 +4,16 @@ mod perfect;
 
 use serde_json::{Map, Value};
 
-use super::message::MessageKind;
+use super::declare::{ending, labels};
 use super::native::{Native, Position, object};
 use super::patterns::{Natural, after_bracket};
 use super::python_random::PythonRandom;
-use super::shared::{DRAW, INVALID, ending, labels};
 use super::table::Table;
+use crate::ending::{DRAW, INVALID};
 use crate::error::Result;
 use crate::game::Refusal;
 use crate::labels::Labels;
+use crate::message::MessageKind;
 
 pub(super) use perfect::best_actions;
 pub use perfect::perfect_play;

@@ -5,17 +5,18 @@ use std::sync::Arc;
 use serde_json::{Map, Value, json};
 
 use super::data::{FactPair, no_words};
+use super::declare::{ending, labels};
 use super::dont_say_it::turns;
-use super::message::MessageKind;
 use super::native::{ActionText, Native, Position, object};
 use super::options::Options;
 use super::patterns::has_token;
 use super::python_random::PythonRandom;
-use super::shared::{INVALID, ending, labels};
 use super::table::Table;
+use crate::ending::INVALID;
 use crate::error::Result;
 use crate::game::Refusal;
 use crate::labels::Labels;
+use crate::message::MessageKind;
 
 ending!(
     /// The guesser names the correct fact.

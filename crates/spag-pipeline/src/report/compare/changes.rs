@@ -5,7 +5,7 @@ use spag_selfplay::{Change, Rate, Score};
 
 use super::Arm;
 use crate::play_stats::PlayStats;
-use crate::report::data::{Match, Report};
+use crate::report::data::{MatchReport, Report};
 
 /// Pairs up to which all signs are tried.
 const MAX_SIGNS: u32 = 20;
@@ -60,7 +60,7 @@ impl Words {
     pub(super) const ALL: [Self; 2] = [Self::Trained, Self::HeldOut];
 
     /// IM against itself, and the games of the evaluated models.
-    fn of(self, report: &Report) -> Option<(&PlayStats, &[Match])> {
+    fn of(self, report: &Report) -> Option<(&PlayStats, &[MatchReport])> {
         match self {
             Self::Trained => Some((&report.first.baseline, &report.first.matches)),
             Self::HeldOut => report.first.held_out.as_ref().map(|held| (&held.baseline, &held.matches[..])),

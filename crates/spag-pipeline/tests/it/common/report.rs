@@ -4,7 +4,7 @@ use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use spag_game::{PerEnding, PerSeat, taboo};
 use spag_pipeline::{
-    GameReport, LossCurve, LossPoint, Match, NamedPlay, PlayStats, Report, SamplePair, ShownGame, ShownUtterance,
+    GameReport, LossCurve, LossPoint, MatchReport, NamedPlay, PlayStats, Report, SamplePair, ShownGame, ShownUtterance,
     StageSeconds,
 };
 use spag_selfplay::Rate;
@@ -20,7 +20,7 @@ pub(crate) fn made_up(seed: u64) -> Report {
             let defending = [0.42 + 0.04 * k, 0.30 - 0.03 * k, 0.16 - 0.02 * k, 0.01, 0.11 + 0.01 * k];
             let attacker = play(&mut rng, 600, attacking, 3.2, 0.87 - 0.06 * k);
             let defender = play(&mut rng, 600, defending, 3.0, 0.87);
-            Match::new(&taboo::LABELS, epoch, [attacker, defender], &baseline)
+            MatchReport::new(&taboo::LABELS, epoch, [attacker, defender], &baseline)
         })
         .collect();
     let training_games = ["scripted", "IM", "SPAG-1", "SPAG-2", "SPAG-3"]
@@ -151,9 +151,9 @@ fn game(attacker: &str, defender: &str, word: &str, ending: &str) -> ShownGame {
         players: PerSeat::new(&taboo::LABELS, [attacker, defender].map(str::to_owned)),
         utterances: said
             .into_iter()
-            .map(|(role, content)| {
+            .map(|(seat, content)| {
                 let untrue = if content.contains("jungle") { vec!["lives in the jungle".to_owned()] } else { vec![] };
-                ShownUtterance { role, content, untrue }
+                ShownUtterance { seat, content, untrue }
             })
             .collect(),
         ending: ending.to_owned(),

@@ -26,15 +26,15 @@ impl Referee {
     /// # Ok(())
     /// # }
     /// ```
-    pub fn deciding_parts(&self, role: Seat, content: &str) -> Vec<Range<usize>> {
-        let Some(outcome) = self.rule(role, content) else { return Vec::new() };
+    pub fn deciding_parts(&self, seat: Seat, content: &str) -> Vec<Range<usize>> {
+        let Some(outcome) = self.rule(seat, content) else { return Vec::new() };
         let lower = content.to_lowercase();
         let mut parts = match outcome {
             Outcome::DefenderWins => self.right_predictions(&lower),
             Outcome::AttackerWins | Outcome::AttackerBreaksRules | Outcome::Tie => {
                 let mut parts: Vec<_> = predictions(&lower).map(|part| to_word_end(&lower, part)).collect();
                 // A wrong prediction decides alone.
-                if parts.is_empty() || role == taboo::ATTACKER {
+                if parts.is_empty() || seat == taboo::ATTACKER {
                     parts.extend(self.uttered(&lower));
                 }
                 parts
@@ -118,15 +118,15 @@ mod tests {
     use super::*;
     use crate::taboo::JudgeKind;
 
-    fn marked(word: &str, role: Seat, content: &str) -> Vec<String> {
-        let parts = Referee::new(JudgeKind::Paper, word).unwrap().deciding_parts(role, content);
+    fn marked(word: &str, seat: Seat, content: &str) -> Vec<String> {
+        let parts = Referee::new(JudgeKind::Paper, word).unwrap().deciding_parts(seat, content);
         parts.into_iter().map(|part| content[part].to_owned()).collect()
     }
 
     #[test]
     fn deciding_words_are_marked() {
         use taboo::{ATTACKER, DEFENDER};
-        for (role, content, expected) in [
+        for (seat, content, expected) in [
             (ATTACKER, "My Tiger is one of the tigers.", &["Tiger", "tigers"][..]),
             (ATTACKER, "I know the word! It is zebra, tiger!", &["I know the word! It is zebra", "tiger"]),
             (DEFENDER, "Maybe a TIGER?", &["TIGER"]),
@@ -139,7 +139,7 @@ mod tests {
             // Lower case is longer and shorter than the original.
             (DEFENDER, "İİİ tiger ẞẞ Tigers", &["tiger", "Tigers"]),
         ] {
-            assert_eq!(marked("tiger", role, content), expected, "{content}");
+            assert_eq!(marked("tiger", seat, content), expected, "{content}");
         }
         assert_eq!(marked("ΟΔΟΣ", ATTACKER, "Η ΟΔΟΣ ΟΔΟΣ."), ["ΟΔΟΣ", "ΟΔΟΣ"]);
     }
@@ -153,9 +153,9 @@ mod tests {
         ) {
             let kind = if whole { JudgeKind::WholeWord } else { JudgeKind::Paper };
             let referee = Referee::new(kind, "tea").unwrap();
-            let role = if is_attacker { taboo::ATTACKER } else { taboo::DEFENDER };
-            let parts = referee.deciding_parts(role, &content);
-            prop_assert_eq!(parts.is_empty(), referee.rule(role, &content).is_none(), "{:?}", content);
+            let seat = if is_attacker { taboo::ATTACKER } else { taboo::DEFENDER };
+            let parts = referee.deciding_parts(seat, &content);
+            prop_assert_eq!(parts.is_empty(), referee.rule(seat, &content).is_none(), "{:?}", content);
             let mut last = 0;
             for part in parts {
                 prop_assert!(last <= part.start && part.start < part.end);

@@ -8,6 +8,7 @@ use super::JudgeKind;
 use super::first_word::first_word;
 use super::occurrences::Occurrences;
 use super::prediction::{Guess, guesses};
+use crate::ending::Ending;
 use crate::episode::EpisodeView;
 use crate::error::Result;
 use crate::seat::Seat;
@@ -15,7 +16,7 @@ use crate::taboo::episode::empty_word;
 use crate::taboo::outcome::Outcome;
 use crate::taboo::plural::pluralize;
 use crate::taboo::{self, BROKEN_RULE, RIGHT_GUESS, SAID_UNKNOWINGLY, TIE, WRONG_GUESS};
-use crate::verdict::{Ending, Verdict};
+use crate::verdict::Verdict;
 
 /// Quotation marks that may enclose a form.
 const QUOTES: [char; 3] = ['"', '\'', '`'];
@@ -86,16 +87,16 @@ impl Referee {
     }
 
     /// The outcome if this utterance decides the game.
-    pub fn rule(&self, role: Seat, content: &str) -> Option<Outcome> {
-        self.ending(role, content).map(Outcome::of)
+    pub fn rule(&self, seat: Seat, content: &str) -> Option<Outcome> {
+        self.ending(seat, content).map(Outcome::of)
     }
 
     /// How the game ends if this utterance decides it.
-    pub fn ending(&self, role: Seat, content: &str) -> Option<Ending> {
+    pub fn ending(&self, seat: Seat, content: &str) -> Option<Ending> {
         let lower = content.to_lowercase();
         let mut guesses = guesses(&lower).peekable();
         let predicts = guesses.peek().is_some();
-        match role {
+        match seat {
             taboo::ATTACKER => (predicts || self.utters(&lower)).then_some(BROKEN_RULE),
             _ if predicts && self.is_any_right(&lower, guesses) => Some(RIGHT_GUESS),
             _ if predicts => Some(WRONG_GUESS),
@@ -108,7 +109,7 @@ impl Referee {
         // The reference judges one utterance even if max_turns is 0.
         let limit = episode.max_turns.saturating_mul(2).max(1).min(episode.history.len());
         let utterances = (1..).zip(episode.history.iter().take(limit));
-        let mut decisions = utterances.filter_map(|(length, u)| Some((length, self.ending(u.role, &u.content)?)));
+        let mut decisions = utterances.filter_map(|(length, u)| Some((length, self.ending(u.seat, &u.content)?)));
         let (history_length, ending) = decisions.next().unwrap_or((limit, TIE));
         Verdict::of(ending, history_length)
     }

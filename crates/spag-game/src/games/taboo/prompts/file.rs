@@ -49,9 +49,9 @@ pub(super) struct Instruction {
 }
 
 impl Instruction {
-    /// Appends a role's instruction. The defender's never contains the word.
-    pub(super) fn append(&self, to: &mut PromptText, role: Seat, target_word: &str) {
-        match role {
+    /// Appends a seat's instruction. The defender's never contains the word.
+    pub(super) fn append(&self, to: &mut PromptText, seat: Seat, target_word: &str) {
+        match seat {
             taboo::ATTACKER => self.attacker.append(to, &[("target_word", Value::Said(target_word))]),
             _ => self.defender.append(to, &[]),
         }

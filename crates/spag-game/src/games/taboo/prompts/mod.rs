@@ -139,7 +139,7 @@ impl PromptSet {
     }
 
     /// How a model's completion of a playing prompt becomes an utterance.
-    pub fn utterances(&self) -> UtteranceRule {
+    pub fn utterance_rule(&self) -> UtteranceRule {
         match self.format() {
             PromptFormat::Plain => self.file.utterances,
             PromptFormat::Chat => UtteranceRule::Message,

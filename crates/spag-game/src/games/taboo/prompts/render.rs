@@ -13,15 +13,15 @@ use crate::taboo;
 #[derive(Clone, Copy)]
 pub(super) struct Turn<'a> {
     history: &'a [UtteranceView<'a>],
-    role: Seat,
+    seat: Seat,
     target_word: &'a str,
     max_turns: usize,
 }
 
 impl<'a> Turn<'a> {
     pub(super) fn new(history: &'a [UtteranceView<'a>], target_word: &'a str, max_turns: usize) -> Self {
-        let role = history.last().map_or(taboo::ATTACKER, |last| taboo::LABELS.other(last.role));
-        Self { history, role, target_word, max_turns }
+        let seat = history.last().map_or(taboo::ATTACKER, |last| taboo::LABELS.other(last.seat));
+        Self { history, seat, target_word, max_turns }
     }
 }
 
@@ -31,9 +31,9 @@ pub(super) fn playing(file: &PromptFile, turn: Turn<'_>) -> PromptText {
     query.push(if turn.history.is_empty() { &parts.beginning } else { &parts.history });
     for utterance in turn.history {
         let said = Value::Said(&utterance.content);
-        parts.entry.append(&mut query, &[("role", Value::Own(utterance.role.name())), ("content", said)]);
+        parts.entry.append(&mut query, &[("role", Value::Own(utterance.seat.name())), ("content", said)]);
     }
-    parts.instruction.append(&mut query, turn.role, turn.target_word);
+    parts.instruction.append(&mut query, turn.seat, turn.target_word);
     query
 }
 
@@ -41,14 +41,14 @@ pub(super) fn playing(file: &PromptFile, turn: Turn<'_>) -> PromptText {
 /// assistant's. The last one is the user's, and the word is in none of the defender's.
 pub(super) fn chat(file: &PromptFile, turn: Turn<'_>) -> Vec<ChatMessage> {
     let (mut system, parts) = (playing_rules(file, turn), &file.chat);
-    parts.instruction.append(&mut system, turn.role, turn.target_word);
+    parts.instruction.append(&mut system, turn.seat, turn.target_word);
     let mut messages = vec![ChatMessage::new(ChatRole::System, system)];
     // The attacker begins: something has to be answered.
-    if turn.role == taboo::ATTACKER {
+    if turn.seat == taboo::ATTACKER {
         messages.push(ChatMessage::new(ChatRole::User, PromptText::own(parts.opening.as_str())));
     }
     messages.extend(turn.history.iter().map(|utterance| {
-        let role = if utterance.role == turn.role { ChatRole::Assistant } else { ChatRole::User };
+        let role = if utterance.seat == turn.seat { ChatRole::Assistant } else { ChatRole::User };
         ChatMessage::new(role, PromptText::all_said(&*utterance.content))
     }));
     messages
@@ -76,7 +76,7 @@ pub(super) fn training(file: &PromptFile, turn: Turn<'_>, rng: &mut impl Rng) ->
     let system = pick(&parts.system_names, rng).map_or("", String::as_str);
     let rules = pick(&file.rules, rng).map_or_else(String::new, |rules| fill_rules(rules, turn));
 
-    let (own_role, other_role) = (turn.role.name(), taboo::LABELS.other(turn.role).name());
+    let (own_role, other_role) = (turn.seat.name(), taboo::LABELS.other(turn.seat).name());
     let roles = [("self", own_role), ("other", other_role)];
     let (own, other) = names.map_or_else(
         || (own_role.to_owned(), other_role.to_owned()),
@@ -89,14 +89,14 @@ pub(super) fn training(file: &PromptFile, turn: Turn<'_>, rng: &mut impl Rng) ->
     let append = |query: &mut PromptText, texts: &[&str]| texts.iter().for_each(|text| query.push(text));
     let append_history = |query: &mut PromptText| {
         for utterance in turn.history {
-            let name = if utterance.role == turn.role { own } else { other };
+            let name = if utterance.seat == turn.seat { own } else { other };
             append(query, &[prefix, name, colon]);
             query.push_said(&utterance.content);
         }
     };
     let append_system = |query: &mut PromptText| {
         append(query, &[prefix, system, colon, &rules, &parts.before_instruction]);
-        parts.instruction.append(query, turn.role, turn.target_word);
+        parts.instruction.append(query, turn.seat, turn.target_word);
         query.push(beginning);
     };
     if layout < layouts.chat {
@@ -118,7 +118,7 @@ pub(super) fn training(file: &PromptFile, turn: Turn<'_>, rng: &mut impl Rng) ->
             query.push(&parts.after_history);
         }
         let mut instruction = PromptText::default();
-        parts.instruction.append(&mut instruction, turn.role, turn.target_word);
+        parts.instruction.append(&mut instruction, turn.seat, turn.target_word);
         if is_nameless {
             instruction.pop_if('.');
             instruction.push(colon);

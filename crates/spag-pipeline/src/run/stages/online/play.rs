@@ -77,7 +77,7 @@ impl Batch {
             max_failed_in_a_row: config.self_play.max_failed_in_a_row,
             tokens: config.self_play.record_tokens.into(),
         };
-        let is_own = |scheduled: &&Scheduled| scheduled.spec.game % ranks.group.size() == ranks.group.rank();
+        let is_own = |scheduled: &&Scheduled| scheduled.spec.number % ranks.group.size() == ranks.group.rank();
         let mut games = CollectedGames::default();
         for (index, OpenGame { game, .. }) in inputs.games.iter().enumerate() {
             let [one, other] = game.labels().seats;
@@ -100,13 +100,13 @@ impl Batch {
         }
         let failed = games.failed.len();
         for failed in &games.failed {
-            policy.take_turns(failed.game);
-            opponents.take_turns(failed.game);
+            policy.take_turns(failed.number);
+            opponents.take_turns(failed.number);
         }
-        games.finished.sort_by_key(|game| game.game);
+        games.finished.sort_by_key(|game| game.number);
         let played = |game: FinishedGame| {
-            let Scheduled { index, learner, .. } = *schedule.get(game.game)?;
-            let turns = of_utterances(&game, [policy.take_turns(game.game), opponents.take_turns(game.game)]);
+            let Scheduled { index, learner, .. } = *schedule.get(game.number)?;
+            let turns = of_utterances(&game, [policy.take_turns(game.number), opponents.take_turns(game.number)]);
             let rewarded = rewarded(run, inputs.games.get(index)?, settings, (&game, learner), &turns);
             let is_learned = |turn: &SampledTurn| learner.is_none_or(|learner| turn.seat == learner);
             let turns = turns.into_iter().map(|turn| turn.filter(is_learned)).collect();
@@ -118,7 +118,7 @@ impl Batch {
 
     /// The games of all ranks as estimators see them, with their numbers.
     pub(super) fn of_all_ranks(&self, run: RunContext<'_>, schedule: &Schedule) -> Result<Vec<(usize, RewardedGame)>> {
-        let own = self.games.iter().map(|played| (played.game.game, Exchanged::of(&played.rewarded)));
+        let own = self.games.iter().map(|played| (played.game.number, Exchanged::of(&played.rewarded)));
         let all = gather_games(&*run.ranks.group, own.collect())?;
         let rewarded = |(number, game): (usize, Exchanged)| {
             let labels = run.inputs.games.get(schedule.get(number)?.index)?.game.labels();
@@ -140,7 +140,7 @@ impl Batch {
             false => games.iter().map(imitation).collect(),
         };
         let of_own = |played: &Played| {
-            let at = all.binary_search_by_key(&played.game.game, |(number, _)| *number).ok();
+            let at = all.binary_search_by_key(&played.game.number, |(number, _)| *number).ok();
             at.and_then(|at| advantages.get(at).cloned()).unwrap_or_default()
         };
         Ok(self.games.iter().map(of_own).collect())
@@ -167,7 +167,7 @@ fn imitation(game: &RewardedGame) -> Vec<Option<f64>> {
 fn of_utterances(game: &FinishedGame, players: [Vec<SampledTurn>; 2]) -> Vec<Option<SampledTurn>> {
     let mut players = players.map(|turns| turns.into_iter().peekable());
     let mut next = |seat| players.iter_mut().find_map(|turns| turns.next_if(|turn| turn.seat == seat));
-    game.episode.history.iter().map(|said| next(said.role)).collect()
+    game.episode.history.iter().map(|said| next(said.seat)).collect()
 }
 
 /// What each rank has of its games, in the order of their numbers: that of all ranks, in order.
@@ -198,14 +198,14 @@ fn rewarded(
     let said = || game.episode.history.iter().zip(turns);
     let tokens = said().map(|(said, turn)| {
         let tokens = turn.as_ref().map_or(0, |turn| turn.generation.token_ids.len());
-        Turn { seat: said.role, tokens }
+        Turn { seat: said.seat, tokens }
     });
     let mut rewarded = RewardedGame::new(labels, game.episode.item.as_str(), &game.verdict, tokens.collect(), rewards);
     // Games of one kind with other options have other baselines.
     rewarded.kind = of.folder().unwrap_or(labels.name).to_owned();
     let offender = said().find_map(|(said, turn)| {
         let is_too_long = turn.as_ref().is_some_and(|turn| turn.finish == FinishReason::Length);
-        (said.content.trim().is_empty() || is_too_long).then_some(said.role)
+        (said.content.trim().is_empty() || is_too_long).then_some(said.seat)
     });
     if let Some(offender) = offender {
         let OutcomeRewards { invalid, other_invalid, .. } = *rewards;
@@ -218,7 +218,7 @@ fn rewarded(
     match settings.control {
         Some(Control::RandomWinner) => {
             let seed = stage_seed(run.config.seed, "online/random_winner");
-            RandomWinner { seed }.replace(rewarded, game.game, labels, rewards)
+            RandomWinner { seed }.replace(rewarded, game.number, labels, rewards)
         }
         None | Some(Control::FixedOpponent | Control::SftOnly) => rewarded,
     }

@@ -133,7 +133,7 @@ impl UpdateRecord {
     ) -> Result<Self> {
         let (group, games) = (&*run.ranks.group, &run.inputs.games);
         let sums = Sums::of(&batch, games.len(), trajectories).over(group)?;
-        let own = batch.games.into_iter().map(|played| (played.game.game, (played.index, played.game.episode)));
+        let own = batch.games.into_iter().map(|played| (played.game.number, (played.index, played.game.episode)));
         let episodes: Vec<(usize, Episode)> =
             gather_games(group, own.collect())?.into_iter().map(|(_, episode)| episode).collect();
         let mut line = line(update, &sums, step, seconds);

@@ -50,7 +50,7 @@ impl Schedule {
                 for _ in 0..settings.group_size {
                     let number = first + schedule.games.len();
                     let spec = GameSpec {
-                        game: number,
+                        number,
                         item: words_of(game)[word].clone(),
                         max_turns: game.rules.turns(run.config.max_turns),
                         seed: game_seed(seed, number),

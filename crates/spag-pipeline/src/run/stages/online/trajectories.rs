@@ -17,7 +17,7 @@ pub(super) fn of(games: &[Played], advantages: &[Vec<Option<f64>>]) -> Vec<Traje
         seats.dedup();
         for seat in seats {
             let turns = own().filter(|(turn, _)| turn.seat.index() == seat);
-            all.extend(of_seat(played.game.game, turns));
+            all.extend(of_seat(played.game.number, turns));
         }
     }
     all

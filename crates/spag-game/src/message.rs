@@ -1,7 +1,7 @@
 //! Messages: what the players of a game are shown.
 
 use serde::{Deserialize, Serialize, Serializer};
-use spag_io::{ChatMessage, ChatRole, PromptText, TurnPrompt};
+use spag_io::{ChatMessage, ChatRole, PromptFormat, PromptText, TurnPrompt};
 
 use crate::seat::Seat;
 
@@ -61,8 +61,16 @@ impl Message {
     }
 }
 
-/// A player's view of a game as a prompt: a line `[GAME] …` or `[Player 0] …` for each message.
-pub(crate) fn view(messages: &[Message], seat: Seat) -> TurnPrompt {
+/// A player's prompt of the messages to it.
+pub(crate) fn prompt_of(messages: &[Message], seat: Seat, format: PromptFormat) -> TurnPrompt {
+    match format {
+        PromptFormat::Plain => TurnPrompt::Plain(view(messages, seat)),
+        PromptFormat::Chat => TurnPrompt::Chat(chat(messages, seat)),
+    }
+}
+
+/// A player's view of a game as a text: a line `[GAME] …` or `[Player 0] …` for each message.
+fn view(messages: &[Message], seat: Seat) -> PromptText {
     let mut text = PromptText::default();
     for message in messages.iter().filter(|message| message.is_for(seat)) {
         match message.from {
@@ -77,12 +85,12 @@ pub(crate) fn view(messages: &[Message], seat: Seat) -> TurnPrompt {
         }
         text.push("\n");
     }
-    TurnPrompt::Plain(text)
+    text
 }
 
 /// A player's view of a game as a chat: what it said are the messages of the model, and what it was told before each of them is
 /// one of the user.
-pub(crate) fn chat(messages: &[Message], seat: Seat) -> TurnPrompt {
+fn chat(messages: &[Message], seat: Seat) -> Vec<ChatMessage> {
     let mut chat: Vec<ChatMessage> = Vec::new();
     for Message { from, text, .. } in messages.iter().filter(|message| message.is_for(seat)) {
         let is_own = matches!(from, Sender::Player(from) if from.index() == seat.index());
@@ -97,5 +105,5 @@ pub(crate) fn chat(messages: &[Message], seat: Seat) -> TurnPrompt {
             Sender::Player(_) => content.push_said(text),
         }
     }
-    TurnPrompt::Chat(chat)
+    chat
 }

@@ -1,29 +1,4 @@
-//! Endings that several games have, and the declaration of the other labels.
-
-use crate::verdict::{Ending, EndingLabel, Play};
-
-/// A player lost by refused actions. Either seat can.
-pub const INVALID: Ending = Ending::new(&EndingLabel {
-    name: "invalid",
-    title: "refused actions",
-    description: "a player loses by actions that are refused",
-    outcome: "invalid",
-    winner: None,
-    play: Play::RuleBroken,
-});
-
-/// No winner at the end.
-pub const DRAW: Ending = Ending::new(&EndingLabel {
-    name: "draw",
-    title: "draw",
-    description: "drawn",
-    outcome: "draw",
-    winner: None,
-    play: Play::ByTheRules,
-});
-
-/// The endings of more than one game, in the order of reports. They follow those of each game.
-pub(super) const ENDINGS: [Ending; 2] = [DRAW, INVALID];
+//! The declaration of endings and labels.
 
 /// An ending by the rules that either seat or neither can win.
 macro_rules! ending {
