@@ -8,7 +8,7 @@ use axum::response::Response;
 use futures_util::stream::unfold;
 use spag_model::Event;
 
-use crate::answer::{Pieces, StreamedAnswer, failure};
+use crate::answer::{Pieces, StreamedAnswer};
 use crate::api::ApiError;
 use crate::drain::Busy;
 use crate::engine_thread::{SequenceEvent, Sequences};
@@ -86,18 +86,21 @@ impl<A: StreamedAnswer> EventStream<A> {
     }
 
     /// Appends what an event gives to the stream.
-    fn receive(&mut self, event: Option<SequenceEvent>) {
-        match event {
-            Some(SequenceEvent::Of(at, Event::Finished(completion))) => {
+    fn receive(&mut self, event: SequenceEvent) {
+        let received = match event {
+            Ok((at, Event::Finished(completion))) => {
                 self.answer.finish(at, &completion, &mut self.pieces);
                 self.open = self.open.saturating_sub(1);
+                Ok(())
             }
-            Some(SequenceEvent::Of(at, event @ (Event::Prompt(_) | Event::Token(_)))) => {
-                if let Err(error) = self.answer.event(at, event, &mut self.pieces) {
-                    self.fail(&ApiError::server(error.to_string()));
-                }
+            Ok((at, event)) => {
+                let pushed = self.answer.event(at, event, &mut self.pieces);
+                pushed.map_err(|error| ApiError::server(error.to_string()))
             }
-            other => self.fail(&failure(other)),
+            Err(error) => Err(error),
+        };
+        if let Err(error) = received {
+            self.fail(&error);
         }
     }
 

@@ -5,8 +5,9 @@ use std::sync::Arc;
 use serde::Serialize;
 use spag_model::{Completion, Event, TokenEvent};
 
-use super::{Head, Pieces, StreamedAnswer, finish_reason, generated};
+use super::{Head, Pieces, StreamedAnswer, generated};
 use crate::api::{ApiError, ChatJob, ChatLogProb};
+use crate::engine_thread::finish_reason;
 use crate::model::ServedModel;
 
 const OBJECT: &str = "chat.completion";

@@ -5,8 +5,9 @@ use std::sync::Arc;
 use serde::Serialize;
 use spag_model::{Completion, Detokenizer, Event, TokenEvent, TokenLogProb};
 
-use super::{Head, Pieces, StreamedAnswer, finish_reason, generated};
+use super::{Head, Pieces, StreamedAnswer, generated};
 use crate::api::{ApiError, CompletionJob, Echo, LegacyBuilder, LegacyLogProbs};
+use crate::engine_thread::finish_reason;
 use crate::model::ServedModel;
 
 const OBJECT: &str = "text_completion";

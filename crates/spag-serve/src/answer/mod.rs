@@ -6,10 +6,10 @@ mod completion;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use serde::Serialize;
-use spag_model::{Completion, Event, FinishReason, TokenLogProb};
+use spag_model::{Completion, Event, TokenLogProb};
 
 use crate::api::{ApiError, Delivery, StreamUsage};
-use crate::engine_thread::{SequenceEvent, Sequences};
+use crate::engine_thread::Sequences;
 
 pub(crate) use chat::ChatAnswer;
 pub(crate) use completion::CompletionAnswer;
@@ -182,34 +182,11 @@ pub(crate) async fn collect(sequences: &mut Sequences, number: usize) -> Result<
     let mut done: Vec<Option<Completion>> = vec![None; number];
     let mut left = number;
     while left > 0 {
-        match sequences.next().await {
-            Some(SequenceEvent::Of(at, Event::Finished(completion))) => {
-                left -= usize::from(done.get_mut(at).is_some_and(|place| place.replace(completion).is_none()));
-            }
-            Some(SequenceEvent::Of(_, Event::Prompt(_) | Event::Token(_))) => {}
-            other => return Err(failure(other)),
+        if let (at, Event::Finished(completion)) = sequences.next().await? {
+            left -= usize::from(done.get_mut(at).is_some_and(|place| place.replace(completion).is_none()));
         }
     }
     Ok(done.into_iter().flatten().collect())
-}
-
-/// The error of an event that ends a request early.
-pub(crate) fn failure(event: Option<SequenceEvent>) -> ApiError {
-    match event {
-        Some(SequenceEvent::Of(_, Event::Failed(error))) => ApiError::server(error.to_string()),
-        Some(SequenceEvent::Refused(why)) => ApiError::bad(why),
-        Some(SequenceEvent::Fault) | None | Some(SequenceEvent::Of(..)) => {
-            ApiError::server("The engine of this model has failed; the server must be started again")
-        }
-    }
-}
-
-/// `finish_reason`.
-pub(crate) fn finish_reason(finish: FinishReason) -> &'static str {
-    match finish {
-        FinishReason::Length => "length",
-        FinishReason::Eos | FinishReason::StopToken | FinishReason::StopString => "stop",
-    }
 }
 
 /// The log-probabilities of the generated tokens of a completion.

@@ -1,5 +1,7 @@
 //! The routes and what happens to every request.
 
+mod adapters;
+
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
@@ -13,35 +15,18 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use serde_json::{Value, json};
 
-use crate::adapters::{self, AdapterLoading};
 use crate::answer::{ChatAnswer, CompletionAnswer, Head, collect};
 use crate::api::{
     ApiError, ChatJob, CompletionJob, Delivery, Fields, Settings, detokenize, json_response, tokenize, tokenizer_info,
 };
-use crate::auth::ApiKeys;
-use crate::browser::{Sites, check_content_type};
-use crate::drain::{Busy, Drain};
+use crate::app::App;
+use crate::browser::check_content_type;
+use crate::drain::Busy;
 use crate::error::{Error, Result};
 use crate::extension::Routes;
 use crate::limits::MAX_HEADER_BYTES;
-use crate::metrics::Metrics;
-use crate::model::{ModelPool, NamedModel, ServedModel};
-use crate::receive::Receiver;
+use crate::model::{NamedModel, ServedModel};
 use crate::stream;
-use crate::workers::Workers;
-
-/// What all requests share.
-pub(crate) struct App {
-    pub(crate) pool: ModelPool,
-    pub(crate) metrics: Metrics,
-    pub(crate) sites: Sites,
-    pub(crate) keys: Option<ApiKeys>,
-    pub(crate) receiver: Receiver,
-    /// Those who compile languages.
-    pub(crate) compilers: Workers,
-    pub(crate) drain: Drain,
-    pub(crate) adapter_loading: AdapterLoading,
-}
 
 type Shared = State<Arc<App>>;
 type Answered = Result<Response, ApiError>;
