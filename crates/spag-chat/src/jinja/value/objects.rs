@@ -9,6 +9,7 @@ use super::make::levels;
 use super::{Seq, Value};
 use crate::jinja::ast;
 use crate::jinja::budget::Budget;
+use crate::jinja::call::Entry;
 use crate::jinja::error::Result;
 
 /// The variables of a block, and the blocks around it.
@@ -137,15 +138,15 @@ pub(crate) struct Macro {
 /// A method of a value.
 pub(crate) struct Method {
     pub(crate) value: Value,
-    pub(crate) name: Arc<str>,
+    pub(crate) entry: &'static Entry<Value>,
     pub(super) levels: usize,
 }
 
 impl Method {
-    pub(crate) fn of(budget: &Budget, value: &Value, name: &str) -> Result<Value> {
+    pub(crate) fn of(budget: &Budget, value: &Value, entry: &'static Entry<Value>) -> Result<Value> {
         budget.values(2)?;
         let levels = levels(std::iter::once(value))?;
-        Ok(Value::Method(Rc::new(Self { value: value.clone(), name: name.into(), levels })))
+        Ok(Value::Method(Rc::new(Self { value: value.clone(), entry, levels })))
     }
 }
 
@@ -153,17 +154,4 @@ impl Method {
 pub(crate) struct Cycler {
     pub(crate) items: Seq,
     pub(crate) at: Cell<usize>,
-}
-
-/// A function that every template has.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Function {
-    Range,
-    Dict,
-    Namespace,
-    Cycler,
-    Joiner,
-    Lipsum,
-    RaiseException,
-    StrftimeNow,
 }
