@@ -115,7 +115,7 @@ fn own_attribute(run: &Run, value: &Value, name: &str) -> Result<Option<Value>> 
         _ => None,
     };
     match Entry::find(methods(value), name) {
-        Some(method) if found.is_none() => Method::of(&run.budget, value, method).map(Some),
+        Some(method) if found.is_none() => Method::of(&run.budget, value, method.0).map(Some),
         _ => Ok(found),
     }
 }

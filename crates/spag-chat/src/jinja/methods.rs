@@ -37,7 +37,7 @@ pub(crate) fn methods(value: &Value) -> &'static [Entry<Value>] {
         Value::Float(_) => FLOAT,
         Value::Loop(_) => LOOP,
         Value::Cycler(_) => CYCLER,
-        Value::Function(function) if function.0 == "dict" => OF_DICT,
+        Value::Function("dict") => OF_DICT,
         _ => &[],
     }
 }

@@ -123,7 +123,7 @@ fn is_same(a: &Value, b: &Value) -> bool {
         (Value::List(a), Value::List(b)) | (Value::Tuple(a), Value::Tuple(b)) => Rc::ptr_eq(a, b),
         (Value::Dict(a), Value::Dict(b)) => Rc::ptr_eq(a, b),
         (Value::Namespace(a), Value::Namespace(b)) => Rc::ptr_eq(a, b),
-        (Value::Function(a), Value::Function(b)) => a.0 == b.0,
+        (Value::Function(a), Value::Function(b)) => a == b,
         _ => false,
     }
 }

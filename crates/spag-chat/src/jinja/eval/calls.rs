@@ -1,8 +1,9 @@
 //! Calls of values: macros, loops, methods and functions.
 
-use super::{body, eval, statements};
-use crate::jinja::call::Args;
+use super::{FUNCTIONS, body, eval, statements};
+use crate::jinja::call::{Args, Entry};
 use crate::jinja::error::{Result, fail};
+use crate::jinja::methods::methods;
 use crate::jinja::run::Run;
 use crate::jinja::value::{Macro, Scope, Value, quoted};
 
@@ -10,9 +11,9 @@ use crate::jinja::value::{Macro, Scope, Value, quoted};
 pub(crate) fn call(run: &Run, callee: &Value, args: Args) -> Result<Value> {
     let _level = run.budget.enter()?;
     match callee.defined()? {
-        Value::Method(method) => method.entry.call(run, &method.value, args),
+        Value::Method(method) => named(methods(&method.value), method.name, run, &method.value, args),
         Value::Macro(made) => call_macro(run, made, args),
-        Value::Function(function) => function.call(run, &Value::None, args),
+        Value::Function(name) => named(FUNCTIONS, name, run, &Value::None, args),
         Value::Loop(state) => {
             let Some((tag, scope)) = &state.again else {
                 return fail!("The loop must have the 'recursive' marker to be called recursively.");
@@ -26,6 +27,14 @@ pub(crate) fn call(run: &Run, callee: &Value, args: Args) -> Result<Value> {
             Ok(if joiner.1.replace(true) { Value::Text(joiner.0.clone()) } else { Value::plain("") })
         }
         other => fail!("'{}' object is not callable", other.type_name()),
+    }
+}
+
+/// Calls an entry of a table with a value.
+fn named(table: &'static [Entry<Value>], name: &str, run: &Run, value: &Value, args: Args) -> Result<Value> {
+    match Entry::find(table, name) {
+        Some(entry) => entry.call(run, value, args),
+        None => fail!("'{}' object has no method '{name}'", value.type_name()),
     }
 }
 

@@ -43,7 +43,7 @@ pub(crate) fn eval(run: &Run, scope: &Scope, expr: &Expr) -> Result<Value> {
 }
 
 fn lookup(run: &Run, scope: &Scope, name: &str) -> Value {
-    let found = scope.get(name).or_else(|| Entry::find(FUNCTIONS, name).map(Value::Function));
+    let found = scope.get(name).or_else(|| Entry::find(FUNCTIONS, name).map(|found| Value::Function(found.0)));
     found.unwrap_or_else(|| run.undefined(format!("{} is undefined", quoted(name))))
 }
 

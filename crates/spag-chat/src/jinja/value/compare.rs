@@ -100,7 +100,7 @@ pub(crate) fn equal(budget: &Budget, a: &Value, b: &Value) -> Result<bool> {
         (Value::Iter(a), Value::Iter(b)) => Rc::ptr_eq(a, b),
         (Value::Loop(a), Value::Loop(b)) => Rc::ptr_eq(a, b),
         (Value::Macro(a), Value::Macro(b)) => Rc::ptr_eq(a, b),
-        (Value::Function(a), Value::Function(b)) => a.0 == b.0,
+        (Value::Function(a), Value::Function(b)) => a == b,
         _ => false,
     })
 }

@@ -12,8 +12,6 @@ mod sequence;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use super::call::Entry;
-
 pub(crate) use arithmetic::{binary, negative, positive, power_of_ten};
 pub(crate) use compare::{compare, equal};
 pub(crate) use dict::{Dict, Key};
@@ -42,7 +40,8 @@ pub(crate) enum Value {
     Namespace(Rc<Namespace>),
     Loop(Rc<Loop>),
     Macro(Rc<Macro>),
-    Function(&'static Entry<Value>),
+    /// A function of every template, by name.
+    Function(&'static str),
     Method(Rc<Method>),
     Cycler(Rc<Cycler>),
     /// The separator of a `joiner`, and whether it was called.

@@ -9,7 +9,6 @@ use super::make::levels;
 use super::{Seq, Value};
 use crate::jinja::ast;
 use crate::jinja::budget::Budget;
-use crate::jinja::call::Entry;
 use crate::jinja::error::Result;
 
 /// The variables of a block, and the blocks around it.
@@ -138,15 +137,15 @@ pub(crate) struct Macro {
 /// A method of a value.
 pub(crate) struct Method {
     pub(crate) value: Value,
-    pub(crate) entry: &'static Entry<Value>,
+    pub(crate) name: &'static str,
     pub(super) levels: usize,
 }
 
 impl Method {
-    pub(crate) fn of(budget: &Budget, value: &Value, entry: &'static Entry<Value>) -> Result<Value> {
+    pub(crate) fn of(budget: &Budget, value: &Value, name: &'static str) -> Result<Value> {
         budget.values(2)?;
         let levels = levels(std::iter::once(value))?;
-        Ok(Value::Method(Rc::new(Self { value: value.clone(), entry, levels })))
+        Ok(Value::Method(Rc::new(Self { value: value.clone(), name, levels })))
     }
 }
 
