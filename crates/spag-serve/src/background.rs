@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use tokio::runtime::Runtime;
 
-use crate::server::Connections;
+use crate::connections::Connections;
 
 /// Time for the answers to requests in progress, once the server is dropped.
 const LAST_ANSWERS: Duration = Duration::from_secs(2);

@@ -10,16 +10,14 @@ use axum::extract::Request;
 use axum::routing::MethodRouter;
 use spag_chat::PromptEncoder;
 use spag_io::TurnPrompt;
-use spag_model::Tokenizer;
-use spag_model::generate::Event;
-use tokio::sync::OwnedSemaphorePermit;
+use spag_model::{Event, Tokenizer};
 
-use crate::answer::failure;
 use crate::api::{ApiError, TextLength};
+use crate::app::App;
+use crate::connections::Place;
 use crate::drain::{Busy, Drain};
-use crate::engine_thread::{SequenceEvent, Sequences};
+use crate::engine_thread::Sequences;
 use crate::model::NamedModel;
-use crate::router::App;
 
 /// Who may use an added route.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -86,12 +84,6 @@ impl Routes {
 /// What handlers of added routes may use of a server.
 #[derive(Clone)]
 pub struct Services(Arc<App>);
-
-/// The place of a connection among those of a server, until it is dropped.
-pub(crate) struct Place {
-    app: Arc<App>,
-    _permit: OwnedSemaphorePermit,
-}
 
 /// A connection that a handler keeps beyond its response, as a WebSocket does. The server counts it among its connections, and
 /// waits for its end.
@@ -165,19 +157,6 @@ impl Services {
     }
 }
 
-impl Place {
-    pub(crate) fn new(permit: OwnedSemaphorePermit, app: Arc<App>) -> Self {
-        app.metrics.connections.inc();
-        Self { app, _permit: permit }
-    }
-}
-
-impl Drop for Place {
-    fn drop(&mut self) {
-        self.app.metrics.connections.dec();
-    }
-}
-
 impl KeptConnection {
     /// Waits until the server ends. The connection should end soon after.
     pub async fn server_ends(&self) {
@@ -230,18 +209,11 @@ impl Generation {
     /// # Errors
     /// The request failed, or the engine. There are no more events then.
     pub async fn next(&mut self) -> Result<Event, ApiError> {
-        read(self.sequences.next().await)
+        self.sequences.next().await.map(|(_, event)| event)
     }
 
     /// As [`Generation::next`], if the event has come.
     pub fn try_next(&mut self) -> Option<Result<Event, ApiError>> {
-        self.sequences.try_next().map(read)
-    }
-}
-
-fn read(event: Option<SequenceEvent>) -> Result<Event, ApiError> {
-    match event {
-        Some(SequenceEvent::Of(_, event @ (Event::Prompt(_) | Event::Token(_) | Event::Finished(_)))) => Ok(event),
-        other => Err(failure(other)),
+        Some(self.sequences.try_next()?.map(|(_, event)| event))
     }
 }

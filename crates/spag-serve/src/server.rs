@@ -1,42 +1,32 @@
-//! The server: its socket, its connections, and its end.
+//! The server: its socket, its signals, and its end.
 
 use std::net::SocketAddr;
-use std::pin::pin;
 use std::sync::Arc;
-use std::time::Duration;
 
 use axum::Router;
-use axum::extract::Request;
-use hyper::body::Incoming;
-use hyper::server::conn::http1;
-use hyper::service::{Service, service_fn};
-use hyper_util::rt::{TokioIo, TokioTimer};
-use hyper_util::service::TowerToHyperService;
 use spag_io::catch_panic;
-use tokio::net::{TcpListener, TcpSocket, TcpStream, lookup_host};
+use tokio::net::{TcpListener, TcpSocket, lookup_host};
 use tokio::runtime::{Builder, Runtime};
 use tokio::signal::unix::{Signal, SignalKind, signal};
-use tokio::sync::{Semaphore, watch};
-use tokio_io_timeout::TimeoutStream;
+use tokio::sync::watch;
 
-use crate::adapters::AdapterLoading;
+use crate::app::{AdapterLoading, App};
 use crate::auth::ApiKeys;
 use crate::background::Background;
 use crate::browser::Sites;
+use crate::connections::Connections;
 use crate::drain::Drain;
 use crate::error::{Error, Result};
-use crate::extension::{Place, Routes, Services};
-use crate::half_close::{ClientStream, Exchange};
-use crate::limits::{COMPILERS, HEADER_BUFFER, Limits, MAX_HEADERS, QueueLimits, WORKERS};
-use crate::model::{ModelPool, ModelToServe};
+use crate::extension::{Routes, Services};
+use crate::limits::{COMPILERS, Limits, QueueLimits, WORKERS};
+use crate::model::ModelToServe;
+use crate::pool::ModelPool;
 use crate::receive::Receiver;
-use crate::router::{App, router};
+use crate::router::router;
 use crate::workers::Workers;
 
 /// Threads of the network, at most. Engines have their own.
 const NETWORK_THREADS: usize = 4;
-/// Pause after the system has refused a connection, for instance because too many files are open.
-const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
 /// The settings of a server.
 #[derive(Debug)]
@@ -252,79 +242,5 @@ impl Signals {
             _ = self.interrupt.recv() => Ended::Interrupted,
             _ = self.terminate.recv() => Ended::Terminated,
         }
-    }
-}
-
-/// Accepts connections and serves them.
-#[derive(Clone)]
-pub(crate) struct Connections {
-    app: Arc<App>,
-    limits: Limits,
-    /// Becomes true when connections end after the response that they send.
-    ending: Arc<watch::Sender<bool>>,
-    places: Arc<Semaphore>,
-}
-
-impl Connections {
-    fn new(app: &Arc<App>, limits: Limits) -> Self {
-        let places = limits.max_connections.min(Semaphore::MAX_PERMITS);
-        Self {
-            app: app.clone(),
-            limits,
-            ending: Arc::new(watch::Sender::new(false)),
-            places: Arc::new(Semaphore::new(places)),
-        }
-    }
-
-    async fn accept(self, listener: TcpListener, router: Router) {
-        loop {
-            let Ok(place) = self.places.clone().acquire_owned().await else { return };
-            match listener.accept().await {
-                Ok((stream, _)) => {
-                    let (this, router) = (self.clone(), router.clone());
-                    let place = Arc::new(Place::new(place, this.app.clone()));
-                    tokio::spawn(async move { this.serve(stream, router, place).await });
-                }
-                Err(_) => tokio::time::sleep(ACCEPT_PAUSE).await,
-            }
-        }
-    }
-
-    async fn serve(&self, stream: TcpStream, router: Router, place: Arc<Place>) {
-        // What is written is sent at once.
-        let _ = stream.set_nodelay(true);
-        let mut builder = http1::Builder::new();
-        builder
-            .timer(TokioTimer::new())
-            .header_read_timeout(self.limits.read_timeout())
-            .max_headers(MAX_HEADERS)
-            .max_buf_size(HEADER_BUFFER);
-        let exchange = Exchange::new();
-        let mut stream = TimeoutStream::new(ClientStream::new(stream, exchange.clone()));
-        stream.set_write_timeout(Some(self.limits.write_timeout()));
-        let stream = TokioIo::new(Box::pin(stream));
-        let router = TowerToHyperService::new(router);
-        let service = service_fn(move |mut request: Request<Incoming>| {
-            request.extensions_mut().insert(place.clone());
-            let (answer, exchange) = (router.call(exchange.request(request)), exchange.clone());
-            async move { answer.await.map(|response| exchange.response(response)) }
-        });
-        let mut connection = pin!(builder.serve_connection(stream, service).with_upgrades());
-        let mut ending = self.ending.subscribe();
-        // An error is that of a client: it has gone, or what it sends is not HTTP.
-        tokio::select! {
-            _ = connection.as_mut() => return,
-            _ = ending.wait_for(|ending| *ending) => connection.as_mut().graceful_shutdown(),
-        }
-        let _ = connection.await;
-    }
-
-    /// Refuses new requests. Waits for those in progress, and for their answers to be sent.
-    pub(crate) async fn finish(&self) {
-        self.app.drain.begin();
-        self.app.drain.done().await;
-        self.ending.send_replace(true);
-        // A client that does not read must not keep the server.
-        let _ = tokio::time::timeout(self.limits.read_timeout(), self.ending.closed()).await;
     }
 }

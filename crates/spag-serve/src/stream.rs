@@ -8,7 +8,7 @@ use axum::response::Response;
 use futures_util::stream::unfold;
 use spag_model::generate::Event;
 
-use crate::answer::{Pieces, StreamedAnswer, failure};
+use crate::answer::{Answer, Pieces};
 use crate::api::ApiError;
 use crate::drain::Busy;
 use crate::engine_thread::{SequenceEvent, Sequences};
@@ -36,12 +36,7 @@ where
 /// A response that streams an answer of `open` sequences; `None` if there is nothing to compute.
 ///
 /// The server does not end before `busy` is dropped.
-pub(crate) fn respond(
-    mut answer: impl StreamedAnswer,
-    sequences: Option<Sequences>,
-    open: usize,
-    busy: Busy,
-) -> Response {
+pub(crate) fn respond(mut answer: impl Answer, sequences: Option<Sequences>, open: usize, busy: Busy) -> Response {
     let open = if sequences.is_some() { open } else { 0 };
     let mut pieces = Pieces::default();
     let begun = answer.begin(&mut pieces);
@@ -63,13 +58,13 @@ struct EventStream<A> {
     _busy: Busy,
 }
 
-impl<A: StreamedAnswer> EventStream<A> {
+impl<A: Answer> EventStream<A> {
     /// The next piece of the stream: as many events as have come.
     async fn next(mut self) -> Option<(Vec<u8>, Self)> {
         let mut events = 0;
         while !self.ended && (self.pieces.is_empty() || events < MAX_COALESCED) {
             let Some(sequences) = self.sequences.as_mut().filter(|_| self.open > 0) else {
-                self.answer.end(&mut self.pieces);
+                self.answer.head().end(&mut self.pieces);
                 self.end();
                 break;
             };
@@ -86,18 +81,22 @@ impl<A: StreamedAnswer> EventStream<A> {
     }
 
     /// Appends what an event gives to the stream.
-    fn receive(&mut self, event: Option<SequenceEvent>) {
-        match event {
-            Some(SequenceEvent::Of(at, Event::Finished(completion))) => {
+    fn receive(&mut self, event: SequenceEvent) {
+        let received = match event {
+            Ok((at, Event::Finished(completion))) => {
+                self.answer.head().count(&completion);
                 self.answer.finish(at, &completion, &mut self.pieces);
                 self.open = self.open.saturating_sub(1);
+                Ok(())
             }
-            Some(SequenceEvent::Of(at, event @ (Event::Prompt(_) | Event::Token(_)))) => {
-                if let Err(error) = self.answer.event(at, event, &mut self.pieces) {
-                    self.fail(&ApiError::server(error.to_string()));
-                }
+            Ok((at, event)) => {
+                let pushed = self.answer.event(at, event, &mut self.pieces);
+                pushed.map_err(|error| ApiError::server(error.to_string()))
             }
-            other => self.fail(&failure(other)),
+            Err(error) => Err(error),
+        };
+        if let Err(error) = received {
+            self.fail(&error);
         }
     }
 

@@ -1,9 +1,10 @@
 //! Attributes and items of values, as Jinja's sandbox gives them.
 
-use super::error::{Error, Result};
+use super::call::Entry;
+use super::error::Result;
+use super::methods::methods;
 use super::run::Run;
-use super::text;
-use super::value::{Method, Value, item, quoted};
+use super::value::{Loop, Method, Value, item, quoted};
 
 /// Methods that would change a list or a dict, which the sandbox forbids.
 const CHANGING: [&str; 13] = [
@@ -37,10 +38,7 @@ pub(crate) fn attribute(run: &Run, value: &Value, name: &str) -> Result<Value> {
 /// `value[key]`: an item, or else the attribute of that name.
 pub(crate) fn subscript(run: &Run, value: &Value, key: &Value) -> Result<Value> {
     run.budget.work(1)?;
-    if let Value::Undefined(undefined) = value {
-        return Err(Error::new(undefined.why.clone()));
-    }
-    if let Some(found) = value.entry(&run.budget, key) {
+    if let Some(found) = value.defined()?.entry(&run.budget, key) {
         return Ok(found);
     }
     if let Some(index) = key.as_int() {
@@ -75,43 +73,33 @@ fn missing(run: &Run, value: &Value, name: &str) -> Value {
 
 /// An attribute that the value's type has.
 fn own_attribute(run: &Run, value: &Value, name: &str) -> Result<Option<Value>> {
-    let methods: &[&str] = match value {
-        Value::Undefined(undefined) => return Err(Error::new(undefined.why.clone())),
-        Value::Text(_) => &text::METHODS,
-        Value::List(_) => &["copy", "count", "index"],
+    let found = match value.defined()? {
         Value::Tuple(seq) => {
-            let named = ["grouper", "list"].iter().position(|own| *own == name).filter(|_| seq.is_group);
-            if let Some(index) = named {
-                return Ok(seq.items.get(index).cloned());
-            }
-            &["count", "index"]
+            let place = ["grouper", "list"].iter().position(|own| *own == name).filter(|_| seq.is_group);
+            place.and_then(|place| seq.items.get(place).cloned())
         }
-        Value::Dict(_) => &["copy", "fromkeys", "get", "items", "keys", "values"],
-        Value::Range(range) => {
-            let found = match name {
-                "start" => range.begin,
-                "stop" => range.end,
-                "step" => range.step,
-                _ => return method(run, value, name, &["count", "index"]),
-            };
-            return Ok(Some(Value::Int(found)));
-        }
-        Value::Bool(_) | Value::Int(_) => match (name, value.int()?) {
-            ("real" | "numerator", int) => return Ok(Some(Value::Int(int))),
-            ("imag", _) => return Ok(Some(Value::Int(0))),
-            ("denominator", _) => return Ok(Some(Value::Int(1))),
-            _ => &["bit_count", "bit_length", "conjugate"],
+        Value::Range(range) => match name {
+            "start" => Some(Value::Int(range.begin)),
+            "stop" => Some(Value::Int(range.end)),
+            "step" => Some(Value::Int(range.step)),
+            _ => None,
+        },
+        Value::Bool(_) | Value::Int(_) => match name {
+            "real" | "numerator" => Some(Value::Int(value.int()?)),
+            "imag" => Some(Value::Int(0)),
+            "denominator" => Some(Value::Int(1)),
+            _ => None,
         },
         Value::Float(float) => match name {
-            "real" => return Ok(Some(Value::Float(*float))),
-            "imag" => return Ok(Some(Value::Float(0.0))),
-            _ => &["conjugate", "is_integer"],
+            "real" => Some(Value::Float(*float)),
+            "imag" => Some(Value::Float(0.0)),
+            _ => None,
         },
-        Value::Namespace(namespace) => return Ok(namespace.values.borrow().get(name).cloned()),
-        Value::Loop(state) => return loop_attribute(run, value, state, name),
+        Value::Namespace(namespace) => namespace.values.borrow().get(name).cloned(),
+        Value::Loop(state) => loop_attribute(run, state, name),
         Value::Macro(made) => {
             let definition = &made.definition;
-            return Ok(match name {
+            match name {
                 "name" => Some(Value::text(&run.budget, definition.name.clone())?),
                 "arguments" => {
                     let names = definition.parameters.iter().map(|(name, _)| Value::text(&run.budget, name.clone()));
@@ -121,29 +109,24 @@ fn own_attribute(run: &Run, value: &Value, name: &str) -> Result<Option<Value>> 
                 "catch_kwargs" => Some(Value::Bool(definition.uses.kwargs)),
                 "caller" => Some(Value::Bool(definition.uses.caller)),
                 _ => None,
-            });
+            }
         }
-        Value::Cycler(cycler) => match name {
-            "current" => return Ok(cycler.items.items.get(cycler.at.get()).cloned()),
-            _ => &["next", "reset"],
-        },
-        Value::Function(super::value::Function::Dict) => &["fromkeys"],
-        _ => &[],
+        Value::Cycler(cycler) if name == "current" => cycler.items.items.get(cycler.at.get()).cloned(),
+        _ => None,
     };
-    method(run, value, name, methods)
+    match Entry::find(methods(value), name) {
+        Some(method) if found.is_none() => Method::of(&run.budget, value, method.0).map(Some),
+        _ => Ok(found),
+    }
 }
 
-fn method(run: &Run, value: &Value, name: &str, methods: &[&str]) -> Result<Option<Value>> {
-    if methods.contains(&name) { Method::of(&run.budget, value, name).map(Some) } else { Ok(None) }
-}
-
-fn loop_attribute(run: &Run, value: &Value, state: &super::value::Loop, name: &str) -> Result<Option<Value>> {
+fn loop_attribute(run: &Run, state: &Loop, name: &str) -> Option<Value> {
     let (at, len) = (state.at.get(), state.items.items.len());
     let neighbour = |index: Option<usize>, which: &str| match index.and_then(|index| state.items.items.get(index)) {
         Some(item) => item.clone(),
         None => run.undefined(format!("there is no {which} item")),
     };
-    Ok(Some(match name {
+    Some(match name {
         "index" => Value::Int(at as i128 + 1),
         "index0" => Value::Int(at as i128),
         "revindex" => Value::Int(len as i128 - at as i128),
@@ -155,6 +138,6 @@ fn loop_attribute(run: &Run, value: &Value, state: &super::value::Loop, name: &s
         "depth0" => Value::Int(state.depth as i128),
         "previtem" => neighbour(at.checked_sub(1), "previous"),
         "nextitem" => neighbour(Some(at + 1), "next"),
-        _ => return method(run, value, name, &["changed", "cycle"]),
-    }))
+        _ => return None,
+    })
 }

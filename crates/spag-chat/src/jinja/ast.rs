@@ -29,7 +29,6 @@ pub(crate) enum Statement {
     /// `{% call %}` with the caller and the call.
     Call(Arc<Macro>, Expr),
     Filter(Vec<Postfix>, Body),
-    Autoescape(Expr, Body),
     /// `{% generation %}`: a scope of its own.
     Scope(Body),
     /// `{% block %}`, which `self` has as a macro.

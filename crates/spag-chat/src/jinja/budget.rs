@@ -72,6 +72,38 @@ impl Budget {
     }
 }
 
+/// A text that grows within the budget.
+pub(crate) struct Out<'a> {
+    pub(crate) budget: &'a Budget,
+    pub(crate) text: String,
+}
+
+impl<'a> Out<'a> {
+    pub(crate) fn new(budget: &'a Budget) -> Self {
+        Self { budget, text: String::new() }
+    }
+
+    /// Appends a text.
+    pub(crate) fn push(&mut self, text: &str) -> Result<()> {
+        self.reserve(text.len())?;
+        self.text.push_str(text);
+        Ok(())
+    }
+
+    /// Appends a character as often as `count` says.
+    pub(crate) fn fill(&mut self, c: char, count: usize) -> Result<()> {
+        self.reserve(count.saturating_mul(c.len_utf8()))?;
+        self.text.extend(std::iter::repeat_n(c, count));
+        Ok(())
+    }
+
+    /// Counts what a growing text takes at once.
+    fn reserve(&self, more: usize) -> Result<()> {
+        let len = self.text.len().saturating_add(more);
+        if len > self.text.capacity() { self.budget.text(len) } else { Ok(()) }
+    }
+}
+
 /// Levels that call each other, and the stack that they use.
 pub(crate) struct Depth {
     most: usize,

@@ -4,13 +4,13 @@
 //! steps and depth are counted where values are made, so a template from anywhere is an error at worst.
 
 mod access;
-mod arguments;
 mod ast;
 mod budget;
-mod collections;
+mod call;
 mod error;
 mod eval;
 mod filters;
+mod methods;
 mod parse;
 mod run;
 mod tests;

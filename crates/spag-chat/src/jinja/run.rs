@@ -1,7 +1,5 @@
 //! What belongs to one rendering.
 
-use std::cell::Cell;
-
 use super::budget::Budget;
 use super::value::{Registry, Value};
 
@@ -9,15 +7,13 @@ use super::value::{Registry, Value};
 pub(crate) struct Run {
     pub(crate) budget: Budget,
     pub(crate) registry: Registry,
-    /// Whether `{% autoescape true %}` is around the statement.
-    pub(crate) escapes: Cell<bool>,
     /// Whether missing values fail wherever they are used.
     strict: bool,
 }
 
 impl Run {
     pub(crate) fn new(strict: bool) -> Self {
-        Self { budget: Budget::new(), registry: Registry::default(), escapes: Cell::new(false), strict }
+        Self { budget: Budget::new(), registry: Registry::default(), strict }
     }
 
     /// A value that is missing, with what a use of it fails with.

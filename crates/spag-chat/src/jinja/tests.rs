@@ -1,119 +1,98 @@
 //! Tests: what follows `is`.
 
-use super::arguments::Args;
-use super::ast::Comparison;
+use super::ast::{Binary, Comparison};
+use super::call::{Args, Call, Entry};
 use super::error::{Error, Result, fail};
-use super::filters;
+use super::filters::FILTERS;
 use super::run::Run;
-use super::value::{Text, Value, binary, compare, text};
+use super::value::{Text, Value, binary, compare, quoted, text};
 
-/// Names of all tests.
-const NAMES: [&str; 39] = [
-    "!=",
-    "<",
-    "<=",
-    "==",
-    ">",
-    ">=",
-    "boolean",
-    "callable",
-    "defined",
-    "divisibleby",
-    "eq",
-    "equalto",
-    "escaped",
-    "even",
-    "false",
-    "filter",
-    "float",
-    "ge",
-    "greaterthan",
-    "gt",
-    "in",
-    "integer",
-    "iterable",
-    "le",
-    "lessthan",
-    "lower",
-    "lt",
-    "mapping",
-    "ne",
-    "none",
-    "number",
-    "odd",
-    "sameas",
-    "sequence",
-    "string",
-    "test",
-    "true",
-    "undefined",
-    "upper",
+/// All tests.
+const TESTS: &[Entry<bool>] = &[
+    Entry("!=", "other", compared),
+    Entry("<", "other", compared),
+    Entry("<=", "other", compared),
+    Entry("==", "other", compared),
+    Entry(">", "other", compared),
+    Entry(">=", "other", compared),
+    Entry("boolean", "", |_, value| Ok(matches!(value, Value::Bool(_)))),
+    Entry("callable", "", |_, value| Ok(is_callable(value))),
+    Entry("defined", "", |_, value| Ok(!value.is_undefined())),
+    Entry("divisibleby", "other", |call, value| has_rest(call, value, call.arg(0), 0)),
+    Entry("eq", "other", compared),
+    Entry("equalto", "other", compared),
+    Entry("escaped", "", |_, value| Ok(matches!(value, Value::Text(Text { markup: true, .. })))),
+    Entry("even", "", |call, value| has_rest(call, value, &Value::Int(2), 0)),
+    Entry("false", "", |_, value| Ok(matches!(value, Value::Bool(false)))),
+    Entry("filter", "", |_, value| Ok(Entry::find(FILTERS, value.str()?).is_some())),
+    Entry("float", "", |_, value| Ok(matches!(value, Value::Float(_)))),
+    Entry("ge", "other", compared),
+    Entry("greaterthan", "other", compared),
+    Entry("gt", "other", compared),
+    Entry("in", "other", compared),
+    Entry("integer", "", |_, value| Ok(matches!(value, Value::Int(_)))),
+    Entry("iterable", "", |_, value| is_iterable(value)),
+    Entry("le", "other", compared),
+    Entry("lessthan", "other", compared),
+    Entry("lower", "", |call, value| has_cases(call, value, char::is_lowercase, char::is_uppercase)),
+    Entry("lt", "other", compared),
+    Entry("mapping", "", |_, value| Ok(matches!(value, Value::Dict(_)))),
+    Entry("ne", "other", compared),
+    Entry("none", "", |_, value| Ok(matches!(value, Value::None))),
+    Entry("number", "", |_, value| Ok(value.as_float().is_some())),
+    Entry("odd", "", |call, value| has_rest(call, value, &Value::Int(2), 1)),
+    Entry("sameas", "other", |call, value| Ok(is_same(value, call.arg(0)))),
+    Entry("sequence", "", |_, value| Ok(is_sequence(value))),
+    Entry("string", "", |_, value| Ok(matches!(value, Value::Text(_)))),
+    Entry("test", "", |_, value| Ok(Entry::find(TESTS, value.str()?).is_some())),
+    Entry("true", "", |_, value| Ok(matches!(value, Value::Bool(true)))),
+    Entry("undefined", "", |_, value| Ok(value.is_undefined())),
+    Entry("upper", "", |call, value| has_cases(call, value, char::is_uppercase, char::is_lowercase)),
 ];
 
 /// Whether a value passes a test.
 pub(crate) fn test(run: &Run, name: &str, value: &Value, args: Args) -> Result<bool> {
-    let budget = &run.budget;
-    let compared = match name {
-        "eq" | "==" | "equalto" => Some(Comparison::Equal),
-        "ne" | "!=" => Some(Comparison::Unequal),
-        "lt" | "<" | "lessthan" => Some(Comparison::Less),
-        "le" | "<=" => Some(Comparison::LessEqual),
-        "gt" | ">" | "greaterthan" => Some(Comparison::Greater),
-        "ge" | ">=" => Some(Comparison::GreaterEqual),
-        "in" => Some(Comparison::In),
-        _ => None,
+    match Entry::find(TESTS, name) {
+        Some(test) => test.call(run, value, args),
+        None => fail!("No test named {}.", quoted(name)),
+    }
+}
+
+fn compared(call: &mut Call<'_>, value: &Value) -> Result<bool> {
+    let operator = match call.name {
+        "eq" | "==" | "equalto" => Comparison::Equal,
+        "ne" | "!=" => Comparison::Unequal,
+        "lt" | "<" | "lessthan" => Comparison::Less,
+        "le" | "<=" => Comparison::LessEqual,
+        "gt" | ">" | "greaterthan" => Comparison::Greater,
+        "ge" | ">=" => Comparison::GreaterEqual,
+        _ => Comparison::In,
     };
-    if let Some(operator) = compared {
-        let [other] = args.bind(name, ["other"], 1)?;
-        return compare(budget, operator, value, &other.unwrap_or(Value::None));
-    }
-    if matches!(name, "divisibleby" | "sameas") {
-        let [other] = args.bind(name, ["other"], 1)?;
-        let other = other.unwrap_or(Value::None);
-        if name == "sameas" {
-            return Ok(is_same(value, &other));
-        }
-        let rest = binary(budget, super::ast::Binary::Remainder, value, &other)?;
-        return compare(budget, Comparison::Equal, &rest, &Value::Int(0));
-    }
-    args.none(name)?;
-    Ok(match name {
-        "boolean" => matches!(value, Value::Bool(_)),
-        "true" => matches!(value, Value::Bool(true)),
-        "false" => matches!(value, Value::Bool(false)),
-        "callable" => matches!(
-            value,
-            Value::Macro(_)
-                | Value::Function(_)
-                | Value::Method(_)
-                | Value::Joiner(_)
-                | Value::Loop(_)
-                | Value::Undefined(_)
-        ),
-        "defined" => !value.is_undefined(),
-        "undefined" => value.is_undefined(),
-        "escaped" => matches!(value, Value::Text(Text { markup: true, .. })),
-        "even" | "odd" => {
-            let rest = binary(budget, super::ast::Binary::Remainder, value, &Value::Int(2))?;
-            compare(budget, Comparison::Equal, &rest, &Value::Int((name == "odd").into()))?
-        }
-        "filter" => filters::NAMES.contains(&value.str()?),
-        "test" => NAMES.contains(&value.str()?),
-        "float" => matches!(value, Value::Float(_)),
-        "integer" => matches!(value, Value::Int(_)),
-        "number" => value.as_float().is_some(),
-        "iterable" => is_iterable(value)?,
-        "lower" | "upper" => {
-            let text = text(budget, value)?;
-            let (small, capital) = (text.contains(char::is_lowercase), text.contains(char::is_uppercase));
-            if name == "lower" { small && !capital } else { capital && !small }
-        }
-        "mapping" => matches!(value, Value::Dict(_)),
-        "none" => matches!(value, Value::None),
-        "sequence" => is_sequence(value),
-        "string" => matches!(value, Value::Text(_)),
-        _ => return fail!("No test named {}.", super::value::quoted(name)),
-    })
+    compare(call.budget, operator, value, call.arg(0))
+}
+
+/// Whether a division has this rest.
+fn has_rest(call: &Call<'_>, value: &Value, by: &Value, rest: i128) -> Result<bool> {
+    let found = binary(call.budget, Binary::Remainder, value, by)?;
+    compare(call.budget, Comparison::Equal, &found, &Value::Int(rest))
+}
+
+/// Whether a text has letters of one case, and none of the other.
+fn has_cases(call: &Call<'_>, value: &Value, one: fn(char) -> bool, other: fn(char) -> bool) -> Result<bool> {
+    let text = text(call.budget, value)?;
+    Ok(text.contains(one) && !text.contains(other))
+}
+
+fn is_callable(value: &Value) -> bool {
+    matches!(
+        value,
+        Value::Macro(_)
+            | Value::Function(_)
+            | Value::Method(_)
+            | Value::Joiner(_)
+            | Value::Loop(_)
+            | Value::Undefined(_)
+    )
 }
 
 /// Whether it has a length and items.
@@ -146,5 +125,21 @@ fn is_same(a: &Value, b: &Value) -> bool {
         (Value::Namespace(a), Value::Namespace(b)) => Rc::ptr_eq(a, b),
         (Value::Function(a), Value::Function(b)) => a == b,
         _ => false,
+    }
+}
+
+#[cfg(test)]
+mod order {
+    use super::*;
+    use crate::jinja::eval::FUNCTIONS;
+    use crate::jinja::text::methods::METHODS;
+
+    fn is_sorted<R>(table: &[Entry<R>]) -> bool {
+        table.windows(2).all(|pair| pair[0].0 < pair[1].0)
+    }
+
+    #[test]
+    fn tables_are_in_the_order_of_names() {
+        assert!(is_sorted(TESTS) && is_sorted(FILTERS) && is_sorted(METHODS) && is_sorted(FUNCTIONS));
     }
 }

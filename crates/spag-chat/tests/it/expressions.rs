@@ -41,6 +41,22 @@ fn errors_name_the_line() {
 }
 
 #[test]
+fn what_is_left_out_of_jinja_is_named() {
+    for (source, name) in [
+        ("{{ 'x'|pprint }}", "'pprint' is not supported"),
+        ("{{ ['x']|map('urlize')|list }}", "'urlize' is not supported"),
+        ("{{ 'x'|wordwrap(3) }}", "'wordwrap' is not supported"),
+        ("{{ {}|xmlattr }}", "'xmlattr' is not supported"),
+        ("{% autoescape true %}{% endautoescape %}", "`autoescape` is not supported"),
+        ("{{ lipsum() }}", "'lipsum' is undefined"),
+        ("{{ 'x'|nope }}", "No filter named 'nope'"),
+    ] {
+        let failed = render(source, &Map::new()).unwrap_err();
+        assert!(failed.contains(name), "{source}: {failed}");
+    }
+}
+
+#[test]
 fn what_is_missing_is_an_error_to_the_evaluation_harness() {
     let variables = json!({"a": 1}).as_object().unwrap().clone();
     let text = |source: &str| Template::new(source, Dialect::EvaluationHarness).unwrap().render(&variables);

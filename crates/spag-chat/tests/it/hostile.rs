@@ -28,7 +28,7 @@ fn render(template: &str) -> Result<String, String> {
 }
 
 /// What is done with a value.
-const USES: [&str; 24] = [
+const USES: [&str; 22] = [
     "{{ v }}",
     "{{ v|tojson }}",
     "{{ v|tojson(indent=8) }}",
@@ -46,13 +46,11 @@ const USES: [&str; 24] = [
     "{{ '%r' % [v] }}",
     "{{ '{}'.format(v) }}",
     "{{ v ~ w }}",
-    "{{ v|pprint }}",
     "{{ v|join }}",
     "{{ v|escape }}",
     "{{ v|urlencode }}",
     "{{ [v]|map('string')|list|length }}",
     "{{ [v, w]|sum(start=[]) }}",
-    "{{ v|wordwrap(3) }}",
 ];
 
 /// Values that are larger or deeper than they look.
@@ -80,7 +78,7 @@ fn values_are_bounded_whatever_is_done_with_them() {
             _ = render(&format!("{made}{{% set v = ns.v %}}{{% set w = ns.w %}}{used}"));
         }
     }
-    for used in ["{{ v }}", "{{ v|tojson }}", "{{ v == w }}", "{{ '%s' % [v] }}", "{{ v|pprint }}"] {
+    for used in ["{{ v }}", "{{ v|tojson }}", "{{ v == w }}", "{{ '%s' % [v] }}"] {
         let used = format!("{{% set v = ns.v %}}{{% set w = ns.w %}}{used}");
         let failed = render(&format!("{}{used}", MADE[0])).unwrap_err();
         assert!(failed.contains("levels deep"), "{failed}");
@@ -90,7 +88,7 @@ fn values_are_bounded_whatever_is_done_with_them() {
 }
 
 /// Templates, each of which asks for more than there is.
-const MUCH: [&str; 56] = [
+const MUCH: [&str; 51] = [
     "{{ '{:>10000000000}'.format(5) }}",
     "{{ '{:>99999999999999999999999999}'.format(5) }}",
     "{{ '{:.10000000000f}'.format(1.5) }}",
@@ -116,14 +114,11 @@ const MUCH: [&str; 56] = [
     "{{ ('x' * 1000000)|join('y' * 1000000) }}",
     "{{ ('x\n' * 1000000)|indent(10000000) }}",
     "{{ 'x'|indent(10000000000, true) }}",
-    "{{ ('x ' * 1000000)|wordwrap(1, wrapstring='y' * 1000000) }}",
     "{{ [[1] * 100000]|tojson(indent='y' * 1000000) }}",
     "{{ [1]|tojson(indent=10000000000) }}",
     "{{ ([1] * 100000)|tojson(separators=('y' * 1000000, ':')) }}",
     "{{ [1]|batch(10000000000, 0)|list }}",
     "{{ [1]|slice(10000000000)|list }}",
-    "{{ lipsum(10000000000) }}",
-    "{{ lipsum(1, min=10000000000, max=10000000001) }}",
     "{{ range(10000000000)|list }}",
     "{{ 10 ** 10000000000 }}",
     "{{ 10 ** 100 }}",
@@ -142,8 +137,6 @@ const MUCH: [&str; 56] = [
     "{% macro m(d=m()) %}{% endmacro %}{{ m() }}",
     "{% for a in range(100000) %}{% set s %}{{ 'x' * 10000 }}{% endset %}{{ s|escape|urlencode }}{% endfor %}",
     "{% for a in range(100000) %}{{ ('&' * 1000000)|striptags }}{% endfor %}",
-    "{% for a in range(100000) %}{{ ('x' * 100000)|wordwrap(1)|length }}{% endfor %}",
-    "{% for a in range(100000) %}{{ ('a' ~ '(' * 100000 ~ ')' * 100000)|urlize|length }}{% endfor %}",
     "{% set d = dict.fromkeys(range(100000)|map('string')) %}{{ ('{a}' * 1000000).format(a=1, **d)|length }}",
     "{% filter upper %}{% for a in range(100000) %}{{ 'x' * 10000 }}{% endfor %}{% endfilter %}",
     "{% set ns = namespace(l=[]) %}{% for a in range(100000) %}{% set ns.l = ns.l + [a] %}{% endfor %}",

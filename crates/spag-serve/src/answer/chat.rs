@@ -6,8 +6,9 @@ use serde::Serialize;
 use spag_model::Completion;
 use spag_model::generate::{Event, TokenEvent};
 
-use super::{Head, Pieces, StreamedAnswer, finish_reason, generated};
+use super::{Answer, Head, Pieces, generated};
 use crate::api::{ApiError, ChatJob, ChatLogProb};
+use crate::engine_thread::finish_reason;
 use crate::model::ServedModel;
 
 const OBJECT: &str = "chat.completion";
@@ -68,19 +69,21 @@ pub(crate) struct ChatAnswer {
 
 impl ChatAnswer {
     /// An answer without choices.
-    pub(crate) fn new(model: Arc<ServedModel>, job: ChatJob, mut head: Head) -> Self {
-        head.usage.prompt = job.prompt_tokens();
+    pub(crate) fn new(model: Arc<ServedModel>, job: ChatJob, head: Head) -> Self {
+        let head = head.of(PIECE, job.settings.delivery, job.prompt_tokens());
         Self { model, job, head }
     }
+}
 
-    /// The whole body.
-    ///
-    /// # Errors
-    /// It cannot be written as JSON.
-    pub(crate) fn body(mut self, completions: &[Completion]) -> Result<String, ApiError> {
+impl Answer for ChatAnswer {
+    fn head(&mut self) -> &mut Head {
+        &mut self.head
+    }
+
+    fn body(mut self, completions: &[Completion]) -> Result<String, ApiError> {
         let mut choices = Vec::with_capacity(completions.len());
         for (index, completion) in completions.iter().enumerate() {
-            self.head.usage.add(completion);
+            self.head.count(completion);
             let log_probs = self.job.log_probs.map(|top| {
                 let tokens = generated(completion);
                 LogProbs::of(tokens.iter().map(|token| ChatLogProb::new(&self.model, token, top)).collect())
@@ -95,16 +98,10 @@ impl ChatAnswer {
         self.head.whole(OBJECT, &choices)
     }
 
-    fn push_piece(&self, choice: ChoicePiece<'_>, stream: &mut Pieces) {
-        self.head.push(PIECE, choice, self.job.settings.delivery, stream);
-    }
-}
-
-impl StreamedAnswer for ChatAnswer {
     fn begin(&mut self, stream: &mut Pieces) -> spag_model::Result<()> {
         for index in 0..self.job.settings.n {
             let delta = Delta { role: Some("assistant"), content: Some("") };
-            self.push_piece(ChoicePiece { index, delta, logprobs: None, finish_reason: None }, stream);
+            self.head.push(ChoicePiece { index, delta, logprobs: None, finish_reason: None }, stream);
         }
         Ok(())
     }
@@ -115,22 +112,14 @@ impl StreamedAnswer for ChatAnswer {
             let logprobs = self.job.log_probs.map(log_probs);
             if !text.is_empty() || logprobs.is_some() {
                 let delta = Delta { content: Some(&text), ..Delta::default() };
-                self.push_piece(ChoicePiece { index: sequence, delta, logprobs, finish_reason: None }, stream);
+                self.head.push(ChoicePiece { index: sequence, delta, logprobs, finish_reason: None }, stream);
             }
         }
         Ok(())
     }
 
     fn finish(&mut self, sequence: usize, completion: &Completion, stream: &mut Pieces) {
-        self.head.usage.add(completion);
         let finish_reason = Some(finish_reason(completion.finish));
-        self.push_piece(
-            ChoicePiece { index: sequence, delta: Delta::default(), logprobs: None, finish_reason },
-            stream,
-        );
-    }
-
-    fn end(&mut self, stream: &mut Pieces) {
-        self.head.end(PIECE, self.job.settings.delivery, stream);
+        self.head.push(ChoicePiece { index: sequence, delta: Delta::default(), logprobs: None, finish_reason }, stream);
     }
 }

@@ -7,8 +7,9 @@ use spag_model::Completion;
 use spag_model::generate::{Event, TokenEvent, TokenLogProb};
 use spag_model::tokenizer::Detokenizer;
 
-use super::{Head, Pieces, StreamedAnswer, finish_reason, generated};
+use super::{Answer, Head, Pieces, generated};
 use crate::api::{ApiError, CompletionJob, Echo, LegacyBuilder, LegacyLogProbs};
+use crate::engine_thread::finish_reason;
 use crate::model::ServedModel;
 
 const OBJECT: &str = "text_completion";
@@ -33,21 +34,13 @@ pub(crate) struct CompletionAnswer {
 
 impl CompletionAnswer {
     /// An answer without choices.
-    pub(crate) fn new(model: Arc<ServedModel>, job: CompletionJob, mut head: Head) -> Self {
-        head.usage.prompt = job.prompts.iter().map(|prompt| prompt.tokens.len()).sum();
+    pub(crate) fn new(model: Arc<ServedModel>, job: CompletionJob, head: Head) -> Self {
+        let prompt = job.prompts.iter().map(|prompt| prompt.tokens.len()).sum();
+        let head = head.of(OBJECT, job.settings.delivery, prompt);
         let sequences = job.prompts.len() * job.settings.n;
         let mut answer = Self { model, job, head, builders: Vec::new() };
         answer.builders = (0..sequences).map(|at| answer.builder(at)).collect();
         answer
-    }
-
-    /// The whole body. Without the engine's completions, prompts are echoed.
-    ///
-    /// # Errors
-    /// The tokenizer cannot decode a prompt or a token.
-    pub(crate) fn body(mut self, completions: &[Completion]) -> Result<String, ApiError> {
-        let choices = self.choices(completions).map_err(|error| ApiError::server(error.to_string()))?;
-        self.head.whole(OBJECT, &choices)
     }
 
     fn choices(&mut self, completions: &[Completion]) -> spag_model::Result<Vec<Choice>> {
@@ -56,7 +49,7 @@ impl CompletionAnswer {
             let mut text = self.echoed(at)?;
             let (mut log_probs, mut finish) = (None, "length");
             if let Some(completion) = completions.get(at) {
-                self.head.usage.add(completion);
+                self.head.count(completion);
                 text.push_str(&completion.text);
                 finish = finish_reason(completion.finish);
                 let mut lists = LegacyLogProbs::default();
@@ -121,20 +114,25 @@ impl CompletionAnswer {
         let mut each = tokens.into_iter().zip(log_probs);
         each.try_for_each(|(token, chosen)| self.push(sequence, token, chosen.as_ref(), into))
     }
-
-    fn push_piece(&self, choice: Choice, stream: &mut Pieces) {
-        self.head.push(OBJECT, choice, self.job.settings.delivery, stream);
-    }
 }
 
-impl StreamedAnswer for CompletionAnswer {
+impl Answer for CompletionAnswer {
+    fn head(&mut self) -> &mut Head {
+        &mut self.head
+    }
+
+    fn body(mut self, completions: &[Completion]) -> Result<String, ApiError> {
+        let choices = self.choices(completions).map_err(|error| ApiError::server(error.to_string()))?;
+        self.head.whole(OBJECT, &choices)
+    }
+
     fn begin(&mut self, stream: &mut Pieces) -> spag_model::Result<()> {
         // With log-probabilities, the prompt is sent when they are there.
         if self.job.echo == Echo::Prompt && self.job.log_probs.is_none() {
             for at in 0..self.builders.len() {
                 let finish = self.job.is_echo_only().then_some("length");
                 let text = self.echoed(at)?;
-                self.push_piece(Choice { index: at, text, logprobs: None, finish_reason: finish }, stream);
+                self.head.push(Choice { index: at, text, logprobs: None, finish_reason: finish }, stream);
             }
         }
         Ok(())
@@ -155,18 +153,13 @@ impl StreamedAnswer for CompletionAnswer {
         };
         let logprobs = self.job.log_probs.map(|_| lists);
         if !text.is_empty() || logprobs.is_some() {
-            self.push_piece(Choice { index: sequence, text, logprobs, finish_reason: None }, stream);
+            self.head.push(Choice { index: sequence, text, logprobs, finish_reason: None }, stream);
         }
         Ok(())
     }
 
     fn finish(&mut self, sequence: usize, completion: &Completion, stream: &mut Pieces) {
-        self.head.usage.add(completion);
         let finish_reason = Some(finish_reason(completion.finish));
-        self.push_piece(Choice { index: sequence, text: String::new(), logprobs: None, finish_reason }, stream);
-    }
-
-    fn end(&mut self, stream: &mut Pieces) {
-        self.head.end(OBJECT, self.job.settings.delivery, stream);
+        self.head.push(Choice { index: sequence, text: String::new(), logprobs: None, finish_reason }, stream);
     }
 }

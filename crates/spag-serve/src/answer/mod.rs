@@ -6,11 +6,10 @@ mod completion;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use serde::Serialize;
-use spag_model::Completion;
-use spag_model::generate::{Event, FinishReason, TokenLogProb};
+use spag_model::{Completion, Event, TokenLogProb};
 
 use crate::api::{ApiError, Delivery, StreamUsage};
-use crate::engine_thread::{SequenceEvent, Sequences};
+use crate::engine_thread::Sequences;
 
 pub(crate) use chat::ChatAnswer;
 pub(crate) use completion::CompletionAnswer;
@@ -64,6 +63,10 @@ pub(crate) struct Head {
     /// The name by which the client asked for the model.
     model: String,
     usage: Usage,
+    /// What a piece of a stream calls itself.
+    piece: &'static str,
+    /// How the answer is sent.
+    pub(crate) delivery: Delivery,
 }
 
 impl Head {
@@ -71,7 +74,17 @@ impl Head {
     pub(crate) fn new(prefix: &str, model: String) -> Self {
         let id = format!("{prefix}-{:016x}{:016x}", rand::random::<u64>(), rand::random::<u64>());
         let created = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
-        Self { id, created, model, usage: Usage::default() }
+        Self { id, created, model, usage: Usage::default(), piece: "", delivery: Delivery::Whole }
+    }
+
+    /// The head of an answer to prompts with so many tokens.
+    fn of(self, piece: &'static str, delivery: Delivery, prompt: usize) -> Self {
+        Self { usage: Usage { prompt, ..self.usage }, piece, delivery, ..self }
+    }
+
+    /// Counts the tokens of a sequence that has ended.
+    pub(crate) fn count(&mut self, completion: &Completion) {
+        self.usage.add(completion);
     }
 
     /// The text of a whole answer.
@@ -84,16 +97,16 @@ impl Head {
     }
 
     /// Appends a piece of an answer.
-    fn push(&self, object: &'static str, choice: impl Serialize, delivery: Delivery, stream: &mut Pieces) {
-        let sends_usage = delivery == Delivery::Stream(StreamUsage::Sent);
+    fn push(&self, choice: impl Serialize, stream: &mut Pieces) {
+        let sends_usage = self.delivery == Delivery::Stream(StreamUsage::Sent);
         let usage = if sends_usage { UsageField::Null } else { UsageField::Absent };
-        stream.push(&self.body(object, &[choice], usage));
+        stream.push(&self.body(self.piece, &[choice], usage));
     }
 
     /// Appends the end of an answer.
-    fn end(&self, object: &'static str, delivery: Delivery, stream: &mut Pieces) {
-        if delivery == Delivery::Stream(StreamUsage::Sent) {
-            stream.push(&self.body::<()>(object, &[], UsageField::Of(self.usage.body())));
+    pub(crate) fn end(&self, stream: &mut Pieces) {
+        if self.delivery == Delivery::Stream(StreamUsage::Sent) {
+            stream.push(&self.body::<()>(self.piece, &[], UsageField::Of(self.usage.body())));
         }
         stream.done();
     }
@@ -131,8 +144,17 @@ impl UsageField {
     }
 }
 
-/// An answer that is sent piece by piece: each piece is one event of the stream.
-pub(crate) trait StreamedAnswer: Send + 'static {
+/// An answer that is sent at once, or piece by piece: each piece is one event of the stream.
+pub(crate) trait Answer: Send + 'static {
+    /// What all its parts state.
+    fn head(&mut self) -> &mut Head;
+
+    /// The whole body. Without the engine's completions there was nothing to compute.
+    ///
+    /// # Errors
+    /// The tokenizer cannot decode a prompt or a token, or the answer cannot be written as JSON.
+    fn body(self, completions: &[Completion]) -> Result<String, ApiError>;
+
     /// What is sent before the first event.
     fn begin(&mut self, stream: &mut Pieces) -> spag_model::Result<()>;
 
@@ -141,9 +163,6 @@ pub(crate) trait StreamedAnswer: Send + 'static {
 
     /// What is sent when a sequence has ended.
     fn finish(&mut self, sequence: usize, completion: &Completion, stream: &mut Pieces);
-
-    /// What is sent after the last sequence.
-    fn end(&mut self, stream: &mut Pieces);
 }
 
 /// Server-sent events that are to be written.
@@ -183,34 +202,11 @@ pub(crate) async fn collect(sequences: &mut Sequences, number: usize) -> Result<
     let mut done: Vec<Option<Completion>> = vec![None; number];
     let mut left = number;
     while left > 0 {
-        match sequences.next().await {
-            Some(SequenceEvent::Of(at, Event::Finished(completion))) => {
-                left -= usize::from(done.get_mut(at).is_some_and(|place| place.replace(completion).is_none()));
-            }
-            Some(SequenceEvent::Of(_, Event::Prompt(_) | Event::Token(_))) => {}
-            other => return Err(failure(other)),
+        if let (at, Event::Finished(completion)) = sequences.next().await? {
+            left -= usize::from(done.get_mut(at).is_some_and(|place| place.replace(completion).is_none()));
         }
     }
     Ok(done.into_iter().flatten().collect())
-}
-
-/// The error of an event that ends a request early.
-pub(crate) fn failure(event: Option<SequenceEvent>) -> ApiError {
-    match event {
-        Some(SequenceEvent::Of(_, Event::Failed(error))) => ApiError::server(error.to_string()),
-        Some(SequenceEvent::Refused(why)) => ApiError::bad(why),
-        Some(SequenceEvent::Fault) | None | Some(SequenceEvent::Of(..)) => {
-            ApiError::server("The engine of this model has failed; the server must be started again")
-        }
-    }
-}
-
-/// `finish_reason`.
-pub(crate) fn finish_reason(finish: FinishReason) -> &'static str {
-    match finish {
-        FinishReason::Length => "length",
-        FinishReason::Eos | FinishReason::StopToken | FinishReason::StopString => "stop",
-    }
 }
 
 /// The log-probabilities of the generated tokens of a completion.

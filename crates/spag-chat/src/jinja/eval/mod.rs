@@ -1,20 +1,21 @@
 //! Values of expressions.
 
 mod calls;
+mod functions;
 mod statements;
 
-pub(crate) use calls::{call, function_named};
+pub(crate) use calls::call;
+pub(crate) use functions::FUNCTIONS;
 pub(crate) use statements::{body, made};
 
 use super::access::{attribute, subscript};
-use super::arguments::Args;
 use super::ast::{Arguments, Expr, Postfix};
 use super::budget::NODE;
+use super::call::{Args, Entry};
 use super::error::{Result, fail};
 use super::filters::filter;
 use super::run::Run;
 use super::tests::test;
-use super::text::escape_value;
 use super::value::{self, Scope, Value, binary, compare, items, negative, positive, quoted, slice};
 
 /// The value of an expression.
@@ -42,7 +43,7 @@ pub(crate) fn eval(run: &Run, scope: &Scope, expr: &Expr) -> Result<Value> {
 }
 
 fn lookup(run: &Run, scope: &Scope, name: &str) -> Value {
-    let found = scope.get(name).or_else(|| function_named(name).map(Value::Function));
+    let found = scope.get(name).or_else(|| Entry::find(FUNCTIONS, name).map(|found| Value::Function(found.0)));
     found.unwrap_or_else(|| run.undefined(format!("{} is undefined", quoted(name))))
 }
 
@@ -108,18 +109,14 @@ fn until(run: &Run, scope: &Scope, exprs: &[Expr], end: bool) -> Result<Value> {
 }
 
 fn concat(run: &Run, values: &[Value]) -> Result<Value> {
-    let is_markup = |value: &Value| matches!(value, Value::Text(text) if text.markup);
-    let markup = run.escapes.get() && values.iter().any(is_markup);
     let mut parts = Vec::with_capacity(values.len());
     for value in values {
         parts.push(match value {
-            value if markup => escape_value(&run.budget, value)?.text,
             Value::Text(text) => text.text.clone(),
             other => value::text(&run.budget, other)?.into(),
         });
     }
-    let joined = super::text::joined(&run.budget, &parts, "")?;
-    Value::made(&run.budget, joined, markup)
+    Value::text(&run.budget, super::text::joined(&run.budget, &parts, "")?)
 }
 
 fn chain(run: &Run, scope: &Scope, expr: &Expr) -> Result<Value> {
@@ -151,7 +148,7 @@ pub(crate) fn postfixes(run: &Run, scope: &Scope, mut value: Value, all: &[Postf
             Postfix::Item(expr) => subscript(run, &value, &eval(run, scope, expr)?)?,
             Postfix::Slice(parts) => sliced(run, scope, &value, parts)?,
             Postfix::Call(arguments) => call(run, &value, args(run, scope, arguments)?)?,
-            Postfix::Filter(name, arguments) => filter(run, name, value, args(run, scope, arguments)?)?,
+            Postfix::Filter(name, arguments) => filter(run, name, &value, args(run, scope, arguments)?)?,
             Postfix::Test(name, arguments) => Value::Bool(test(run, name, &value, args(run, scope, arguments)?)?),
             Postfix::Untest(name, arguments) => Value::Bool(!test(run, name, &value, args(run, scope, arguments)?)?),
         };
@@ -171,10 +168,7 @@ fn sliced(run: &Run, scope: &Scope, value: &Value, parts: &[Option<Expr>; 3]) ->
             },
         };
     }
-    if let Value::Undefined(undefined) = value {
-        return fail!("{}", undefined.why);
-    }
-    let found = slice(&run.budget, value, places)?;
+    let found = slice(&run.budget, value.defined()?, places)?;
     Ok(found.unwrap_or_else(|| run.undefined(format!("'{}' object has no slices", value.type_name()))))
 }
 

@@ -4,14 +4,13 @@ use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::sync::Arc;
 
-use super::calls::set_in;
+use super::functions::set_in;
 use super::{call, eval, lookup, postfixes};
-use crate::jinja::arguments::Args;
 use crate::jinja::ast::{self, Body, Expr, For, Postfix, Recursive, Statement, Target};
 use crate::jinja::budget::NODE;
-use crate::jinja::error::{Error, Result, fail};
+use crate::jinja::call::Args;
+use crate::jinja::error::{Result, fail};
 use crate::jinja::run::Run;
-use crate::jinja::text::escape_value;
 use crate::jinja::value::{self, Loop, Macro, Scope, Seq, Value, items};
 
 /// Where a rendering goes on after a statement.
@@ -47,7 +46,6 @@ fn write(run: &Run, out: &mut String, text: &str) -> Result<()> {
 
 fn print(run: &Run, out: &mut String, value: &Value) -> Result<()> {
     match value {
-        value if run.escapes.get() => write(run, out, &escape_value(&run.budget, value)?.text),
         Value::Text(text) => write(run, out, &text.text),
         other => write(run, out, &value::text(&run.budget, other)?),
     }
@@ -111,13 +109,6 @@ fn block(run: &Run, scope: &Scope, statement: &Statement, out: &mut String) -> R
         }
         Statement::Block(block) => return body(run, &Scope::new(Some(scope)), &block.body, out),
         Statement::Scope(inside) => return body(run, &Scope::new(Some(scope)), inside, out),
-        Statement::Autoescape(is_on, inside) => {
-            let is_on = eval(run, scope, is_on)?.truth()?;
-            let before = run.escapes.replace(is_on);
-            let next = body(run, &Scope::new(Some(scope)), inside, out);
-            run.escapes.set(before);
-            return next;
-        }
         Statement::Macro(definition) => {
             let made = made(run, scope, definition)?;
             scope.set(&definition.name, made);
@@ -145,7 +136,7 @@ fn captured(run: &Run, scope: &Scope, filters: &[Postfix], inside: &Body) -> Res
     let own = Scope::new(Some(scope));
     let mut text = String::new();
     let next = body(run, &own, inside, &mut text)?;
-    let text = Value::made(&run.budget, text, run.escapes.get())?;
+    let text = Value::text(&run.budget, text)?;
     Ok((postfixes(run, &own, text, filters)?, next))
 }
 
@@ -203,9 +194,8 @@ fn assign(run: &Run, scope: &Scope, target: &Target, value: Value) -> Result<()>
             scope.set(name, value);
             Ok(())
         }
-        Target::Attribute(object, name) => match lookup(run, scope, object) {
-            Value::Namespace(namespace) => set_in(run, &namespace, name.clone(), value),
-            Value::Undefined(undefined) => Err(Error::new(undefined.why.clone())),
+        Target::Attribute(object, name) => match lookup(run, scope, object).defined()? {
+            Value::Namespace(namespace) => set_in(run, namespace, name.clone(), value),
             _ => fail!("cannot assign attribute on non-namespace object"),
         },
         Target::Tuple(targets) => {

@@ -1,37 +1,26 @@
 //! Filters of HTML and addresses.
 
-use super::attributes::is_set;
-use crate::jinja::arguments::Args;
+use crate::jinja::call::Call;
 use crate::jinja::error::{Result, fail};
-use crate::jinja::run::Run;
 use crate::jinja::text::{escape_text, escape_value, is_space, joined};
 use crate::jinja::value::{self, Value, items};
 
-pub(super) fn filter(run: &Run, name: &str, value: &Value, args: Args) -> Result<Value> {
-    let budget = &run.budget;
-    match name {
-        "e" | "escape" => args.none(name).and_then(|()| Ok(Value::Text(escape_value(budget, value)?))),
-        "forceescape" => {
-            args.none(name)?;
-            Ok(Value::Text(escape_text(budget, &value::text(budget, value)?)?))
-        }
-        "safe" => {
-            args.none(name)?;
-            Value::made(budget, value::text(budget, value)?, true)
-        }
-        "striptags" => {
-            args.none(name)?;
-            let text = without_tags(&value::text(budget, value)?);
-            let words: Vec<&str> = text.split(is_space).filter(|word| !word.is_empty()).collect();
-            Value::text(budget, unescaped(&words.join(" ")))
-        }
-        "urlencode" => {
-            args.none(name)?;
-            urlencode(run, value)
-        }
-        "xmlattr" => xml_attributes(run, value, args),
-        _ => super::wrap::urlize(run, value, args),
-    }
+pub(super) fn escape(call: &mut Call<'_>, value: &Value) -> Result<Value> {
+    Ok(Value::Text(escape_value(call.budget, value)?))
+}
+
+pub(super) fn forceescape(call: &mut Call<'_>, value: &Value) -> Result<Value> {
+    Ok(Value::Text(escape_text(call.budget, &call.own(value)?.text)?))
+}
+
+pub(super) fn safe(call: &mut Call<'_>, value: &Value) -> Result<Value> {
+    Value::made(call.budget, call.own(value)?.text, true)
+}
+
+pub(super) fn striptags(call: &mut Call<'_>, value: &Value) -> Result<Value> {
+    let text = without_tags(&call.own(value)?.text);
+    let words: Vec<&str> = text.split(is_space).filter(|word| !word.is_empty()).collect();
+    Value::text(call.budget, unescaped(&words.join(" ")))
 }
 
 /// The text without comments and tags.
@@ -88,8 +77,8 @@ fn unescaped(text: &str) -> String {
     out + rest
 }
 
-fn urlencode(run: &Run, value: &Value) -> Result<Value> {
-    let budget = &run.budget;
+pub(super) fn urlencode(call: &mut Call<'_>, value: &Value) -> Result<Value> {
+    let budget = call.budget;
     let quoted = |value: &Value, in_query: bool| -> Result<String> {
         let text = value::text(budget, value)?;
         budget.text(text.len().saturating_mul(3))?;
@@ -115,26 +104,4 @@ fn urlencode(run: &Run, value: &Value) -> Result<Value> {
         parts.push(format!("{}={}", quoted(key, true)?, quoted(value, true)?));
     }
     Value::text(budget, joined(budget, &parts, "&")?)
-}
-
-fn xml_attributes(run: &Run, value: &Value, args: Args) -> Result<Value> {
-    let [space] = args.bind("xmlattr", ["autospace"], 0)?;
-    let Value::Dict(dict) = value else { return fail!("xmlattr takes a dict") };
-    let budget = &run.budget;
-    let mut parts = Vec::new();
-    for (key, value) in dict.iter() {
-        if matches!(value, Value::None | Value::Undefined(_)) {
-            continue;
-        }
-        let name = value::text(budget, key.value())?;
-        if name.contains(|c| is_space(c) || "/>=".contains(c)) {
-            return fail!("Invalid character in attribute name: {}", value::quoted(&name));
-        }
-        let (name, value) = (escape_text(budget, &name)?, escape_value(budget, value)?);
-        budget.text(name.text.len() + value.text.len())?;
-        parts.push(format!("{}=\"{}\"", name.text, value.text));
-    }
-    let has_space = space.is_none() || is_set(space.as_ref())?;
-    let text = joined(budget, &parts, " ")?;
-    Value::text(budget, if has_space && !text.is_empty() { format!(" {text}") } else { text })
 }

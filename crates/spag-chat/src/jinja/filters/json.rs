@@ -1,11 +1,10 @@
 //! `tojson` as transformers has it: `json.dumps`.
 
-use super::attributes::is_set;
-use crate::jinja::arguments::{Args, given};
 use crate::jinja::ast::Comparison;
-use crate::jinja::budget::{Budget, NODE};
+use crate::jinja::budget::{Budget, NODE, Out};
+use crate::jinja::call::Call;
 use crate::jinja::error::{Result, fail};
-use crate::jinja::run::Run;
+use crate::jinja::text::blanks;
 use crate::jinja::value::{Dict, Value, compare, float_text, items};
 
 /// How JSON is written.
@@ -16,51 +15,31 @@ struct Writer<'a> {
     after_key: String,
     is_ascii: bool,
     is_sorted: bool,
-    out: String,
+    out: Out<'a>,
 }
 
 /// `value|tojson(…)`.
-pub(super) fn to_json(run: &Run, value: &Value, args: Args) -> Result<Value> {
-    let budget = &run.budget;
-    let [ascii, indent, separators, sorted] =
-        args.bind("tojson", ["ensure_ascii", "indent", "separators", "sort_keys"], 0)?;
-    let indent = match given(indent) {
-        None => None,
-        Some(Value::Text(text)) => Some(text.text.to_string()),
-        Some(width) => {
-            let width = usize::try_from(width.int()?.max(0)).unwrap_or(usize::MAX);
-            budget.text(width)?;
-            Some(" ".repeat(width))
-        }
-    };
-    let (between_items, after_key) = match given(separators) {
+pub(super) fn to_json(call: &mut Call<'_>, value: &Value) -> Result<Value> {
+    let budget = call.budget;
+    let indent = call.given(1).map(|indent| blanks(budget, indent)).transpose()?;
+    let (between_items, after_key) = match call.given(2) {
         Some(pair) => {
-            let [between, after] = &items(budget, &pair)?[..] else { return fail!("tojson: separators are two texts") };
+            let [between, after] = &items(budget, pair)?[..] else { return fail!("tojson: separators are two texts") };
             (between.str()?.to_owned(), after.str()?.to_owned())
         }
         None => (if indent.is_some() { "," } else { ", " }.to_owned(), ": ".to_owned()),
     };
-    let (is_ascii, is_sorted) = (is_set(ascii.as_ref())?, is_set(sorted.as_ref())?);
-    let mut writer = Writer { budget, indent, between_items, after_key, is_ascii, is_sorted, out: String::new() };
+    let (is_ascii, is_sorted, out) = (call.is_set(0)?, call.is_set(3)?, Out::new(budget));
+    let mut writer = Writer { budget, indent, between_items, after_key, is_ascii, is_sorted, out };
     writer.value(value, 0)?;
-    Value::text(budget, writer.out)
+    Value::text(budget, writer.out.text)
 }
 
 impl Writer<'_> {
-    fn push(&mut self, text: &str) -> Result<()> {
-        if self.out.len() + text.len() > self.out.capacity() {
-            self.budget.text(self.out.len() + text.len())?;
-        }
-        self.out.push_str(text);
-        Ok(())
-    }
-
     fn line(&mut self, level: usize) -> Result<()> {
-        let Some(indent) = self.indent.take() else { return Ok(()) };
+        let Some(indent) = &self.indent else { return Ok(()) };
         self.budget.text(indent.len().saturating_mul(level))?;
-        let line = format!("\n{}", indent.repeat(level));
-        self.indent = Some(indent);
-        self.push(&line)
+        self.out.push(&format!("\n{}", indent.repeat(level)))
     }
 
     fn value(&mut self, value: &Value, level: usize) -> Result<()> {
@@ -70,19 +49,19 @@ impl Writer<'_> {
             Value::Text(text) => self.string(&text.text),
             Value::List(seq) | Value::Tuple(seq) => {
                 if seq.items.is_empty() {
-                    return self.push("[]");
+                    return self.out.push("[]");
                 }
-                self.push("[")?;
+                self.out.push("[")?;
                 for (index, item) in seq.items.iter().enumerate() {
                     self.begin(index, level + 1)?;
                     self.value(item, level + 1)?;
                 }
                 self.line(level)?;
-                self.push("]")
+                self.out.push("]")
             }
             Value::Dict(dict) => self.object(dict, level),
             other => match scalar(other) {
-                Some(text) => self.push(&text),
+                Some(text) => self.out.push(&text),
                 None => fail!("Object of type {} is not JSON serializable", other.type_name()),
             },
         }
@@ -90,15 +69,14 @@ impl Writer<'_> {
 
     fn begin(&mut self, index: usize, level: usize) -> Result<()> {
         if index > 0 {
-            let between = self.between_items.clone();
-            self.push(&between)?;
+            self.out.push(&self.between_items)?;
         }
         self.line(level)
     }
 
     fn object(&mut self, dict: &Dict, level: usize) -> Result<()> {
         if dict.len() == 0 {
-            return self.push("{}");
+            return self.out.push("{}");
         }
         self.budget.values(dict.len())?;
         let mut entries: Vec<(&Value, &Value)> = dict.iter().map(|(key, value)| (key.value(), value)).collect();
@@ -113,7 +91,7 @@ impl Writer<'_> {
                 a.0.total_cmp(&b.0).then_with(|| a.1.cmp(&b.1))
             });
         }
-        self.push("{")?;
+        self.out.push("{")?;
         for (index, (key, value)) in entries.into_iter().enumerate() {
             self.begin(index, level + 1)?;
             match key {
@@ -123,12 +101,11 @@ impl Writer<'_> {
                     None => return fail!("keys must be str, int, float, bool or None, not {}", other.type_name()),
                 },
             }
-            let after = self.after_key.clone();
-            self.push(&after)?;
+            self.out.push(&self.after_key)?;
             self.value(value, level + 1)?;
         }
         self.line(level)?;
-        self.push("}")
+        self.out.push("}")
     }
 
     fn string(&mut self, text: &str) -> Result<()> {
@@ -152,7 +129,7 @@ impl Writer<'_> {
             }
         }
         out.push('"');
-        self.push(&out)
+        self.out.push(&out)
     }
 }
 

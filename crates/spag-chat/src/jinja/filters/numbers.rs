@@ -1,72 +1,61 @@
 //! Filters of numbers.
 
-use super::attributes::{by_path, is_set};
-use crate::jinja::arguments::{Args, given};
+use super::paths::by_path;
 use crate::jinja::ast::Binary;
+use crate::jinja::call::Call;
 use crate::jinja::error::{Error, Result, fail};
-use crate::jinja::run::Run;
 use crate::jinja::text::is_space;
 use crate::jinja::value::{Value, binary, items, power_of_ten};
 
-pub(super) fn filter(run: &Run, name: &str, value: &Value, args: Args) -> Result<Value> {
-    let budget = &run.budget;
-    if let (Value::Undefined(undefined), false) = (value, name == "sum") {
-        return fail!("{}", undefined.why);
+pub(super) fn abs(_: &mut Call<'_>, value: &Value) -> Result<Value> {
+    match (value.defined()?, value.as_int()) {
+        (Value::Float(float), _) => Ok(Value::Float(float.abs())),
+        (_, Some(int)) => Ok(Value::Int(int.saturating_abs())),
+        (other, None) => fail!("bad operand type for abs(): '{}'", other.type_name()),
     }
-    match name {
-        "abs" => {
-            args.none(name)?;
-            match (value, value.as_int()) {
-                (Value::Float(float), _) => Ok(Value::Float(float.abs())),
-                (_, Some(int)) => Ok(Value::Int(int.saturating_abs())),
-                (other, None) => fail!("bad operand type for abs(): '{}'", other.type_name()),
-            }
+}
+
+pub(super) fn int(call: &mut Call<'_>, value: &Value) -> Result<Value> {
+    let base = call.int(1, 10)?;
+    let int = match value.defined()? {
+        Value::Text(text) => {
+            call.budget.work(text.text.len())?;
+            parse_int(&text.text, base)?.or_else(|| truncated(parse_float(&text.text)?))
         }
-        "int" => {
-            let [default, base] = args.bind(name, ["default", "base"], 0)?;
-            let base = base.map_or(Ok(10), |base| base.int())?;
-            let int = match value {
-                Value::Text(text) => {
-                    budget.work(text.text.len())?;
-                    parse_int(&text.text, base)?.or_else(|| truncated(parse_float(&text.text)?))
-                }
-                Value::Float(float) => truncated(*float),
-                other => other.as_int(),
-            };
-            Ok(int.map_or_else(|| default.unwrap_or(Value::Int(0)), Value::Int))
-        }
-        "float" => {
-            let [default] = args.bind(name, ["default"], 0)?;
-            let float = match value {
-                Value::Text(text) => parse_float(&text.text),
-                other => other.as_float(),
-            };
-            Ok(float.map_or_else(|| default.unwrap_or(Value::Float(0.0)), Value::Float))
-        }
-        "round" => round(value, args),
-        "filesizeformat" => {
-            let [binary] = args.bind(name, ["binary"], 0)?;
-            let size = match value {
-                Value::Text(text) => parse_float(&text.text),
-                other => other.as_float(),
-            };
-            let size = size.ok_or_else(|| Error::new("filesizeformat takes a number"))?;
-            Value::text(budget, file_size(size, is_set(binary.as_ref())?))
-        }
-        _ => {
-            let [attribute, start] = args.bind(name, ["attribute", "start"], 0)?;
-            let attribute = given(attribute);
-            let mut sum = start.unwrap_or(Value::Int(0));
-            if sum.as_text().is_some() {
-                return fail!("sum() can't sum strings [use ''.join(seq) instead]");
-            }
-            for item in items(budget, value)? {
-                let item = by_path(run, &item, attribute.as_ref(), None)?;
-                sum = binary(budget, Binary::Add, &sum, &item)?;
-            }
-            Ok(sum)
-        }
+        Value::Float(float) => truncated(*float),
+        other => other.as_int(),
+    };
+    Ok(int.map_or_else(|| call.passed(0).cloned().unwrap_or(Value::Int(0)), Value::Int))
+}
+
+/// The float that a number or a text is.
+fn as_float(value: &Value) -> Result<Option<f64>> {
+    Ok(match value.defined()? {
+        Value::Text(text) => parse_float(&text.text),
+        other => other.as_float(),
+    })
+}
+
+pub(super) fn float(call: &mut Call<'_>, value: &Value) -> Result<Value> {
+    let default = || call.passed(0).cloned().unwrap_or(Value::Float(0.0));
+    Ok(as_float(value)?.map_or_else(default, Value::Float))
+}
+
+pub(super) fn filesizeformat(call: &mut Call<'_>, value: &Value) -> Result<Value> {
+    let size = as_float(value)?.ok_or_else(|| Error::new("filesizeformat takes a number"))?;
+    Value::text(call.budget, file_size(size, call.is_set(0)?))
+}
+
+pub(super) fn sum(call: &mut Call<'_>, value: &Value) -> Result<Value> {
+    let mut sum = call.passed(1).cloned().unwrap_or(Value::Int(0));
+    if sum.as_text().is_some() {
+        return fail!("sum() can't sum strings [use ''.join(seq) instead]");
     }
+    for item in items(call.budget, value)? {
+        let item = by_path(call.run, &item, call.given(0), None)?;
+        sum = binary(call.budget, Binary::Add, &sum, &item)?;
+    }
+    Ok(sum)
 }
 
 fn truncated(float: f64) -> Option<i128> {
@@ -114,16 +103,13 @@ fn parse_float(text: &str) -> Option<f64> {
     if is_valid { text.replace('_', "").parse().ok() } else { None }
 }
 
-fn round(value: &Value, args: Args) -> Result<Value> {
-    let [precision, method] = args.bind("round", ["precision", "method"], 0)?;
-    let precision = precision.map_or(Ok(0), |precision| precision.int())?;
-    let method = method.unwrap_or_else(|| Value::plain("common"));
-    let float = match value.as_float() {
-        Some(float) => float,
-        None => return fail!("type {} doesn't define __round__ method", value.type_name()),
+pub(super) fn round(call: &mut Call<'_>, value: &Value) -> Result<Value> {
+    let precision = call.int(0, 0)?;
+    let Some(float) = value.defined()?.as_float() else {
+        return fail!("type {} doesn't define __round__ method", value.type_name());
     };
     let unit = power_of_ten(precision);
-    match method.str()? {
+    match call.passed(1).map_or(Ok("common"), Value::str)? {
         "common" => {}
         "ceil" => return Ok(Value::Float((float * unit).ceil() / unit + 0.0)),
         "floor" => return Ok(Value::Float((float * unit).floor() / unit + 0.0)),

@@ -1,80 +1,57 @@
 //! Filters that take attributes, other filters or tests.
 
-use super::attributes::{by_path, is_set};
-use super::filter as apply;
-use crate::jinja::access;
-use crate::jinja::arguments::Args;
-use crate::jinja::error::{Error, Result, fail};
-use crate::jinja::run::Run;
+use super::filter;
+use super::paths::by_path;
+use crate::jinja::access::attribute;
+use crate::jinja::call::Call;
+use crate::jinja::error::{Error, Result};
 use crate::jinja::tests::test;
 use crate::jinja::value::{Value, items};
 
-pub(super) fn filter(run: &Run, name: &str, value: Value, args: Args) -> Result<Value> {
-    match name {
-        "attr" => {
-            let [name] = args.bind("attr", ["name"], 1)?;
-            let name = name.unwrap_or(Value::None);
-            // Attributes only, no items.
-            let is_item = value.entry(&run.budget, &name).is_some();
-            let found = access::attribute(run, &value, name.str()?)?;
-            Ok(if is_item && !matches!(found, Value::Method(_)) { run.undefined("no such attribute") } else { found })
-        }
-        "d" | "default" => {
-            let [default, boolean] = args.bind("default", ["default_value", "boolean"], 0)?;
-            let is_replaced = value.is_undefined() || is_set(boolean.as_ref())? && !value.truth()?;
-            Ok(if is_replaced { default.unwrap_or_else(|| Value::plain("")) } else { value })
-        }
-        "map" => map(run, &value, args),
-        _ => select(run, name, &value, args),
-    }
+/// Attributes only, no items.
+pub(super) fn attr(call: &mut Call<'_>, value: &Value) -> Result<Value> {
+    let name = call.arg(0);
+    let is_item = value.entry(call.budget, name).is_some();
+    let found = attribute(call.run, value, name.str()?)?;
+    Ok(if is_item && !matches!(found, Value::Method(_)) { call.run.undefined("no such attribute") } else { found })
 }
 
-fn map(run: &Run, value: &Value, mut args: Args) -> Result<Value> {
-    let all = items(&run.budget, value)?;
-    let mut mapped = Vec::with_capacity(all.len());
-    if args.positional.is_empty() {
-        let [attribute, default] = args.bind("map", ["attribute", "default"], 0)?;
-        let attribute = attribute.ok_or_else(|| Error::new("map requires a filter argument"))?;
-        for item in &all {
-            mapped.push(by_path(run, item, Some(&attribute), default.as_ref())?);
-        }
-    } else {
-        let name = args.positional.remove(0);
-        let name = name.str()?;
-        for item in all {
-            run.budget.values(args.positional.len() + args.named.len())?;
-            let each = Args { positional: args.positional.clone(), named: args.named.clone() };
-            mapped.push(apply(run, name, item, each)?);
-        }
-    }
-    Value::iter(&run.budget, "generator", mapped)
+pub(super) fn default(call: &mut Call<'_>, value: &Value) -> Result<Value> {
+    let is_replaced = value.is_undefined() || call.is_set(1)? && !value.truth()?;
+    let default = || call.passed(0).cloned().unwrap_or_else(|| Value::plain(""));
+    Ok(if is_replaced { default() } else { value.clone() })
 }
 
-fn select(run: &Run, filter: &str, value: &Value, mut args: Args) -> Result<Value> {
-    let attribute = if filter.ends_with("attr") {
-        if args.positional.is_empty() {
-            return fail!("Missing parameter for attribute name");
-        }
-        Some(args.positional.remove(0))
-    } else {
-        None
+pub(super) fn map(call: &mut Call<'_>, value: &Value) -> Result<Value> {
+    let all = items(call.budget, value)?;
+    let name = call.rest.next();
+    if name.is_none() {
+        call.bind("attribute? default?")?;
+        call.passed(0).ok_or_else(|| Error::new("map requires a filter argument"))?;
+    }
+    let one = |item: Value| match &name {
+        Some(name) => filter(call.run, name.str()?, &item, call.rest.copy(call.budget)?),
+        None => by_path(call.run, &item, call.passed(0), call.passed(1)),
     };
-    let name = if args.positional.is_empty() { None } else { Some(args.positional.remove(0)) };
-    let is_kept = filter.starts_with("select");
+    Value::iter(call.budget, "generator", all.into_iter().map(one).collect::<Result<_>>()?)
+}
+
+/// `select`, `reject`, `selectattr` and `rejectattr`.
+pub(super) fn select(call: &mut Call<'_>, value: &Value) -> Result<Value> {
+    let missing = || Error::new("Missing parameter for attribute name");
+    let has_path = call.name.ends_with("attr");
+    let path = if has_path { Some(call.rest.next().ok_or_else(missing)?) } else { None };
+    let name = call.rest.next();
     let mut kept = Vec::new();
-    for item in items(&run.budget, value)? {
-        let tested = by_path(run, &item, attribute.as_ref(), None)?;
+    for item in items(call.budget, value)? {
+        let tested = by_path(call.run, &item, path.as_ref(), None)?;
         let passes = match &name {
             None => tested.truth()?,
-            Some(name) => {
-                run.budget.values(args.positional.len() + args.named.len())?;
-                let each = Args { positional: args.positional.clone(), named: args.named.clone() };
-                test(run, name.str()?, &tested, each)?
-            }
+            Some(name) => test(call.run, name.str()?, &tested, call.rest.copy(call.budget)?)?,
         };
-        if passes == is_kept {
+        if passes == call.name.starts_with("select") {
             kept.push(item);
         }
     }
-    Value::iter(&run.budget, "generator", kept)
+    Value::iter(call.budget, "generator", kept)
 }

@@ -1,75 +1,96 @@
 //! Filters that compare the items of a list.
 
-use super::attributes::{by_path, folded, is_set};
-use crate::jinja::arguments::{Args, given};
+use super::paths::{by_path, folded};
 use crate::jinja::ast::Comparison;
+use crate::jinja::call::Call;
 use crate::jinja::error::{Result, fail};
 use crate::jinja::run::Run;
 use crate::jinja::value::{Dict, Key, Value, View, compare, equal, items};
 
-pub(super) fn filter(run: &Run, name: &str, value: &Value, args: Args) -> Result<Value> {
-    let budget = &run.budget;
-    match name {
-        "sort" => {
-            let [reverse, case, attribute] = args.bind(name, ["reverse", "case_sensitive", "attribute"], 0)?;
-            let (case, attribute) = (is_set(case.as_ref())?, given(attribute));
-            let mut keyed = Vec::new();
-            for item in items(budget, value)? {
-                keyed.push((sort_key(run, &item, attribute.as_ref(), case)?, item));
-            }
-            let sorted = sorted(run, keyed, is_set(reverse.as_ref())?)?;
-            Value::list(budget, sorted.into_iter().map(|(_, item)| item).collect())
-        }
-        "dictsort" => {
-            let [case, by, reverse] = args.bind(name, ["case_sensitive", "by", "reverse"], 0)?;
-            let Value::Dict(dict) = value else { return fail!("'{}' object has no items", value.type_name()) };
-            let place = match by.as_ref().map(Value::str).transpose()? {
-                None | Some("key") => 0,
-                Some("value") => 1,
-                Some(_) => return fail!("You can only sort by either \"key\" or \"value\""),
-            };
-            let case = is_set(case.as_ref())?;
-            let mut keyed = Vec::new();
-            for pair in items(budget, &Value::View(View::Items, dict.clone()))? {
-                let by = by_path(run, &pair, Some(&Value::Int(place)), None)?;
-                keyed.push((folded(run, by, case)?, pair));
-            }
-            let sorted = sorted(run, keyed, is_set(reverse.as_ref())?)?;
-            Value::list(budget, sorted.into_iter().map(|(_, pair)| pair).collect())
-        }
-        "groupby" => group_by(run, value, args),
-        "unique" => {
-            let [case, attribute] = args.bind(name, ["case_sensitive", "attribute"], 0)?;
-            let (case, attribute) = (is_set(case.as_ref())?, given(attribute));
-            let (mut seen, mut kept) = (Dict::default(), Vec::new());
-            for item in items(budget, value)? {
-                let key = folded(run, by_path(run, &item, attribute.as_ref(), None)?, case)?;
-                let key = Key::new(budget, key)?;
-                if seen.get(&key).is_none() {
-                    seen.insert(budget, key, Value::None)?;
-                    kept.push(item);
-                }
-            }
-            Value::iter(budget, "generator", kept)
-        }
-        _ => {
-            let [case, attribute] = args.bind(name, ["case_sensitive", "attribute"], 0)?;
-            let (case, attribute) = (is_set(case.as_ref())?, given(attribute));
-            let operator = if name == "min" { Comparison::Less } else { Comparison::Greater };
-            let mut best: Option<(Value, Value)> = None;
-            for item in items(budget, value)? {
-                let key = folded(run, by_path(run, &item, attribute.as_ref(), None)?, case)?;
-                let is_better = match &best {
-                    Some((other, _)) => compare(budget, operator, &key, other)?,
-                    None => true,
-                };
-                if is_better {
-                    best = Some((key, item));
-                }
-            }
-            Ok(best.map_or_else(|| run.undefined("No aggregated item, sequence was empty."), |(_, item)| item))
+pub(super) fn sort(call: &mut Call<'_>, value: &Value) -> Result<Value> {
+    let case = call.is_set(1)?;
+    let mut keyed = Vec::new();
+    for item in items(call.budget, value)? {
+        keyed.push((sort_key(call.run, &item, call.given(2), case)?, item));
+    }
+    sorted_list(call, keyed, call.is_set(0)?)
+}
+
+pub(super) fn dictsort(call: &mut Call<'_>, value: &Value) -> Result<Value> {
+    let Value::Dict(dict) = value else { return fail!("'{}' object has no items", value.type_name()) };
+    let place = match call.passed(1).map(Value::str).transpose()? {
+        None | Some("key") => 0,
+        Some("value") => 1,
+        Some(_) => return fail!("You can only sort by either \"key\" or \"value\""),
+    };
+    let case = call.is_set(0)?;
+    let mut keyed = Vec::new();
+    for pair in items(call.budget, &Value::View(View::Items, dict.clone()))? {
+        keyed.push((key_of(call, &pair, Some(&Value::Int(place)), case)?, pair));
+    }
+    sorted_list(call, keyed, call.is_set(2)?)
+}
+
+pub(super) fn unique(call: &mut Call<'_>, value: &Value) -> Result<Value> {
+    let case = call.is_set(0)?;
+    let (mut seen, mut kept) = (Dict::default(), Vec::new());
+    for item in items(call.budget, value)? {
+        let key = Key::new(call.budget, key_of(call, &item, call.given(1), case)?)?;
+        if seen.get(&key).is_none() {
+            seen.insert(call.budget, key, Value::None)?;
+            kept.push(item);
         }
     }
+    Value::iter(call.budget, "generator", kept)
+}
+
+/// `min` and `max`.
+pub(super) fn extreme(call: &mut Call<'_>, value: &Value) -> Result<Value> {
+    let case = call.is_set(0)?;
+    let operator = if call.name == "min" { Comparison::Less } else { Comparison::Greater };
+    let mut best: Option<(Value, Value)> = None;
+    for item in items(call.budget, value)? {
+        let key = key_of(call, &item, call.given(1), case)?;
+        let is_better = match &best {
+            Some((other, _)) => compare(call.budget, operator, &key, other)?,
+            None => true,
+        };
+        if is_better {
+            best = Some((key, item));
+        }
+    }
+    Ok(best.map_or_else(|| call.run.undefined("No aggregated item, sequence was empty."), |(_, item)| item))
+}
+
+pub(super) fn groupby(call: &mut Call<'_>, value: &Value) -> Result<Value> {
+    let (budget, case) = (call.budget, call.is_set(2)?);
+    let key = |item: &Value| by_path(call.run, item, call.passed(0), call.passed(1));
+    let mut keyed = Vec::new();
+    for item in items(budget, value)? {
+        keyed.push((folded(call.run, key(&item)?, case)?, item));
+    }
+    let mut groups: Vec<(Value, Vec<Value>)> = Vec::new();
+    for (key, item) in sorted(call.run, keyed, false)? {
+        match groups.last_mut() {
+            Some((last, group)) if equal(budget, last, &key)? => group.push(item),
+            _ => groups.push((key, vec![item])),
+        }
+    }
+    let mut pairs = Vec::with_capacity(groups.len());
+    for (_, group) in groups {
+        // The key as the first item has it, not in small letters.
+        pairs.push(Value::group(budget, key(&group[0])?, Value::list(budget, group)?)?);
+    }
+    Value::list(budget, pairs)
+}
+
+/// What an item is compared by.
+fn key_of(call: &Call<'_>, item: &Value, path: Option<&Value>, case: bool) -> Result<Value> {
+    folded(call.run, by_path(call.run, item, path, None)?, case)
+}
+
+fn sorted_list(call: &Call<'_>, keyed: Vec<(Value, Value)>, reverse: bool) -> Result<Value> {
+    Value::list(call.budget, sorted(call.run, keyed, reverse)?.into_iter().map(|(_, item)| item).collect())
 }
 
 /// The list that an item is sorted by: of one attribute, or of several with commas between.
@@ -113,29 +134,4 @@ fn sorted(run: &Run, items: Vec<(Value, Value)>, reverse: bool) -> Result<Vec<(V
         runs = merged;
     }
     Ok(runs.pop().unwrap_or_default())
-}
-
-fn group_by(run: &Run, value: &Value, args: Args) -> Result<Value> {
-    let budget = &run.budget;
-    let [attribute, default, case] = args.bind("groupby", ["attribute", "default", "case_sensitive"], 1)?;
-    let case = is_set(case.as_ref())?;
-    let mut keyed = Vec::new();
-    for item in items(budget, value)? {
-        let key = by_path(run, &item, attribute.as_ref(), default.as_ref())?;
-        keyed.push((folded(run, key, case)?, item));
-    }
-    let mut groups: Vec<(Value, Vec<Value>)> = Vec::new();
-    for (key, item) in sorted(run, keyed, false)? {
-        match groups.last_mut() {
-            Some((last, group)) if equal(budget, last, &key)? => group.push(item),
-            _ => groups.push((key, vec![item])),
-        }
-    }
-    let mut pairs = Vec::with_capacity(groups.len());
-    for (_, group) in groups {
-        // The key as the first item has it, not in small letters.
-        let own = by_path(run, &group[0], attribute.as_ref(), default.as_ref())?;
-        pairs.push(Value::group(budget, own, Value::list(budget, group)?)?);
-    }
-    Value::list(budget, pairs)
 }

@@ -1,80 +1,55 @@
-//! Filters of texts.
+//! Filters of texts that are no methods of texts.
 
-use super::attributes::is_set;
-use crate::jinja::arguments::{Args, given};
+use crate::jinja::call::Call;
 use crate::jinja::error::{Result, fail};
-use crate::jinja::run::Run;
-use crate::jinja::text::{Align, capitalized, is_space, lines, pad, percent, replaced, stripped};
-use crate::jinja::value::{self, Text, Value};
+use crate::jinja::text::{blanks, capitalized, is_space, lines, percent, replaced};
+use crate::jinja::value::{self, Value};
 
-pub(super) fn filter(run: &Run, name: &str, value: &Value, args: Args) -> Result<Value> {
-    let budget = &run.budget;
-    let text = value::text(budget, value)?;
-    let markup = matches!(value, Value::Text(Text { markup: true, .. }));
-    let made = |made: String| Value::made(budget, made, markup);
-    match name {
-        "string" => args.none(name).and_then(|()| made(text)),
-        "lower" => args.none(name).and_then(|()| made(text.to_lowercase())),
-        "upper" => args.none(name).and_then(|()| made(text.to_uppercase())),
-        "capitalize" => args.none(name).and_then(|()| made(capitalized(&text))),
-        "title" => args.none(name).and_then(|()| Value::text(budget, title(&text))),
-        "wordcount" => {
-            args.none(name)?;
-            let is_word = |c: char| c.is_alphanumeric() || c == '_';
-            Ok(Value::Int(text.split(|c| !is_word(c)).filter(|word| !word.is_empty()).count() as i128))
-        }
-        "center" => {
-            let [width] = args.bind(name, ["width"], 0)?;
-            made(pad(budget, text, width.map_or(Ok(80), |width| width.int())?, ' ', Align::CenterOfText)?)
-        }
-        "trim" => {
-            let [chars] = args.bind(name, ["chars"], 0)?;
-            made(stripped(budget, &text, "strip", given(chars).as_ref())?.to_owned())
-        }
-        "replace" => {
-            let [old, new, count] = args.bind(name, ["old", "new", "count"], 2)?;
-            let (old, new) = (old.unwrap_or(Value::None), new.unwrap_or(Value::None));
-            let (old, new) = (value::text(budget, &old)?, value::text(budget, &new)?);
-            let count = given(count).map_or(Ok(-1), |count| count.int())?;
-            made(replaced(budget, &text, &old, &new, count)?)
-        }
-        "format" => {
-            if !args.positional.is_empty() && !args.named.is_empty() {
-                return fail!("can't handle positional and keyword arguments at the same time");
-            }
-            let values = if args.named.is_empty() {
-                Value::tuple(budget, args.positional)?
-            } else {
-                Value::dict(budget, args.named.into_iter().map(|(name, value)| (Value::plain(name), value)))?
-            };
-            percent(budget, &Text { text: text.into(), markup }, &values)
-        }
-        "indent" => indent(run, &text, args).and_then(made),
-        _ => truncate(run, text, args).and_then(made),
-    }
+pub(super) fn string(call: &mut Call<'_>, value: &Value) -> Result<Value> {
+    call.own(value).map(Value::Text)
 }
 
 /// Words begin after blanks, hyphens and opening brackets.
-fn title(text: &str) -> String {
+pub(super) fn title(call: &mut Call<'_>, value: &Value) -> Result<Value> {
     let is_between = |c: char| is_space(c) || "-({[<".contains(c);
-    text.split_inclusive(is_between).map(capitalized).collect()
+    let title: String = call.own(value)?.text.split_inclusive(is_between).map(capitalized).collect();
+    Value::text(call.budget, title)
 }
 
-fn indent(run: &Run, text: &str, args: Args) -> Result<String> {
-    let [width, first, blank] = args.bind("indent", ["width", "first", "blank"], 0)?;
-    let indent = match width {
-        Some(Value::Text(text)) => text.text.to_string(),
-        width => {
-            let width = usize::try_from(width.map_or(Ok(4), |width| width.int())?.max(0)).unwrap_or(usize::MAX);
-            run.budget.text(width)?;
-            " ".repeat(width)
-        }
+pub(super) fn wordcount(call: &mut Call<'_>, value: &Value) -> Result<Value> {
+    let is_between = |c: char| !c.is_alphanumeric() && c != '_';
+    Ok(Value::Int(call.own(value)?.text.split(is_between).filter(|word| !word.is_empty()).count() as i128))
+}
+
+pub(super) fn replace(call: &mut Call<'_>, value: &Value) -> Result<Value> {
+    let own = call.own(value)?;
+    let (old, new) = (value::text(call.budget, call.arg(0))?, value::text(call.budget, call.arg(1))?);
+    let count = call.given(2).map_or(Ok(-1), Value::int)?;
+    call.made(replaced(call.budget, &own.text, &old, &new, count)?, &own)
+}
+
+pub(super) fn format(call: &mut Call<'_>, value: &Value) -> Result<Value> {
+    let own = call.own(value)?;
+    let args = std::mem::take(&mut call.rest);
+    if !args.positional.is_empty() && !args.named.is_empty() {
+        return fail!("can't handle positional and keyword arguments at the same time");
+    }
+    let values = if args.named.is_empty() {
+        Value::tuple(call.budget, args.positional)?
+    } else {
+        Value::dict(call.budget, args.named.into_iter().map(|(name, value)| (Value::plain(name), value)))?
     };
-    let (first, blank) = (is_set(first.as_ref())?, is_set(blank.as_ref())?);
+    percent(call.budget, &own, &values)
+}
+
+pub(super) fn indent(call: &mut Call<'_>, value: &Value) -> Result<Value> {
+    let own = call.own(value)?;
+    let indent = blanks(call.budget, call.passed(0).unwrap_or(&Value::Int(4)))?;
+    let (first, blank) = (call.is_set(1)?, call.is_set(2)?);
     // The line break makes an empty line of one at the end.
-    let text = format!("{text}\n");
+    let text = format!("{}\n", own.text);
     let lines = lines(&text, false);
-    run.budget.text(text.len().saturating_add(indent.len().saturating_mul(lines.len())))?;
+    call.budget.text(text.len().saturating_add(indent.len().saturating_mul(lines.len())))?;
     let mut out = String::new();
     for (index, line) in lines.into_iter().enumerate() {
         if index > 0 {
@@ -86,28 +61,27 @@ fn indent(run: &Run, text: &str, args: Args) -> Result<String> {
         }
         out.push_str(line);
     }
-    Ok(out)
+    call.made(out, &own)
 }
 
-fn truncate(run: &Run, text: String, args: Args) -> Result<String> {
-    let [length, kill, end, leeway] = args.bind("truncate", ["length", "killwords", "end", "leeway"], 0)?;
-    let length = length.map_or(Ok(255), |length| length.int())?;
-    let leeway = given(leeway).map_or(Ok(5), |leeway| leeway.int())?;
-    let end = end.map_or(Ok("...".to_owned()), |end| value::text(&run.budget, &end))?;
+pub(super) fn truncate(call: &mut Call<'_>, value: &Value) -> Result<Value> {
+    let own = call.own(value)?;
+    let (length, leeway) = (call.int(0, 255)?, call.given(3).map_or(Ok(5), Value::int)?);
+    let end = call.passed(2).map_or(Ok("...".to_owned()), |end| value::text(call.budget, end))?;
     let end_length = end.chars().count() as i128;
     if length < end_length || leeway < 0 {
         return fail!(
             "truncate expects a length of at least {end_length} and no negative leeway, got {length} and {leeway}"
         );
     }
-    if text.chars().count() as i128 <= length.saturating_add(leeway) {
-        return Ok(text);
+    if own.text.chars().count() as i128 <= length.saturating_add(leeway) {
+        return Ok(Value::Text(own));
     }
     let kept = usize::try_from(length - end_length).unwrap_or(usize::MAX);
-    let kept: String = text.chars().take(kept).collect();
+    let kept: String = own.text.chars().take(kept).collect();
     let kept = match kept.rsplit_once(' ') {
-        Some((words, _)) if !is_set(kill.as_ref())? => words,
+        Some((words, _)) if !call.is_set(1)? => words,
         _ => &kept,
     };
-    Ok([kept, &end].concat())
+    call.made([kept, &end].concat(), &own)
 }

@@ -86,11 +86,7 @@ impl Parser<'_> {
                 self.end_of_block()?;
                 return Ok(Statement::Filter(filters, self.body_to("endfilter")?));
             }
-            "autoescape" => {
-                let is_on = self.expression()?;
-                self.end_of_block()?;
-                return Ok(Statement::Autoescape(is_on, self.body_to("endautoescape")?));
-            }
+            "autoescape" => return fail!("the tag `autoescape` is not supported"),
             "generation" => {
                 self.end_of_block()?;
                 let (body, _) = self.function_body("endgeneration")?;

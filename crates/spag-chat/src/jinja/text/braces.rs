@@ -1,41 +1,34 @@
 //! `'{}'.format(value)` of Python.
 
-use super::spec::format;
+use super::{escape_value, spec};
 use crate::jinja::access::{attribute, subscript};
-use crate::jinja::arguments::Args;
-use crate::jinja::budget::NODE;
+use crate::jinja::budget::{NODE, Out};
+use crate::jinja::call::Call;
 use crate::jinja::error::{Error, Result, fail};
 use crate::jinja::run::Run;
-use crate::jinja::text::escape_value;
-use crate::jinja::value::{self, Text, Value};
+use crate::jinja::value::{self, Value};
 
 /// `text.format(…)`.
-pub(crate) fn braces(run: &Run, text: &Text, args: Args) -> Result<Value> {
+pub(super) fn format(call: &mut Call<'_>, value: &Value) -> Result<Value> {
     let lookup = |name: &str| {
-        run.budget.work(args.named.len() * 8)?;
-        match args.named.iter().find(|(found, _)| **found == *name) {
-            Some((_, value)) => Ok(value.clone()),
-            None => fail!("KeyError: {}", value::quoted(name)),
-        }
+        call.budget.work(call.rest.named.len() * 8)?;
+        Ok(call.rest.named.iter().find(|(found, _)| **found == *name).map(|(_, value)| value.clone()))
     };
-    filled(run, text, &args.positional, &lookup)
+    filled(call, value, &lookup)
 }
 
 /// `text.format_map(mapping)`.
-pub(crate) fn braces_of(run: &Run, text: &Text, mapping: &Value) -> Result<Value> {
-    let lookup = |name: &str| match mapping.entry(&run.budget, &Value::plain(name)) {
-        Some(value) => Ok(value),
-        None => fail!("KeyError: {}", value::quoted(name)),
-    };
-    filled(run, text, &[], &lookup)
+pub(super) fn format_map(call: &mut Call<'_>, value: &Value) -> Result<Value> {
+    filled(call, value, &|name| Ok(call.arg(0).entry(call.budget, &Value::plain(name))))
 }
 
-type Lookup<'a> = &'a dyn Fn(&str) -> Result<Value>;
+type Lookup<'a> = &'a dyn Fn(&str) -> Result<Option<Value>>;
 
-fn filled(run: &Run, text: &Text, positional: &[Value], lookup: Lookup<'_>) -> Result<Value> {
-    let mut fields = Fields { run, positional, lookup, next: 0, is_placed: false, markup: text.markup };
-    let filled = fields.fill(&text.text, 2)?;
-    Value::made(&run.budget, filled, text.markup)
+fn filled(call: &Call<'_>, value: &Value, lookup: Lookup<'_>) -> Result<Value> {
+    let text = call.own(value)?;
+    let positional = &call.rest.positional;
+    let mut fields = Fields { run: call.run, positional, lookup, next: 0, is_placed: false, markup: text.markup };
+    call.made(fields.fill(&text.text, 2)?, &text)
 }
 
 struct Fields<'a> {
@@ -55,14 +48,14 @@ impl Fields<'_> {
         if levels == 0 {
             return fail!("Max string recursion exceeded");
         }
-        let mut out = String::new();
+        let mut out = Out::new(&self.run.budget);
         let mut rest = text;
         while let Some(at) = rest.find(['{', '}']) {
-            self.push(&mut out, &rest[..at])?;
+            out.push(&rest[..at])?;
             self.run.budget.work(NODE)?;
             let (brace, after) = rest[at..].split_at(1);
             if after.starts_with(brace) {
-                out.push_str(brace);
+                out.push(brace)?;
                 rest = &after[1..];
                 continue;
             }
@@ -71,19 +64,11 @@ impl Fields<'_> {
             }
             let end = end(after).ok_or_else(|| Error::new("expected '}' before end of string"))?;
             let filled = self.field(&after[..end], levels)?;
-            self.push(&mut out, &filled)?;
+            out.push(&filled)?;
             rest = &after[end + 1..];
         }
-        self.push(&mut out, rest)?;
-        Ok(out)
-    }
-
-    fn push(&self, out: &mut String, text: &str) -> Result<()> {
-        if out.len() + text.len() > out.capacity() {
-            self.run.budget.text(out.len() + text.len())?;
-        }
-        out.push_str(text);
-        Ok(())
+        out.push(rest)?;
+        Ok(out.text)
     }
 
     fn field(&mut self, field: &str, levels: usize) -> Result<String> {
@@ -110,7 +95,7 @@ impl Fields<'_> {
         if self.markup && spec.is_empty() {
             return Ok(escape_value(budget, &value)?.text.to_string());
         }
-        format(budget, &value, &spec)
+        spec::format(budget, &value, &spec)
     }
 
     fn value(&mut self, name: &str) -> Result<Value> {
@@ -128,7 +113,8 @@ impl Fields<'_> {
                 Error::new(format!("Replacement index {index} out of range for positional args tuple"))
             })?
         } else {
-            (self.lookup)(first)?
+            let value = (self.lookup)(first)?;
+            value.ok_or_else(|| Error::new(format!("KeyError: {}", value::quoted(first))))?
         };
         while !rest.is_empty() {
             self.run.budget.work(NODE)?;

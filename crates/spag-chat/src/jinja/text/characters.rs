@@ -66,10 +66,10 @@ pub(super) fn folded(text: &str) -> String {
 }
 
 /// The tests of `str` such as `isalpha`, by name.
-pub(super) fn is(text: &str, test: &str) -> Option<bool> {
+pub(super) fn is(text: &str, test: &str) -> bool {
     let all = |each: fn(char) -> bool| !text.is_empty() && text.chars().all(each);
     let cased = |other: fn(char) -> bool| text.chars().any(is_cased) && !text.chars().any(other);
-    Some(match test {
+    match test {
         "isalnum" => all(|c| is_letter(c) || c.is_numeric()),
         "isalpha" => all(is_letter),
         "isascii" => text.is_ascii(),
@@ -84,9 +84,8 @@ pub(super) fn is(text: &str, test: &str) -> Option<bool> {
         "isprintable" => text.chars().all(crate::jinja::value::is_printable),
         "isspace" => all(is_space),
         "istitle" => is_title(text),
-        "isupper" => cased(char::is_lowercase),
-        _ => return None,
-    })
+        _ => cased(char::is_lowercase),
+    }
 }
 
 fn is_letter(c: char) -> bool {

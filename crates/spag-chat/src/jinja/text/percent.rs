@@ -2,16 +2,15 @@
 
 use super::escape_value;
 use super::pad::{Align, pad};
-use super::spec::Spec;
-use crate::jinja::budget::{Budget, NODE};
+use super::spec::{Spec, number};
+use crate::jinja::budget::{Budget, NODE, Out};
 use crate::jinja::error::{Error, Result, fail};
 use crate::jinja::value::{self, Text, Value};
 
-/// The values that are left, and how a text takes them.
+/// The values, of which some are taken.
 struct Values<'a> {
     values: &'a [Value],
     taken: usize,
-    mapping: Option<&'a Value>,
 }
 
 impl<'a> Values<'a> {
@@ -24,114 +23,72 @@ impl<'a> Values<'a> {
 
 /// The text with the values in place of its marks.
 pub(crate) fn percent(budget: &Budget, format: &Text, values: &Value) -> Result<Value> {
-    let mut left = Values {
-        values: match values {
-            Value::Tuple(seq) => &seq.items,
-            other => std::slice::from_ref(other),
-        },
-        taken: 0,
-        mapping: matches!(values, Value::Dict(_) | Value::List(_) | Value::Range(_)).then_some(values),
-    };
-    let mut out = String::new();
+    let mapping = matches!(values, Value::Dict(_) | Value::List(_) | Value::Range(_)).then_some(values);
+    let values = if let Value::Tuple(seq) = values { &seq.items } else { std::slice::from_ref(values) };
+    let mut left = Values { values, taken: 0 };
+    let mut out = Out::new(budget);
     let mut rest = &*format.text;
     while let Some((before, mark)) = rest.split_once('%') {
-        push(budget, &mut out, before)?;
+        out.push(before)?;
         budget.work(NODE)?;
-        let mut chars = mark.chars();
-        if mark.starts_with('(') {
-            let (text, after) = replaced_key(budget, mark, &left, format.markup)?;
-            push(budget, &mut out, &text)?;
-            rest = after;
-            left.taken = 1;
-            continue;
+        rest = mark;
+        let mut named = None;
+        if let Some(mark) = mark.strip_prefix('(') {
+            let Some(mapping) = mapping else { return fail!("format requires a mapping") };
+            let (key, after) = mark.split_once(')').ok_or_else(|| Error::new("incomplete format key"))?;
+            let value = mapping.entry(budget, &Value::plain(key));
+            named = Some(value.ok_or_else(|| Error::new(format!("KeyError: {}", value::quoted(key))))?);
+            (rest, left.taken) = (after, left.values.len());
         }
-        let spec = flags(&mut chars, &mut left)?;
-        match spec.kind {
-            Some('%') => out.push('%'),
-            _ => {
-                let value = left.next()?;
-                push(budget, &mut out, &converted(budget, spec, value, format.markup)?)?;
-            }
+        let spec = flags(&mut rest, &mut left)?;
+        if spec.kind == Some('%') {
+            out.push("%")?;
+        } else {
+            let value = if let Some(named) = &named { named } else { left.next()? };
+            out.push(&converted(budget, spec, value, format.markup)?)?;
         }
-        rest = chars.as_str();
     }
-    push(budget, &mut out, rest)?;
-    if left.taken < left.values.len() && left.mapping.is_none() {
+    out.push(rest)?;
+    if left.taken < left.values.len() && mapping.is_none() {
         return fail!("not all arguments converted during string formatting");
     }
-    Value::made(budget, out, format.markup)
-}
-
-fn push(budget: &Budget, out: &mut String, text: &str) -> Result<()> {
-    if out.len() + text.len() > out.capacity() {
-        budget.text(out.len() + text.len())?;
-    }
-    out.push_str(text);
-    Ok(())
-}
-
-/// `%(key)s`, from after its percent sign.
-fn replaced_key<'t>(budget: &Budget, mark: &'t str, left: &Values<'_>, markup: bool) -> Result<(String, &'t str)> {
-    let Some(mapping) = left.mapping else { return fail!("format requires a mapping") };
-    let (key, after) = mark[1..].split_once(')').ok_or_else(|| Error::new("incomplete format key"))?;
-    let value = mapping.entry(budget, &Value::plain(key));
-    let value = value.ok_or_else(|| Error::new(format!("KeyError: {}", value::quoted(key))))?;
-    let mut chars = after.chars();
-    let mut none = Values { values: &[], taken: 0, mapping: None };
-    let spec = flags(&mut chars, &mut none)?;
-    let text = if spec.kind == Some('%') { "%".to_owned() } else { converted(budget, spec, &value, markup)? };
-    Ok((text, chars.as_str()))
+    Value::made(budget, out.text, format.markup)
 }
 
 /// Flags, width, precision and type.
-fn flags(chars: &mut std::str::Chars<'_>, left: &mut Values<'_>) -> Result<Spec> {
+fn flags(rest: &mut &str, left: &mut Values<'_>) -> Result<Spec> {
     let mut spec = Spec::default();
-    let (mut is_left, mut has_zeros) = (false, false);
-    let mut next = chars.next();
-    loop {
-        match next {
-            Some('-') => is_left = true,
-            Some('0') => has_zeros = true,
-            Some('#') => spec.is_alternate = true,
-            Some('+') => spec.sign = Some('+'),
-            Some(' ') => spec.sign = spec.sign.or(Some(' ')),
-            _ => break,
-        }
-        next = chars.next();
-    }
-    if has_zeros {
+    let (flags, after) = rest.split_at(rest.bytes().take_while(|byte| b"-0#+ ".contains(byte)).count());
+    *rest = after;
+    spec.is_alternate = flags.contains('#');
+    spec.sign = ['+', ' '].into_iter().find(|sign| flags.contains(*sign));
+    if flags.contains('0') {
         (spec.fill, spec.align) = (Some('0'), Some(Align::AfterSign));
     }
-    spec.width = number(chars, &mut next, left)?;
-    if spec.width < 0 {
-        (spec.width, is_left) = (spec.width.saturating_neg(), true);
-    }
-    if is_left {
+    spec.width = size(rest, left)?;
+    if flags.contains('-') || spec.width < 0 {
         (spec.fill, spec.align) = (None, Some(Align::Left));
     }
-    if next == Some('.') {
-        next = chars.next();
-        spec.precision = Some(usize::try_from(number(chars, &mut next, left)?.max(0)).unwrap_or(usize::MAX));
+    spec.width = spec.width.saturating_abs();
+    if let Some(after) = rest.strip_prefix('.') {
+        *rest = after;
+        spec.precision = Some(usize::try_from(size(rest, left)?.max(0)).unwrap_or(usize::MAX));
     }
-    while matches!(next, Some('h' | 'l' | 'L')) {
-        next = chars.next();
-    }
-    spec.kind = next;
-    if next.is_none() { fail!("incomplete format") } else { Ok(spec) }
+    let mut chars = rest.trim_start_matches(['h', 'l', 'L']).chars();
+    spec.kind = chars.next();
+    *rest = chars.as_str();
+    if spec.kind.is_none() { fail!("incomplete format") } else { Ok(spec) }
 }
 
 /// A number in the format, or the next value for `*`.
-fn number(chars: &mut std::str::Chars<'_>, next: &mut Option<char>, left: &mut Values<'_>) -> Result<i128> {
-    if *next == Some('*') {
-        *next = chars.next();
-        return left.next()?.int();
+fn size(rest: &mut &str, left: &mut Values<'_>) -> Result<i128> {
+    match rest.strip_prefix('*') {
+        Some(after) => {
+            *rest = after;
+            left.next()?.int()
+        }
+        None => Ok(number(rest)?.unwrap_or(0) as i128),
     }
-    let mut number = 0_i128;
-    while let Some(digit) = next.and_then(|c| c.to_digit(10)) {
-        number = number.saturating_mul(10).saturating_add(digit.into());
-        *next = chars.next();
-    }
-    Ok(number)
 }
 
 fn converted(budget: &Budget, mut spec: Spec, value: &Value, markup: bool) -> Result<String> {

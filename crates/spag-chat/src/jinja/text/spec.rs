@@ -76,16 +76,6 @@ impl Spec {
             parsed.align = parsed.align.or(Some(Align::AfterSign));
             rest = after;
         }
-        let number = |rest: &mut &str| -> Result<Option<usize>> {
-            let len = rest.bytes().take_while(u8::is_ascii_digit).count();
-            let (digits, after) = rest.split_at(len);
-            *rest = after;
-            if len == 0 {
-                Ok(None)
-            } else {
-                digits.parse().map(Some).map_err(|_| Error::new("Too many decimal digits in format string"))
-            }
-        };
         parsed.width = number(&mut rest)?.unwrap_or(0) as i128;
         if let Some(after) = rest.strip_prefix([',', '_']) {
             parsed.grouping = rest.chars().next();
@@ -145,6 +135,14 @@ impl Spec {
         }
         pad(budget, sign + prefix + &digits, self.width, fill, align)
     }
+}
+
+/// The number that a text begins with, if it does, which is taken off.
+pub(super) fn number(rest: &mut &str) -> Result<Option<usize>> {
+    let (digits, after) = rest.split_at(rest.bytes().take_while(u8::is_ascii_digit).count());
+    *rest = after;
+    let many = |_| Error::new("Too many decimal digits in format string");
+    if digits.is_empty() { Ok(None) } else { digits.parse().map(Some).map_err(many) }
 }
 
 /// Digits with a separator after each group, and zeros before them up to a width.

@@ -48,32 +48,3 @@ pub(super) fn words_from_right(text: &str, most: usize) -> Vec<&str> {
     words.reverse();
     words
 }
-
-/// `str.expandtabs`: the size of each blank is known after what is before it in the line.
-pub(super) fn expanded(text: &str, size: usize) -> (usize, impl Fn() -> String) {
-    let text = text.to_owned();
-    let each = move |push: &mut dyn FnMut(char, usize)| {
-        let mut column = 0;
-        for c in text.chars() {
-            match c {
-                '\t' if size == 0 => {}
-                '\t' => {
-                    let blanks = size - column % size;
-                    push(' ', blanks);
-                    column += blanks;
-                }
-                c => {
-                    push(c, 1);
-                    column = if c == '\n' || c == '\r' { 0 } else { column + 1 };
-                }
-            }
-        }
-    };
-    let mut len = 0_usize;
-    each(&mut |c, count| len = len.saturating_add(c.len_utf8().saturating_mul(count)));
-    (len, move || {
-        let mut out = String::new();
-        each(&mut |c, count| out.extend(std::iter::repeat_n(c, count)));
-        out
-    })
-}

@@ -3,20 +3,15 @@
 use super::{Text, Value, items};
 use crate::jinja::ast::Binary;
 use crate::jinja::budget::Budget;
-use crate::jinja::error::{Error, Result, fail};
+use crate::jinja::error::{Result, fail};
 use crate::jinja::text::{escape_value, percent};
 
 /// `a operator b`.
 pub(crate) fn binary(budget: &Budget, operator: Binary, a: &Value, b: &Value) -> Result<Value> {
-    if let Value::Undefined(undefined) = a {
-        return Err(Error::new(undefined.why.clone()));
-    }
-    if let (Binary::Remainder, Value::Text(format)) = (operator, a) {
+    if let (Binary::Remainder, Value::Text(format)) = (operator, a.defined()?) {
         return percent(budget, format, b);
     }
-    if let Value::Undefined(undefined) = b {
-        return Err(Error::new(undefined.why.clone()));
-    }
+    b.defined()?;
     if let (Some(a), Some(b)) = (a.as_int(), b.as_int()) {
         return ints(operator, a, b);
     }
@@ -149,8 +144,7 @@ fn divided(a: f64, b: f64) -> (f64, f64) {
 
 /// `-value`.
 pub(crate) fn negative(value: &Value) -> Result<Value> {
-    match (value, value.as_int()) {
-        (Value::Undefined(undefined), _) => Err(Error::new(undefined.why.clone())),
+    match (value.defined()?, value.as_int()) {
         (Value::Float(value), _) => Ok(Value::Float(-value)),
         (_, Some(int)) => match int.checked_neg() {
             Some(int) => Ok(Value::Int(int)),
@@ -162,8 +156,7 @@ pub(crate) fn negative(value: &Value) -> Result<Value> {
 
 /// `+value`.
 pub(crate) fn positive(value: &Value) -> Result<Value> {
-    match (value, value.as_int()) {
-        (Value::Undefined(undefined), _) => Err(Error::new(undefined.why.clone())),
+    match (value.defined()?, value.as_int()) {
         (Value::Float(value), _) => Ok(Value::Float(*value)),
         (_, Some(int)) => Ok(Value::Int(int)),
         (other, None) => fail!("bad operand type for unary +: '{}'", other.type_name()),

@@ -36,8 +36,7 @@ impl Value {
     pub(crate) fn to_json(&self, budget: &Budget) -> Result<Json> {
         let _level = budget.enter()?;
         budget.values(1)?;
-        Ok(match self {
-            Self::Undefined(undefined) => return Err(Error::new(undefined.why.clone())),
+        Ok(match self.defined()? {
             Self::None => Json::Null,
             Self::Bool(value) => Json::Bool(*value),
             Self::Int(value) => match (i64::try_from(*value), u64::try_from(*value)) {
@@ -63,6 +62,14 @@ impl Value {
             }
             other => return fail!("a value of type '{}' is no data", other.type_name()),
         })
+    }
+
+    /// The value, unless it is missing.
+    pub(crate) fn defined(&self) -> Result<&Self> {
+        match self {
+            Self::Undefined(undefined) => Err(Error::new(undefined.why.clone())),
+            value => Ok(value),
+        }
     }
 
     /// `bool(value)`.
@@ -105,6 +112,13 @@ impl Value {
             Some(value) => Ok(value),
             None => fail!("'{}' object cannot be interpreted as an integer", self.type_name()),
         }
+    }
+
+    /// The place in a list of so many items that an argument must be, which may be counted from the end.
+    pub(crate) fn place(&self, len: usize) -> Result<usize> {
+        let at = self.int()?;
+        let at = if at < 0 { at.saturating_add(len as i128).max(0) } else { at };
+        Ok(usize::try_from(at).unwrap_or(usize::MAX))
     }
 
     /// The text that an argument must be.

@@ -16,7 +16,7 @@ pub(crate) use arithmetic::{binary, negative, positive, power_of_ten};
 pub(crate) use compare::{compare, equal};
 pub(crate) use dict::{Dict, Key};
 pub(crate) use make::seq;
-pub(crate) use objects::{Cycler, Function, Iter, Loop, Macro, Method, Namespace, Registry, Scope, Shared};
+pub(crate) use objects::{Cycler, Iter, Loop, Macro, Method, Namespace, Registry, Scope, Shared};
 pub(crate) use print::{float_text, is_printable, quoted, repr, text};
 pub(crate) use sequence::{Range, Seq, item, items, length, slice};
 
@@ -40,7 +40,8 @@ pub(crate) enum Value {
     Namespace(Rc<Namespace>),
     Loop(Rc<Loop>),
     Macro(Rc<Macro>),
-    Function(Function),
+    /// A function of every template, by name.
+    Function(&'static str),
     Method(Rc<Method>),
     Cycler(Rc<Cycler>),
     /// The separator of a `joiner`, and whether it was called.

@@ -137,15 +137,15 @@ pub(crate) struct Macro {
 /// A method of a value.
 pub(crate) struct Method {
     pub(crate) value: Value,
-    pub(crate) name: Arc<str>,
+    pub(crate) name: &'static str,
     pub(super) levels: usize,
 }
 
 impl Method {
-    pub(crate) fn of(budget: &Budget, value: &Value, name: &str) -> Result<Value> {
+    pub(crate) fn of(budget: &Budget, value: &Value, name: &'static str) -> Result<Value> {
         budget.values(2)?;
         let levels = levels(std::iter::once(value))?;
-        Ok(Value::Method(Rc::new(Self { value: value.clone(), name: name.into(), levels })))
+        Ok(Value::Method(Rc::new(Self { value: value.clone(), name, levels })))
     }
 }
 
@@ -153,17 +153,4 @@ impl Method {
 pub(crate) struct Cycler {
     pub(crate) items: Seq,
     pub(crate) at: Cell<usize>,
-}
-
-/// A function that every template has.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Function {
-    Range,
-    Dict,
-    Namespace,
-    Cycler,
-    Joiner,
-    Lipsum,
-    RaiseException,
-    StrftimeNow,
 }

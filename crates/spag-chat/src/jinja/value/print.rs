@@ -1,7 +1,7 @@
 //! Values as texts: `str` and `repr` of Python.
 
 use super::{Text, Value, items};
-use crate::jinja::budget::{Budget, NODE};
+use crate::jinja::budget::{Budget, NODE, Out};
 use crate::jinja::error::{Error, Result};
 
 /// `str(value)`.
@@ -18,79 +18,69 @@ pub(crate) fn text(budget: &Budget, value: &Value) -> Result<String> {
 
 /// `repr(value)`.
 pub(crate) fn repr(budget: &Budget, value: &Value) -> Result<String> {
-    let mut out = String::new();
-    write(budget, value, &mut out)?;
-    Ok(out)
+    let mut out = Out::new(budget);
+    write(value, &mut out)?;
+    Ok(out.text)
 }
 
-fn push(budget: &Budget, out: &mut String, text: &str) -> Result<()> {
-    if out.len() + text.len() > out.capacity() {
-        // What a growing text takes at once.
-        budget.text(out.len() + text.len())?;
-    }
-    out.push_str(text);
-    Ok(())
-}
-
-fn write(budget: &Budget, value: &Value, out: &mut String) -> Result<()> {
+fn write(value: &Value, out: &mut Out<'_>) -> Result<()> {
+    let budget = out.budget;
     budget.work(NODE)?;
     let _level = budget.enter()?;
     match value {
-        Value::Undefined(_) => push(budget, out, "Undefined"),
-        Value::None => push(budget, out, "None"),
-        Value::Bool(value) => push(budget, out, if *value { "True" } else { "False" }),
-        Value::Int(value) => push(budget, out, &value.to_string()),
-        Value::Float(value) => push(budget, out, &float_text(*value)),
+        Value::Undefined(_) => out.push("Undefined"),
+        Value::None => out.push("None"),
+        Value::Bool(value) => out.push(if *value { "True" } else { "False" }),
+        Value::Int(value) => out.push(&value.to_string()),
+        Value::Float(value) => out.push(&float_text(*value)),
         Value::Text(Text { text, markup }) => {
             budget.text(text.len())?;
             let quoted = quoted(text);
-            if *markup { push(budget, out, &format!("Markup({quoted})")) } else { push(budget, out, &quoted) }
+            if *markup { out.push(&format!("Markup({quoted})")) } else { out.push(&quoted) }
         }
-        Value::List(seq) => all(budget, "[", &seq.items, "]", out),
-        Value::Tuple(seq) => all(budget, "(", &seq.items, if seq.items.len() == 1 { ",)" } else { ")" }, out),
+        Value::List(seq) => all("[", &seq.items, "]", out),
+        Value::Tuple(seq) => all("(", &seq.items, if seq.items.len() == 1 { ",)" } else { ")" }, out),
         Value::Dict(dict) => {
-            push(budget, out, "{")?;
+            out.push("{")?;
             for (index, (key, value)) in dict.iter().enumerate() {
-                push(budget, out, if index > 0 { ", " } else { "" })?;
-                write(budget, key.value(), out)?;
-                push(budget, out, ": ")?;
-                write(budget, value, out)?;
+                out.push(if index > 0 { ", " } else { "" })?;
+                write(key.value(), out)?;
+                out.push(": ")?;
+                write(value, out)?;
             }
-            push(budget, out, "}")
+            out.push("}")
         }
         Value::View(..) => {
-            push(budget, out, &format!("{}(", value.type_name()))?;
-            all(budget, "[", &items(budget, value)?, "])", out)
+            out.push(&format!("{}(", value.type_name()))?;
+            all("[", &items(budget, value)?, "])", out)
         }
         Value::Range(range) => {
             let step = if range.step == 1 { String::new() } else { format!(", {}", range.step) };
-            push(budget, out, &format!("range({}, {}{step})", range.begin, range.end))
+            out.push(&format!("range({}, {}{step})", range.begin, range.end))
         }
         Value::Namespace(namespace) => {
-            push(budget, out, "<Namespace {")?;
+            out.push("<Namespace {")?;
             for (index, (name, value)) in namespace.values.borrow().iter().enumerate() {
-                push(budget, out, if index > 0 { ", " } else { "" })?;
-                push(budget, out, &quoted(name))?;
-                push(budget, out, ": ")?;
-                write(budget, value, out)?;
+                out.push(if index > 0 { ", " } else { "" })?;
+                out.push(&quoted(name))?;
+                out.push(": ")?;
+                write(value, out)?;
             }
-            push(budget, out, "}>")
+            out.push("}>")
         }
-        Value::Macro(made) => push(budget, out, &format!("<Macro {}>", quoted(&made.definition.name))),
-        Value::Loop(state) => {
-            push(budget, out, &format!("<LoopContext {}/{}>", state.at.get() + 1, state.items.items.len()))
-        }
-        other => push(budget, out, &format!("<{} object>", other.type_name())),
+        Value::Macro(made) => out.push(&format!("<Macro {}>", quoted(&made.definition.name))),
+        Value::Loop(state) => out.push(&format!("<LoopContext {}/{}>", state.at.get() + 1, state.items.items.len())),
+        other => out.push(&format!("<{} object>", other.type_name())),
     }
 }
 
-fn all(budget: &Budget, begin: &str, items: &[Value], end: &str, out: &mut String) -> Result<()> {
-    push(budget, out, begin)?;
+fn all(begin: &str, items: &[Value], end: &str, out: &mut Out<'_>) -> Result<()> {
+    out.push(begin)?;
     for (index, item) in items.iter().enumerate() {
-        push(budget, out, if index > 0 { ", " } else { "" })?;
-        write(budget, item, out)?;
+        out.push(if index > 0 { ", " } else { "" })?;
+        write(item, out)?;
     }
-    push(budget, out, end)
+    out.push(end)
 }
 
 /// A float as Python writes it: the fewest digits that are this float.

@@ -29,8 +29,3 @@ pub(super) fn folded(run: &Run, value: Value, is_case_sensitive: bool) -> Result
         _ => Ok(value),
     }
 }
-
-/// Whether an argument is given and true.
-pub(super) fn is_set(value: Option<&Value>) -> Result<bool> {
-    value.map_or(Ok(false), Value::truth)
-}

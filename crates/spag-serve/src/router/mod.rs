@@ -1,5 +1,7 @@
 //! The routes and what happens to every request.
 
+mod adapters;
+
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
@@ -13,35 +15,19 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use serde_json::{Value, json};
 
-use crate::adapters::{self, AdapterLoading};
-use crate::answer::{ChatAnswer, CompletionAnswer, Head, collect};
+use crate::answer::{Answer, ChatAnswer, CompletionAnswer, Head, collect};
 use crate::api::{
     ApiError, ChatJob, CompletionJob, Delivery, Fields, Settings, detokenize, json_response, tokenize, tokenizer_info,
 };
-use crate::auth::ApiKeys;
-use crate::browser::{Sites, check_content_type};
-use crate::drain::{Busy, Drain};
+use crate::app::App;
+use crate::browser::check_content_type;
+use crate::drain::Busy;
+use crate::engine_thread::Sequences;
 use crate::error::{Error, Result};
 use crate::extension::Routes;
 use crate::limits::MAX_HEADER_BYTES;
-use crate::metrics::Metrics;
-use crate::model::{ModelPool, NamedModel, ServedModel};
-use crate::receive::Receiver;
+use crate::model::{NamedModel, ServedModel};
 use crate::stream;
-use crate::workers::Workers;
-
-/// What all requests share.
-pub(crate) struct App {
-    pub(crate) pool: ModelPool,
-    pub(crate) metrics: Metrics,
-    pub(crate) sites: Sites,
-    pub(crate) keys: Option<ApiKeys>,
-    pub(crate) receiver: Receiver,
-    /// Those who compile languages.
-    pub(crate) compilers: Workers,
-    pub(crate) drain: Drain,
-    pub(crate) adapter_loading: AdapterLoading,
-}
 
 type Shared = State<Arc<App>>;
 type Answered = Result<Response, ApiError>;
@@ -176,33 +162,37 @@ async fn completions(State(app): Shared, request: Request) -> Answered {
     let (NamedModel { model, adapter }, head, mut job) = read(&app, request, "cmpl", CompletionJob::read).await?;
     compile(&app, &model, &mut job.settings).await?;
     let number = job.prompts.len() * job.settings.n;
-    let delivery = job.settings.delivery;
     let sequences = match job.is_echo_only() {
         true => None,
         false => Some(model.engine.submit(job.requests(), &adapter)?),
     };
-    let answer = CompletionAnswer::new(model, job, head);
-    if delivery != Delivery::Whole {
-        return Ok(stream::respond(answer, sequences, number, busy));
-    }
-    let done = match sequences {
-        Some(mut sequences) => collect(&mut sequences, number).await?,
-        None => Vec::new(),
-    };
-    Ok(json_response(StatusCode::OK, app.receiver.work(move || answer.body(&done)).await?))
+    deliver(&app, CompletionAnswer::new(model, job, head), sequences, number, busy).await
 }
 
 async fn chat(State(app): Shared, request: Request) -> Answered {
     let busy = app.drain.enter();
     let (NamedModel { model, adapter }, head, mut job) = read(&app, request, "chatcmpl", ChatJob::read).await?;
     compile(&app, &model, &mut job.settings).await?;
-    let (number, delivery) = (job.settings.n, job.settings.delivery);
-    let mut sequences = model.engine.submit(job.requests(), &adapter)?;
-    let answer = ChatAnswer::new(model, job, head);
-    if delivery != Delivery::Whole {
-        return Ok(stream::respond(answer, Some(sequences), number, busy));
+    let number = job.settings.n;
+    let sequences = model.engine.submit(job.requests(), &adapter)?;
+    deliver(&app, ChatAnswer::new(model, job, head), Some(sequences), number, busy).await
+}
+
+/// Sends an answer of so many sequences, at once or as a stream. Without sequences there is nothing to compute.
+async fn deliver(
+    app: &App,
+    mut answer: impl Answer,
+    sequences: Option<Sequences>,
+    number: usize,
+    busy: Busy,
+) -> Answered {
+    if answer.head().delivery != Delivery::Whole {
+        return Ok(stream::respond(answer, sequences, number, busy));
     }
-    let done = collect(&mut sequences, number).await?;
+    let done = match sequences {
+        Some(mut sequences) => collect(&mut sequences, number).await?,
+        None => Vec::new(),
+    };
     Ok(json_response(StatusCode::OK, app.receiver.work(move || answer.body(&done)).await?))
 }
 
