@@ -20,7 +20,7 @@ use spag_serve::{Access, ApiError, ModelHandle, Routes, Services};
 use crate::assets;
 use crate::error::{Error, Result};
 use crate::game::{Game, Offered, PageEndpoint, PlayRules, PlayedGames, stream, stream_of_endpoint};
-use crate::runs::{self, RunFolder, json_route};
+use crate::runs::{self, ShownRun, json_route};
 
 /// The largest seed that JavaScript can hold exactly.
 const LARGEST_SEED: u64 = (1 << 53) - 1;
@@ -84,7 +84,7 @@ pub struct Page {
     words: Vec<String>,
     max_turns: usize,
     rules: PlayRules,
-    run: Option<Arc<RunFolder>>,
+    run: Option<Arc<ShownRun>>,
     endpoints: Vec<PageEndpoint>,
 }
 
@@ -100,7 +100,7 @@ impl Page {
         }
         sampling.sampling().check().map_err(spag_model::Error::from)?;
         let game = Rules { judge, ..Rules::default() }.game(&prompts);
-        let run = run.map(|folder| RunFolder::open(folder, Arc::new(game.clone())).map(Arc::new)).transpose()?;
+        let run = run.map(|folder| ShownRun::open(folder, Arc::new(game.clone())).map(Arc::new)).transpose()?;
         let games = PlayedGames::new(game, games.into_iter().map(offered).collect::<Result<_>>()?);
         let rules = PlayRules { games, sampling, length };
         Ok(Self { words, max_turns, rules, run, endpoints })

@@ -71,6 +71,9 @@ pub(crate) fn run_in_progress() -> TempDir {
     let folder = tempfile::tempdir().unwrap();
     let dir = folder.path();
     write(dir.join("config.resolved.toml"), "epochs = 2\njudge = \"paper\"\n[benchmarks]\ntasks = \"tiny\"\n");
+    let stages = ["base", "im", "spag-1", "spag-2", "eval", "benchmarks"];
+    let stages: Vec<Value> = stages.iter().map(|stage| json!({"name": stage, "folder": stage, "parts": []})).collect();
+    write(dir.join("stages.json"), json!(stages).to_string());
     write(
         dir.join("base/done.json"),
         r#"{"stage": "base", "seeds": {}, "counts": {}, "seconds": {}, "resumed": false}"#,

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use clap::Args;
 use spag_cli::{Error, PromptArgs, Result, exit, flags};
 use spag_game::{JudgeKind, PromptSet, WordList, games, parse_options, taboo};
-use spag_io::EnclosedFolder;
 use spag_page::{Page, PageConfig, PageEndpoint, PageGame, RunGame, RunSettings};
+use spag_run::RunFolder;
 use spag_selfplay::arena::NamedPlayer;
 use spag_selfplay::{
     EndpointAsker, EndpointConfig, EndpointKeys, EndpointSettings, LengthSettings, PlayerSpec, RetryConfig,
@@ -159,7 +159,7 @@ impl PageArgs {
     /// # Errors
     /// A file cannot be read, a player is no endpoint or has the name of another, or the run folder has no games.
     pub(super) fn page(&self, prompts: PromptSet, models: &[String]) -> Result<Page> {
-        let run = self.run.as_deref().and_then(|run| RunSettings::read(&EnclosedFolder::new(run)));
+        let run = self.run.as_deref().and_then(|run| RunSettings::read(&RunFolder::new(run)));
         let run = run.as_ref();
         let words = self.target_words(run)?;
         Ok(Page::new(PageConfig {

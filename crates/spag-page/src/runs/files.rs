@@ -3,6 +3,7 @@
 use std::io;
 
 use spag_io::{EnclosedFolder, EntryKind};
+use spag_run::{RunFolder, files};
 
 use super::games::RunGames;
 
@@ -25,20 +26,20 @@ pub(super) struct GameFile {
 ///
 /// # Errors
 /// The folder cannot be read.
-pub(super) fn list(run: &EnclosedFolder, games: &RunGames) -> io::Result<Vec<GameFile>> {
-    let mut files = Vec::new();
-    for stage in names(run, "", EntryKind::Folder)?.iter().filter(|stage| *stage != EVALUATION) {
+pub(super) fn list(run: &RunFolder, games: &RunGames) -> io::Result<Vec<GameFile>> {
+    let (run, mut found) = (run.files(), Vec::new());
+    for stage in names(run, "", EntryKind::Folder)?.iter().filter(|stage| *stage != files::EVALUATION) {
         for folder in folders(stage, games) {
-            let file = format!("{folder}/episodes.jsonl");
+            let file = format!("{folder}/{}", files::EPISODES);
             if run.has_file(&file) {
                 let title = games.title(&file);
-                files.push(GameFile { file, group: "Training games", title });
+                found.push(GameFile { file, group: "Training games", title });
             }
         }
     }
     // A run that has not been evaluated yet has none of these folders.
-    for folder in folders(EVALUATION, games) {
-        let held_out = format!("{folder}/held-out");
+    for folder in folders(files::EVALUATION, games) {
+        let held_out = format!("{folder}/{}", files::HELD_OUT);
         for (folder, group) in [(&folder, "Evaluation"), (&held_out, "Evaluation, words held out")] {
             if !run.has_folder(folder) {
                 continue;
@@ -47,17 +48,14 @@ pub(super) fn list(run: &EnclosedFolder, games: &RunGames) -> io::Result<Vec<Gam
             for name in names(run, folder, EntryKind::File)? {
                 if name.strip_suffix(".jsonl").is_some_and(|name| name.contains("-vs-")) {
                     let file = format!("{folder}/{name}");
-                    files.push(GameFile { title: games.title(&file), file, group });
+                    found.push(GameFile { title: games.title(&file), file, group });
                 }
             }
         }
     }
-    files.truncate(MOST);
-    Ok(files)
+    found.truncate(MOST);
+    Ok(found)
 }
-
-/// The folder of the evaluation.
-const EVALUATION: &str = "eval";
 
 /// The folder of a stage, and those of each of several games in it.
 fn folders(stage: &str, games: &RunGames) -> Vec<String> {
@@ -85,7 +83,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let root = folder.path();
         let games = RunGames::one(Arc::new(Taboo::default()));
-        assert_eq!(list(&EnclosedFolder::new(root), &games).unwrap(), []);
+        assert_eq!(list(&RunFolder::new(root), &games).unwrap(), []);
         for file in [
             "spag-1/episodes.jsonl",
             "im/episodes.jsonl",
@@ -101,12 +99,12 @@ mod tests {
         fs::create_dir_all(root.join("base/episodes.jsonl")).unwrap();
         fs::create_dir(root.join("linked")).unwrap();
         std::os::unix::fs::symlink("/etc/passwd", root.join("linked/episodes.jsonl")).unwrap();
-        let found = list(&EnclosedFolder::new(root), &games).unwrap();
+        let found = list(&RunFolder::new(root), &games).unwrap();
         let names: Vec<&str> = found.iter().map(|file| file.file.as_str()).collect();
         let evaluation = ["eval/im-vs-spag-1.jsonl", "eval/held-out/im-vs-im.jsonl"];
         assert_eq!(names, [["im/episodes.jsonl", "spag-1/episodes.jsonl"], evaluation].concat());
         assert_eq!(found[2].title, "IM attacks, SPAG-1 defends");
-        assert!(list(&EnclosedFolder::new(root.join("none")), &games).is_err());
+        assert!(list(&RunFolder::new(root.join("none")), &games).is_err());
     }
 
     #[test]
@@ -120,8 +118,8 @@ mod tests {
             fs::create_dir_all(root.join(file).parent().unwrap()).unwrap();
             fs::write(root.join(file), "").unwrap();
         }
-        let games = RunGames::of_settings(&EnclosedFolder::new(root)).unwrap();
-        let found = list(&EnclosedFolder::new(root), &games).unwrap();
+        let games = RunGames::of_settings(&RunFolder::new(root)).unwrap();
+        let found = list(&RunFolder::new(root), &games).unwrap();
         let mut names: Vec<&str> = found.iter().map(|file| file.file.as_str()).collect();
         names[..2].sort();
         assert_eq!(names, files);

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use serde_json::{Map, Value};
 use spag_game::{AfterDecision, Game, Labels, PromptSet};
-use spag_io::EnclosedFolder;
+use spag_run::RunFolder;
 
 use super::settings::{RunGame, RunSettings};
 use super::titles;
@@ -26,7 +26,7 @@ impl RunGames {
     ///
     /// Files of words or facts that they name are read wherever they are, as far as they are regular files: the games are replayed
     /// with them. A run without them is shown as one without settings.
-    pub(super) fn of_settings(run: &EnclosedFolder) -> Option<Self> {
+    pub(super) fn of_settings(run: &RunFolder) -> Option<Self> {
         let settings = RunSettings::read(run)?;
         let open = |RunGame { folder, rules, data }: &RunGame| {
             // A pipe would be waited for.

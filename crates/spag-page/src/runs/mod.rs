@@ -19,7 +19,8 @@ use axum::response::Response;
 use serde::Deserialize;
 use serde_json::{Value, json};
 use spag_game::{Ending, Episode, Game, Labels, Seat};
-use spag_io::{EnclosedFolder, abridge};
+use spag_io::abridge;
+use spag_run::RunFolder;
 use spag_serve::ApiError;
 
 use crate::error::{Error, Result};
@@ -40,8 +41,8 @@ const SHOWN: usize = 50_000;
 const EXCERPT: usize = 160;
 
 /// A folder of `spag run`.
-pub(crate) struct RunFolder {
-    folder: EnclosedFolder,
+pub(crate) struct ShownRun {
+    folder: RunFolder,
     /// The game of a folder without settings.
     games: RunGames,
     /// What was read of files that have not changed since.
@@ -81,14 +82,14 @@ pub(crate) struct ReportQuery {
     ticket: String,
 }
 
-impl RunFolder {
+impl ShownRun {
     /// Opens a folder. Its games are those of its settings, or of `game` if it has none.
     ///
     /// # Errors
     /// It is not a folder, or has no file of games.
     pub(crate) fn open(root: PathBuf, game: Arc<dyn Game>) -> Result<Self> {
         let wrong = |reason: String| Err(Error::Run { path: root.clone(), reason });
-        let (folder, games) = (EnclosedFolder::new(&root), RunGames::one(game));
+        let (folder, games) = (RunFolder::new(&root), RunGames::one(game));
         match files::list(&folder, &RunGames::of_settings(&folder).unwrap_or_else(|| games.clone())) {
             Err(error) => return wrong(error.to_string()),
             Ok(files) if files.is_empty() => {
@@ -101,10 +102,10 @@ impl RunFolder {
         Ok(Self { folder, games, indices: Mutex::default(), tickets: Tickets::default() })
     }
 
-    /// As [`RunFolder::open`], of a run that may not have begun.
+    /// As [`ShownRun::open`], of a run that may not have begun.
     pub(crate) fn of_run(root: PathBuf, game: Arc<dyn Game>) -> Self {
         Self {
-            folder: EnclosedFolder::new(root),
+            folder: RunFolder::new(root),
             games: RunGames::one(game),
             indices: Mutex::default(),
             tickets: Tickets::default(),
@@ -117,13 +118,13 @@ impl RunFolder {
     }
 
     /// The folder.
-    pub(crate) fn folder(&self) -> &EnclosedFolder {
+    pub(crate) fn folder(&self) -> &RunFolder {
         &self.folder
     }
 
     /// Whether there is a report.
     pub(crate) fn has_report(&self) -> bool {
-        report::exists(&self.folder)
+        report::exists(self.folder.files())
     }
 
     /// The name of the folder.
@@ -158,7 +159,8 @@ impl RunFolder {
         let pages = matching.len().div_ceil(PER_PAGE).max(1);
         let page = query.page.unwrap_or(1).clamp(1, pages);
         let shown = matching.iter().skip((page - 1) * PER_PAGE).take(PER_PAGE);
-        let games = shown.map(|entry| Ok(row_json(entry, &index::read(&self.folder, &query.file, entry)?, labels)));
+        let games =
+            shown.map(|entry| Ok(row_json(entry, &index::read(self.folder.files(), &query.file, entry)?, labels)));
         let games = games.collect::<std::result::Result<Vec<_>, ApiError>>()?;
         let endings = labels.endings.iter().map(|ending| {
             let count = index.games.iter().filter(|entry| entry.ending == Some(*ending)).count();
@@ -186,7 +188,7 @@ impl RunFolder {
         let index = self.index(&query.file)?;
         let entry = index.games.iter().find(|entry| entry.row == query.row);
         let entry = entry.ok_or_else(|| ApiError::not_found(format!("This file has no game in row {}", query.row)))?;
-        let episode = index::read(&self.folder, &query.file, entry)?;
+        let episode = index::read(self.folder.files(), &query.file, entry)?;
         let games = self.games_played();
         let game = games.of(&query.file);
         let judged = Judged::of(&episode, &**game).map_err(|error| ApiError::bad(error.to_string()))?;
@@ -209,7 +211,7 @@ impl RunFolder {
     /// The report as a page of its own.
     pub(crate) fn report(&self, query: &ReportQuery) -> std::result::Result<Response, ApiError> {
         match self.tickets.holds(&query.ticket) {
-            true => report::answer(&self.folder),
+            true => report::answer(self.folder.files()),
             false => Err(ApiError::bad("The ticket has expired; open the report again")),
         }
     }
@@ -229,7 +231,7 @@ impl RunFolder {
         let unreadable = |error: std::io::Error| {
             ApiError::server(format!("{}: {}", spag_io::quote(name), spag_io::quote(&error.to_string())))
         };
-        let opened = self.folder.open(&file.file).map_err(unreadable)?;
+        let opened = self.folder.files().open(&file.file).map_err(unreadable)?;
         let version = index::version(&opened).map_err(unreadable)?;
         let known = || self.indices.lock().ok()?.get(name).filter(|index| index.version == version).cloned();
         if let Some(index) = known() {

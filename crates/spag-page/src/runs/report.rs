@@ -9,11 +9,11 @@ use axum::http::{HeaderValue, header};
 use axum::response::Response;
 use rand::Rng;
 use spag_io::EnclosedFolder;
+use spag_run::files;
 use spag_serve::ApiError;
 
 use crate::assets::guard;
 
-const REPORT: &str = "report.html";
 /// Bytes of a report.
 const MAX_BYTES: u64 = 1 << 26;
 /// How long a ticket holds: a frame is loaded at once.
@@ -55,7 +55,7 @@ impl Tickets {
 
 /// Whether a run has a report.
 pub(super) fn exists(run: &EnclosedFolder) -> bool {
-    run.has_file(REPORT)
+    run.has_file(files::REPORT_PAGE)
 }
 
 /// The report.
@@ -66,7 +66,7 @@ pub(super) fn answer(run: &EnclosedFolder) -> Result<Response, ApiError> {
     if !exists(run) {
         return Err(ApiError::not_found("This run has no report yet"));
     }
-    let bytes = run.read_whole(REPORT, MAX_BYTES);
+    let bytes = run.read_whole(files::REPORT_PAGE, MAX_BYTES);
     let bytes = bytes.map_err(|error| ApiError::server(spag_io::quote(&error.to_string())))?;
     let mut response = Response::new(Body::from(bytes));
     let headers = response.headers_mut();

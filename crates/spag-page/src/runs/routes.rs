@@ -10,11 +10,11 @@ use serde::de::{DeserializeOwned, IgnoredAny};
 use serde_json::Value;
 use spag_serve::{Access, ApiError, Routes, Services};
 
-use super::{ReportQuery, RunFolder};
+use super::{ReportQuery, ShownRun};
 use crate::page::json_response;
 
 /// The run that a server shows, if any.
-pub(crate) type Shown = Option<Arc<RunFolder>>;
+pub(crate) type Shown = Option<Arc<ShownRun>>;
 
 /// A route that answers a query with what `answer` makes of it. It runs outside of the threads of the network.
 pub(crate) fn query_route<S, Q>(
@@ -61,6 +61,6 @@ pub(crate) fn add_routes(routes: Routes, run: Shown, services: &Services) -> Rou
         .route("/page/run/report", Access::Everybody, report)
 }
 
-fn folder(run: &Shown) -> Result<&RunFolder, ApiError> {
+fn folder(run: &Shown) -> Result<&ShownRun, ApiError> {
     run.as_deref().ok_or_else(|| ApiError::not_found("This server shows no run; start it with --run FOLDER"))
 }

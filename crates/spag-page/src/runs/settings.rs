@@ -4,12 +4,9 @@ use std::path::PathBuf;
 
 use serde::Deserialize;
 use spag_game::JudgeKind;
-use spag_io::EnclosedFolder;
+use spag_run::RunFolder;
 use spag_selfplay::{GameSettings, GameShare};
 use toml::Table;
-
-/// Bytes of the resolved settings of a run.
-const MAX_SETTINGS: u64 = 1 << 20;
 
 /// A game of a run: what a page offers to play.
 #[derive(Clone, Debug, PartialEq)]
@@ -39,9 +36,8 @@ pub struct RunSettings {
 
 impl RunSettings {
     /// The settings in a run folder, if they can be read.
-    pub fn read(run: &EnclosedFolder) -> Option<Self> {
-        let text = String::from_utf8(run.read_whole("config.resolved.toml", MAX_SETTINGS).ok()?).ok()?;
-        let table: Table = text.parse().ok()?;
+    pub fn read(run: &RunFolder) -> Option<Self> {
+        let table: Table = run.settings()?.parse().ok()?;
         let text = |key: &str| Some(table.get(key)?.as_str()?.to_owned());
         let path = |key: &str| text(key).map(PathBuf::from);
         let words = table.get("words").and_then(|words| words.get("file")?.as_str()).map(PathBuf::from);

@@ -1,10 +1,8 @@
 //! What files of games are called: as in the report of the run.
 
 use spag_game::Labels;
+use spag_run::{Model, files};
 use toml::{Table, Value};
-
-/// The folder of the words that no training game was played on.
-const HELD_OUT: &str = "held-out";
 
 /// The name of a file, by its path in the run folder: "IM attacks, SPAG-1 defends" of the evaluation, or whose self-play it has.
 /// `folders` are those of several games; `imitated` are the players of the imitation.
@@ -24,16 +22,15 @@ pub(super) fn title(file: &str, labels: &Labels, folders: &[&str], imitated: &st
         }
     };
     let game = within.iter().find(|part| folders.contains(*part)).map(|game| format!("{game}: ")).unwrap_or_default();
-    let held_out = if within.contains(&HELD_OUT) { " (held-out words)" } else { "" };
+    let held_out = if within.contains(&files::HELD_OUT) { " (held-out words)" } else { "" };
     format!("{game}{players}{held_out}")
 }
 
 /// Whose games a stage has: those of the model before it.
 fn player(stage: &str, imitated: &str) -> String {
-    match stage.strip_prefix("spag-").and_then(|epoch| epoch.parse::<usize>().ok()) {
-        Some(1) => "IM".to_owned(),
-        Some(epoch) => format!("SPAG-{}", epoch.saturating_sub(1)),
-        None if stage == "im" => imitated.to_owned(),
+    match Model::of_stage(stage) {
+        Some(Model::Im) => imitated.to_owned(),
+        Some(model) => model.before().unwrap_or(model).name(),
         None => stage.to_uppercase(),
     }
 }

@@ -7,10 +7,9 @@ use std::time::{Instant, SystemTime};
 use serde_json::{Value, json};
 use spag_game::{Episode, Judge, Tally};
 use spag_io::{EnclosedFolder, EntryKind};
+use spag_run::{Follower, Found, Line, Thinned};
 
 use super::feed::Feed;
-use super::follow::{Follower, Found, Line};
-use super::thinned::Thinned;
 use crate::runs::RunGames;
 
 /// Games of a file that are told apart by their numbers.
@@ -260,8 +259,8 @@ mod tests {
     use std::time::Duration;
 
     use super::super::feed::NEWEST;
-    use super::super::thinned::POINTS;
     use spag_game::{Taboo, taboo};
+    use spag_run::KEPT;
 
     use super::*;
 
@@ -350,7 +349,7 @@ mod tests {
         fs::write(root.join("im/episodes.jsonl"), rows).unwrap();
         let read = update(&mut Games::new(RunGames::one(Arc::new(Taboo::default()))), root);
         let course = read[0]["course"].as_array().unwrap();
-        assert!((POINTS..=2 * POINTS).contains(&course.len()), "{}", course.len());
+        assert!((KEPT..=2 * KEPT).contains(&course.len()), "{}", course.len());
         assert_eq!(course[course.len() - 1], json!([2001, 501, 1500]));
     }
 }

@@ -3,13 +3,9 @@
 //! It reads the files of the run folder and writes none, takes no lock, and needs no model. Files are read when a page asks,
 //! from where the last reading ended.
 
-mod curves;
 mod feed;
-mod follow;
 mod games;
-mod ranks;
-mod stages;
-mod thinned;
+mod rank;
 mod view;
 
 use std::path::PathBuf;
@@ -19,11 +15,12 @@ use std::time::{Duration, Instant};
 use serde::Deserialize;
 use serde_json::Value;
 use spag_game::Taboo;
+use spag_run::files;
 use spag_serve::{Access, ApiError, Routes, Services};
 
 use crate::assets;
 use crate::error::{Error, Result};
-use crate::runs::{self, RunFolder, json_route};
+use crate::runs::{self, ShownRun, json_route};
 use view::View;
 
 /// Time within which an open page asks again: a hidden one asks every ten seconds.
@@ -42,7 +39,7 @@ struct Watched {
 }
 
 struct WatchedRun {
-    run: Arc<RunFolder>,
+    run: Arc<ShownRun>,
     view: Mutex<View>,
     /// When a page got the state of the run.
     answered: Mutex<Option<Instant>>,
@@ -83,7 +80,7 @@ impl WatchPage {
             match std::fs::read_dir(root) {
                 Err(error) => return wrong(format!("{error}; name the run_dir of a run")),
                 Ok(mut entries) => {
-                    if entries.next().is_some() && !root.join("config.resolved.toml").exists() {
+                    if entries.next().is_some() && !root.join(files::SETTINGS).exists() {
                         return wrong("it has no config.resolved.toml; name the run_dir of a run of `spag run`".into());
                     }
                 }
@@ -159,7 +156,7 @@ fn labels<'a>(roots: impl Iterator<Item = &'a PathBuf>) -> Vec<String> {
 impl WatchedRun {
     fn new(root: PathBuf) -> Self {
         // The judge of a run is in its settings. Without them there are no games.
-        let run = Arc::new(RunFolder::of_run(root, Arc::new(Taboo::default())));
+        let run = Arc::new(ShownRun::of_run(root, Arc::new(Taboo::default())));
         let view = Mutex::new(View::new(&run));
         Self { run, view, answered: Mutex::new(None) }
     }

@@ -1,18 +1,16 @@
 //! Incremental reader of a run folder: each request reads only what is new in its files.
 
 use std::collections::BTreeMap;
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, Instant};
 
 use serde::Serialize;
 use serde_json::{Value, json};
-use spag_io::{EnclosedFolder, EntryKind, quote};
+use spag_io::{EntryKind, quote};
+use spag_run::{Curves, Found, Life, Ranks, RunFolder, RunIdentity, Stage, StageDone};
 
-use super::curves::Curves;
-use super::follow::{Found, identity};
 use super::games::Games;
-use super::ranks::{Life, Ranks};
-use super::stages::{Done, Stage, stages};
-use crate::runs::RunFolder;
+use super::rank::rank_json;
+use crate::runs::ShownRun;
 
 /// Time between two readings of the files, however many pages ask.
 const PAUSE: Duration = Duration::from_millis(300);
@@ -21,13 +19,10 @@ const READING: Duration = Duration::from_millis(300);
 /// Problems that are shown.
 const MAX_PROBLEMS: usize = 5;
 
-/// Which run a folder holds: another one has other settings.
-type RunIdentity = ((u64, u64), Option<SystemTime>);
-
 /// A stage with what its files say.
 struct StageView {
     stage: Stage,
-    done: Option<Done>,
+    done: Option<StageDone>,
     has_begun: bool,
 }
 
@@ -46,7 +41,7 @@ enum RunState {
     Failed,
     /// Its processes are gone.
     Interrupted,
-    /// No process has said what it does: a run of an earlier version, or one that loads its first model.
+    /// No process has said what it does: the run loads its first model.
     Unknown,
 }
 
@@ -66,7 +61,7 @@ pub(super) struct View {
 }
 
 impl View {
-    pub(super) fn new(folder: &RunFolder) -> Self {
+    pub(super) fn new(folder: &ShownRun) -> Self {
         Self {
             epoch: 0,
             run: None,
@@ -86,7 +81,7 @@ impl View {
     }
 
     /// Reads what is new, unless it was read a moment ago.
-    pub(super) fn update(&mut self, folder: &RunFolder) {
+    pub(super) fn update(&mut self, folder: &ShownRun) {
         if self.read.is_some_and(|read| read.elapsed() < PAUSE) {
             return;
         }
@@ -101,16 +96,17 @@ impl View {
             }
         };
         self.begin_anew_if_changed(folder);
-        self.stages = stages(run)
+        self.stages = run
+            .stages()
             .into_iter()
-            .map(|stage| StageView { done: stage.done(run), has_begun: stage.has_begun(run), stage })
+            .map(|stage| StageView { done: run.done(&stage), has_begun: run.has_begun(&stage), stage })
             .collect();
         self.ranks.update(run);
         let deadline = Instant::now() + READING;
         self.is_behind = false;
         for StageView { stage, .. } in &self.stages {
             let curves = self.curves.entry(stage.folder.clone());
-            match curves.or_insert_with(|| Curves::new(stage.metrics(run))).update(deadline) {
+            match curves.or_insert_with(|| Curves::new(run.metrics(stage))).update(deadline) {
                 Ok(found) => self.is_behind |= found == Found::More,
                 Err(error) => self.problems.push(format!("{}/metrics.jsonl: {error}", stage.folder)),
             }
@@ -118,15 +114,14 @@ impl View {
         let listed: Vec<&str> = self.stages.iter().map(|one| one.stage.folder.as_str()).collect();
         let others = subfolders.iter().map(String::as_str).filter(|name| !listed.contains(name));
         let folders = listed.iter().copied().chain(others);
-        self.is_behind |= self.games.update(run, folders, deadline, &mut self.problems);
+        self.is_behind |= self.games.update(run.files(), folders, deadline, &mut self.problems);
         self.problems.truncate(MAX_PROBLEMS);
         self.read = Some(Instant::now());
     }
 
     /// Forgets everything if the folder holds another run than before.
-    fn begin_anew_if_changed(&mut self, folder: &RunFolder) {
-        let found = folder.folder().open("config.resolved.toml").and_then(|file| file.metadata()).ok();
-        let run = found.map(|found| (identity(&found), found.modified().ok()));
+    fn begin_anew_if_changed(&mut self, folder: &ShownRun) {
+        let run = folder.folder().identity();
         if run != self.run {
             self.epoch += 1;
             self.run = run;
@@ -153,7 +148,7 @@ impl View {
     }
 
     /// Everything but curves, with games from number `from` on.
-    pub(super) fn json(&self, folder: &RunFolder, epoch: Option<u64>, from: u64) -> Value {
+    pub(super) fn json(&self, folder: &ShownRun, epoch: Option<u64>, from: u64) -> Value {
         let has_report = folder.has_report();
         let state = self.state(has_report);
         let from = if epoch == Some(self.epoch) { from } else { 0 };
@@ -168,7 +163,7 @@ impl View {
             "is_behind": self.is_behind,
             "problems": self.problems.iter().map(|problem| quote(problem)).collect::<Vec<_>>(),
             "stages": self.stages_json(state),
-            "ranks": self.ranks.json(),
+            "ranks": self.ranks.all().iter().map(rank_json).collect::<Vec<_>>(),
             "sets": self.games.json(),
             "games": self.games.newest(from),
             "next_game": self.games.feed.next(),
@@ -206,7 +201,7 @@ impl View {
                 "folder": one.stage.folder,
                 "parts": one.stage.parts,
                 "state": name,
-                "seconds": done.and_then(Done::total),
+                "seconds": done.and_then(StageDone::total),
                 "seconds_by_part": done.map(|done| &done.seconds),
                 "counts": done.map(|done| &done.counts),
                 "resumed": done.is_some_and(|done| done.resumed),
@@ -222,7 +217,7 @@ impl View {
     /// The seconds that the last finished stage of the same kind took.
     fn expected_seconds(&self, stage: &Stage) -> Option<f64> {
         let alike = self.stages.iter().rev().filter(|one| one.stage.kind() == stage.kind());
-        alike.filter_map(|one| one.done.as_ref()).find(|done| !done.resumed).and_then(Done::total)
+        alike.filter_map(|one| one.done.as_ref()).find(|done| !done.resumed).and_then(StageDone::total)
     }
 
     /// The curves of the stage in a folder.
@@ -235,7 +230,7 @@ impl View {
 ///
 /// # Errors
 /// The folder cannot be read.
-fn subfolders(run: &EnclosedFolder) -> std::io::Result<Vec<String>> {
-    let folders = run.entries("")?.into_iter().filter(|(_, kind)| *kind == EntryKind::Folder);
+fn subfolders(run: &RunFolder) -> std::io::Result<Vec<String>> {
+    let folders = run.files().entries("")?.into_iter().filter(|(_, kind)| *kind == EntryKind::Folder);
     Ok(folders.map(|(name, _)| name).collect())
 }

@@ -22,4 +22,3 @@ pub use rounds::{Round, RoundGames, RoundTraining};
 pub use summary::render_summary;
 pub use text::render_text;
 pub use updates::UpdatePoint;
-pub(crate) use updates::measure_of;

@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use spag_eval::html::figure;
 use spag_game::{Labels, UtteranceKind};
+use spag_run::measure_of;
 use spag_selfplay::number_or_dash;
 
 use super::charts::{MAX_POINTS, STYLES, line_key, smooth};
@@ -33,14 +34,6 @@ impl UpdatePoint {
             value.is_finite().then_some((key, value))
         });
         Self { update, values: values.collect() }
-    }
-}
-
-/// The key of a measure of one of a run's games in `metrics.jsonl`: its own if it is the only game.
-pub(crate) fn measure_of(folder: Option<&str>, key: &str) -> String {
-    match folder {
-        Some(folder) => format!("{folder}/{key}"),
-        None => key.to_owned(),
     }
 }
 

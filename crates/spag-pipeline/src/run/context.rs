@@ -12,11 +12,11 @@ use spag_model::dtype::{DtypeChoice, WeightDtype};
 use spag_model::generate::Sampling;
 use spag_model::model::{BlockFormat, Quantisation};
 use spag_model::{Checkpoint, EngineConfig, GenerationConfig};
+use spag_run::{Model, StageDone};
 use spag_selfplay::{AnyPlayer, ModelPlayer};
 use spag_world::Lexicon;
 
-use super::folder::{StageDone, StageFolder};
-use super::models::Model;
+use super::folder::StageFolder;
 use super::run_games::OpenGame;
 use super::words::Words;
 use crate::config::{RunConfig, load_lexicon, load_prompts};
@@ -70,7 +70,7 @@ impl RunContext<'_> {
         sampling: Sampling,
         (setting, max_new_tokens): (&'static str, usize),
     ) -> Result<AnyPlayer> {
-        let folder = model.folder(self.config);
+        let folder = self.config.folder_of(model);
         let checkpoint = self.load(&folder, self.config.self_play.dtype)?;
         let (player, games) = self.engine_player(checkpoint, sampling, (setting, max_new_tokens))?;
         let player = AnyPlayer::Model { player: Box::new(player), games, folder };

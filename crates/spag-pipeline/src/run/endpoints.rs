@@ -3,13 +3,13 @@
 use std::process::{Command, Stdio};
 
 use spag_io::{Progress, quote};
+use spag_run::Model;
 use spag_selfplay::{
     AnyPlayer, EndpointConfig, EndpointKeys, EndpointPlayer, EndpointSpec, EndpointStats, PlayerPair, PlayerSpec,
     SamplingSettings, TopK,
 };
 
 use super::context::RunContext;
-use super::models::Model;
 use crate::config::{SelfPlaySettings, endpoint};
 use crate::error::{Error, Result};
 
@@ -57,7 +57,10 @@ pub(super) fn endpoint_config(sampling: &SamplingSettings, settings: &SelfPlaySe
 /// Runs the command with the model's name and folder in its environment.
 fn prepare(run: RunContext<'_>, program: &str, arguments: &[String], current: Model) -> Result<()> {
     let mut command = Command::new(program);
-    command.args(arguments).env("SPAG_MODEL_NAME", current.stage()).env("SPAG_MODEL_DIR", current.folder(run.config));
+    command
+        .args(arguments)
+        .env("SPAG_MODEL_NAME", current.stage())
+        .env("SPAG_MODEL_DIR", run.config.folder_of(current));
     // Standard output has the report.
     let failed = |problem: String| Error::Prepare { program: program.to_owned(), problem };
     let status =

@@ -4,7 +4,6 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
-use std::time::Instant;
 
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
@@ -12,25 +11,23 @@ use spag_game::UtteranceRule;
 use spag_io::{
     CommandFiles, Contents, FileLock, Settings as _, read_json, read_text, write_atomically, write_json_atomically,
 };
+use spag_run::{Stage, StageDone, files};
 use spag_selfplay::content_digest;
 use spag_train::JobSettings;
 use toml::{Table, Value};
 
 use super::context::RankContext;
-use super::models::MODEL;
-use super::stage::Stage;
+use super::stage::StageWork;
 use super::words::Words;
 use crate::config::{RunConfig, load_prompts};
 use crate::error::{Error, Result};
 
 /// Settings that may differ when a run resumes: the device and how work is distributed, on which results do not depend, and
 /// paths, whose contents are compared instead. [`JobSettings`] are others.
-const NOT_COMPARED: [&str; 19] = [
+const NOT_COMPARED: [&str; 18] = [
     "run_dir",
     "base_model",
     "lexicon",
-    // Of older runs.
-    "words",
     "words.file",
     "prompts",
     "device",
@@ -53,25 +50,12 @@ const NOT_COMPARED: [&str; 19] = [
 /// the hardware is for plans only.
 const TABLES_NOT_COMPARED: [&str; 3] = ["benchmarks", "stop_when", "hardware"];
 
-/// Settings that older runs do not have, and what they were made with.
-const FORMERLY: [(&str, &str); 6] = [
-    ("self_play.top_k", "0"),
-    ("evaluation.top_k", "0"),
-    ("self_play.min_new_tokens", "1"),
-    ("imitation.temperature", "1.0"),
-    ("words.holdout", "0.0"),
-    ("imitation.source", "\"scripted\""),
-];
-
-/// The resolved settings of the run.
-const SETTINGS: &str = "config.resolved.toml";
-
 /// Bytes of the resolved settings.
 const MAX_SETTINGS: u64 = 1 << 20;
 
 /// A run folder, locked until this is dropped or the process ends.
 #[derive(Debug)]
-pub(super) struct RunFolder {
+pub(super) struct LockedRun {
     pub(super) root: PathBuf,
     is_rank_0: bool,
     /// Held by rank 0 for all ranks.
@@ -89,14 +73,14 @@ pub(super) struct Input {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 struct Inputs {
     /// The rule for utterances in the wordings of the prompts.
-    #[serde(default = "formerly_trimmed", skip_serializing_if = "is_trimmed")]
+    #[serde(default = "trimmed", skip_serializing_if = "is_trimmed")]
     utterances: String,
     #[serde(flatten)]
     files: BTreeMap<String, Input>,
 }
 
-/// The rule of runs that do not note one.
-fn formerly_trimmed() -> String {
+/// The rule that is not noted.
+fn trimmed() -> String {
     UtteranceRule::Trimmed.name().to_owned()
 }
 
@@ -112,13 +96,13 @@ impl Inputs {
     }
 }
 
-impl RunFolder {
+impl LockedRun {
     /// Checks that the folder of `config` is new or that of a run, and none of its inputs.
     pub(super) fn check(config: &RunConfig) -> Result<()> {
         let inputs = config.inputs();
         let files = CommandFiles::default();
         let mut files = inputs.iter().fold(files, |files, (setting, path)| files.read(setting, path));
-        let kept: &[Contents] = match config.run_dir.join(SETTINGS).exists() {
+        let kept: &[Contents] = match config.run_dir.join(files::SETTINGS).exists() {
             true => &[Contents::Run, Contents::Training, Contents::Games, Contents::Benchmarks],
             false => &[],
         };
@@ -148,16 +132,9 @@ impl RunFolder {
     }
 
     /// Writes the list of stages for those who watch the run.
-    pub(super) fn write_stages(&self, stages: &[Stage]) -> Result<()> {
-        #[derive(Serialize)]
-        struct Listed<'a> {
-            name: &'a str,
-            folder: &'a str,
-            parts: &'a [&'static str],
-        }
-        let listed = stages.iter().map(|stage| Listed { name: &stage.name, folder: &stage.name, parts: &stage.parts });
-        let stages: Vec<Listed<'_>> = listed.collect();
-        Ok(write_json_atomically(self.root.join("stages.json"), &stages)?)
+    pub(super) fn write_stages(&self, stages: &[StageWork]) -> Result<()> {
+        let listed: Vec<Stage> = stages.iter().map(|stage| Stage::new(&stage.name, &stage.parts)).collect();
+        Ok(write_json_atomically(self.root.join(files::STAGES), &listed)?)
     }
 
     /// Writes the words that are held out, if any.
@@ -165,7 +142,7 @@ impl RunFolder {
         if words.held_out.is_empty() {
             return Ok(());
         }
-        let lists = [("words.txt", &words.training), ("held-out-words.txt", &words.held_out)];
+        let lists = [(files::WORDS, &words.training), (files::HELD_OUT_WORDS, &words.held_out)];
         lists.into_iter().try_for_each(|(name, words)| {
             let lines: String = words.iter().map(|word| format!("{word}\n")).collect();
             Ok(write_atomically(self.root.join(name), lines)?)
@@ -173,20 +150,11 @@ impl RunFolder {
     }
 
     fn compare_settings(&self, config: &RunConfig) -> Result<()> {
-        let path = self.root.join(SETTINGS);
+        let path = self.root.join(files::SETTINGS);
         let now = config.to_toml()?;
         match read_text(&path, MAX_SETTINGS) {
             Ok(was) => {
-                let (mut was, now) = (settings(&was, &path)?, settings(&now, &path)?);
-                for (key, value) in FORMERLY {
-                    // A setting that is a table has its keys after a dot.
-                    let is_set = was
-                        .keys()
-                        .any(|own| own.strip_prefix(key).is_some_and(|rest| rest.is_empty() || rest.starts_with('.')));
-                    if !is_set {
-                        was.insert(key.to_owned(), value.to_owned());
-                    }
-                }
+                let (was, now) = (settings(&was, &path)?, settings(&now, &path)?);
                 self.first_difference(&was, &now)
             }
             Err(spag_io::Error::Io { source, .. }) if source.kind() == ErrorKind::NotFound => Ok(write_atomically(
@@ -200,7 +168,7 @@ impl RunFolder {
     }
 
     fn compare_inputs(&self, config: &RunConfig) -> Result<()> {
-        let path = self.root.join("inputs.json");
+        let path = self.root.join(files::INPUTS);
         let prompts = load_prompts(config.prompts.as_deref(), config.prompt_format)?;
         let mut now = Inputs { utterances: prompts.utterance_rule().name().to_owned(), files: BTreeMap::new() };
         for (name, path) in config.inputs() {
@@ -228,7 +196,7 @@ impl RunFolder {
 
 /// Takes the lock of the folder.
 fn lock(root: &Path) -> Result<FileLock> {
-    FileLock::try_acquire(root.join("lock")).map_err(|error| match error {
+    FileLock::try_acquire(root.join(files::LOCK)).map_err(|error| match error {
         spag_io::Error::InUse { holder, .. } => {
             let holder = holder.map_or_else(|| "unknown".to_owned(), |id| id.to_string());
             Error::RunLocked { run_dir: root.to_path_buf(), holder }
@@ -285,40 +253,6 @@ fn flatten(prefix: &str, value: &Value, flat: &mut BTreeMap<String, String>) {
     }
 }
 
-/// The content of `done.json`, which is written last and marks a stage as finished.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(super) struct StageDone {
-    /// The stage's name.
-    pub(super) stage: String,
-    /// The seeds of its parts.
-    pub(super) seeds: BTreeMap<String, u64>,
-    /// Numbers of games, samples, steps …
-    pub(super) counts: BTreeMap<String, u64>,
-    /// Seconds by part.
-    pub(super) seconds: BTreeMap<String, f64>,
-    /// Whether the stage was resumed; `seconds` then counts from its last start.
-    pub(super) resumed: bool,
-}
-
-impl StageDone {
-    /// Runs a part of the stage and adds its seconds.
-    pub(super) fn timed<T>(&mut self, part: &str, work: impl FnOnce() -> Result<T>) -> Result<T> {
-        let start = Instant::now();
-        let result = work()?;
-        *self.seconds.entry(part.to_owned()).or_default() += start.elapsed().as_secs_f64();
-        Ok(result)
-    }
-
-    pub(super) fn note_seed(&mut self, part: &str, seed: u64) {
-        self.seeds.insert(part.to_owned(), seed);
-    }
-
-    pub(super) fn note_count(&mut self, what: &str, count: usize) {
-        self.counts.insert(what.to_owned(), count as u64);
-    }
-}
-
 /// The folder of a stage and the names of its files.
 #[derive(Clone, Debug)]
 pub(super) struct StageFolder {
@@ -344,24 +278,24 @@ impl StageFolder {
     }
 
     pub(super) fn episodes(&self) -> PathBuf {
-        self.file("episodes.jsonl")
+        self.file(files::EPISODES)
     }
 
     pub(super) fn samples(&self) -> PathBuf {
-        self.file("samples.jsonl")
+        self.file(files::SAMPLES)
     }
 
     pub(super) fn metrics(&self) -> PathBuf {
-        self.file("metrics.jsonl")
+        self.file(files::METRICS)
     }
 
     pub(super) fn model(&self) -> PathBuf {
-        self.file(MODEL)
+        self.file(files::MODEL)
     }
 
     /// The result of the stage; `None` if it is not finished.
     pub(super) fn done(&self) -> Result<Option<StageDone>> {
-        read_run_json(&self.file("done.json"))
+        read_run_json(&self.file(files::DONE))
     }
 
     /// Adds the seconds of a call of a stage that every run calls: once it has found all its records, it takes none.
@@ -369,7 +303,7 @@ impl StageFolder {
         let mut done = StageDone { stage: self.name.clone(), ..self.done()?.unwrap_or_default() };
         call.seconds.into_iter().for_each(|(part, seconds)| *done.seconds.entry(part).or_default() += seconds);
         if !done.seconds.is_empty() {
-            write_json_atomically(self.file("done.json"), &done)?;
+            write_json_atomically(self.file(files::DONE), &done)?;
         }
         Ok(done)
     }
@@ -377,7 +311,7 @@ impl StageFolder {
     /// Marks the stage as finished.
     pub(super) fn finish(&self, done: StageDone) -> Result<StageDone> {
         let done = StageDone { resumed: self.existed, ..done };
-        write_json_atomically(self.file("done.json"), &done)?;
+        write_json_atomically(self.file(files::DONE), &done)?;
         Ok(done)
     }
 }

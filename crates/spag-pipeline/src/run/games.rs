@@ -5,13 +5,12 @@ use std::time::Instant;
 
 use spag_game::{PlayConfig, Seats};
 use spag_io::Progress;
-use spag_run::{PlayedGames, Provenance};
+use spag_run::{PlayedGames, Provenance, StageDone};
 use spag_selfplay::{
     Finished, GameStats, JobFiles, JobObserver, OpenJob, PlayJob, PlayerPair, Ranks, SoFar, games_on_cycled_words,
 };
 
 use super::context::RunContext;
-use super::folder::StageDone;
 use super::run_games::OpenGame;
 use crate::error::{Error, Result};
 

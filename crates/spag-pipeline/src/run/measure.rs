@@ -12,12 +12,12 @@ use spag_game::{CollectedGames, Episode, PlayConfig, ScriptedPolicy, Seats, Verd
 use spag_io::Silent;
 use spag_model::checkpoint::{LoadOptions, check_checkpoint, load_config, load_model_with, load_tokenizer};
 use spag_model::params::Layout;
+use spag_run::Model;
 use spag_selfplay::games_on_cycled_words;
 use spag_train::{TimingConfig, time_steps};
 use spag_world::{ScriptedAttacker, ScriptedDefender};
 
 use super::context::{RankContext, RunContext, RunInputs};
-use super::models::Model;
 use super::run_games::OpenGame;
 use crate::config::{ImitationSource, RunConfig};
 use crate::error::{Error, Result};
@@ -171,7 +171,7 @@ fn time_games(config: &RunConfig, inputs: &RunInputs, games: usize, tokens: usiz
     config.self_play.length.min_new_tokens = tokens;
     let ranks = RankContext::new(&LaunchEnv::single(), Arc::new(Single), &config)?;
     let run = RunContext { config: &config, ranks: &ranks, inputs, made: &[] };
-    let checkpoint = run.load(&Model::Base.folder(&config), config.self_play.dtype)?;
+    let checkpoint = run.load(&config.folder_of(Model::Base), config.self_play.dtype)?;
     let length = ("self_play.max_new_tokens", tokens);
     let (mut player, in_flight) = run.engine_player(checkpoint, config.self_play.sampling.sampling(), length)?;
     let play = PlayConfig { games_in_flight: in_flight, ..PlayConfig::default() };

@@ -25,16 +25,16 @@ use std::sync::Arc;
 
 use spag_dist::{LaunchEnv, ProcessGroup, Single};
 use spag_io::Progress;
+use spag_run::{Model, StageDone};
 
 use crate::config::RunConfig;
 use crate::error::{Error, Result};
 use crate::report::Report;
 
 use context::{RankContext, RunContext, RunInputs};
-use folder::{RunFolder, StageDone};
-use models::Model;
+use folder::LockedRun;
 use remaining::Remaining;
-use stage::{Stage, StageKind};
+use stage::{StageKind, StageWork};
 use status::StatusProgress;
 
 pub use measure::{RunMeasure, measure_run};
@@ -88,12 +88,12 @@ pub fn run_on(
 
 fn run_stages(config: &RunConfig, ranks: &RankContext, progress: &mut dyn Progress) -> Result<Ended> {
     // Before anything is written.
-    ranks.on_rank_0(|| RunFolder::check(config))?;
+    ranks.on_rank_0(|| LockedRun::check(config))?;
     // Fails early if the device cannot be used.
     if let Some(note) = config.device.open(ranks.env.local_rank)?.take_note() {
         progress.message(&format!("note: {note}"));
     }
-    let folder = RunFolder::open(config, ranks)?;
+    let folder = LockedRun::open(config, ranks)?;
     let inputs = RunInputs::load(config, progress)?;
     let stages = stages::list(config);
     let mut left = Remaining::default();
@@ -147,8 +147,8 @@ enum StageEnd {
 /// Runs a stage after its headline, unless it is finished. Returns its result if it has one.
 fn run_stage(
     run: RunContext<'_>,
-    folder: &RunFolder,
-    (stage, headline): (&Stage, &str),
+    folder: &LockedRun,
+    (stage, headline): (&StageWork, &str),
     end: StageEnd,
     progress: &mut dyn Progress,
 ) -> Result<Option<StageDone>> {

@@ -3,9 +3,9 @@
 use std::path::PathBuf;
 
 use spag_game::SEATS;
+use spag_run::{Model, files};
 
 use super::folder::StageFolder;
-use super::models::Model;
 use crate::config::RunConfig;
 
 /// The words of evaluation games.
@@ -22,7 +22,7 @@ impl WordSet {
     pub(super) fn folder(self, eval: &StageFolder) -> PathBuf {
         match self {
             Self::Trained => eval.dir.clone(),
-            Self::HeldOut => eval.file("held-out"),
+            Self::HeldOut => eval.file(files::HELD_OUT),
         }
     }
 

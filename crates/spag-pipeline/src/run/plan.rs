@@ -8,12 +8,12 @@ use spag_model::ModelConfig;
 use spag_model::checkpoint::load_config;
 use spag_model::params::Layout;
 use spag_rewards::{AlpacaTemplate, read_samples, read_sft_samples};
+use spag_run::Model;
 use spag_train::{IntervalStrategy, TrainConfig, on_policy_settings};
 
 use super::context::RunInputs;
-use super::models::{self, Model};
 use super::pairings::{Pairing, WordSet, pairings};
-use super::stage::{Stage, StageKind};
+use super::stage::{StageKind, StageWork};
 use super::stages;
 use crate::config::{ImitationSource, MissingInput, OnlineSettings, RunConfig, SftShare, TrainSettings};
 use crate::error::{Error, Result};
@@ -153,7 +153,7 @@ fn plan_with(config: &RunConfig, inputs: &RunInputs, rows: &AssumedRows, ranks: 
                 None => round(config, words, sft_rows, ranks),
             },
             StageKind::Evaluate => {
-                let made: Vec<Model> = models::all(config).collect();
+                let made: Vec<Model> = config.models().collect();
                 let played = |(pairing, games): (Pairing, usize)| match pairing.words {
                     WordSet::Trained => games,
                     // Of the game that has words alone.
@@ -174,7 +174,7 @@ fn plan_with(config: &RunConfig, inputs: &RunInputs, rows: &AssumedRows, ranks: 
             disk.checkpoints += written.kept;
             disk.texts += training.samples as u64 * (SAMPLE_BYTES + 4 * training.settings.max_length as u64);
         }
-        let Stage { name, parts, inputs, outputs, .. } = stage;
+        let StageWork { name, parts, inputs, outputs, .. } = stage;
         planned.push(PlannedStage { name, parts, inputs, outputs, games, training });
     }
     let next = planned.iter().filter_map(|stage| stage.training.as_ref()).map(|t| Written::by(t, parameters).next);

@@ -1,8 +1,8 @@
 //! How far a run is, and how long the rest will take by what its stages took.
 
 use spag_io::duration;
+use spag_run::StageDone;
 
-use super::folder::StageDone;
 use super::plan::PlannedStage;
 
 /// The stages of a run with what they do, and the speed of those that were done.

@@ -7,16 +7,16 @@ use std::path::{Path, PathBuf};
 use spag_eval::ModelScores;
 use spag_game::{Episode, PerSeat, SEATS, Tally, Utterance, Verdict, read_games};
 use spag_io::{read_json, write_atomically, write_json_atomically};
+use spag_run::{Model, StageDone, files};
 use spag_selfplay::arena::{self, ArenaSettings, ArenaTable, NamedPlayer};
 use spag_selfplay::{GameStats, PlayerSpec};
 
 use super::context::RunContext;
-use super::folder::{RunFolder, StageDone, StageFolder};
-use super::models::Model;
+use super::folder::{LockedRun, StageFolder};
 use super::pairings::{Pairing, WordSet, epochs, pairings};
 use super::rounds::{round_games, round_training, updates};
 use super::run_games::OpenGame;
-use super::stages::{BENCHMARKS, EVALUATION, EXACT, SCORES, SOURCES};
+use super::stages::{EXACT, SCORES, SOURCES};
 use crate::config::{ImitationSource, ImitationSources, RunConfig, SftShare};
 use crate::error::{Error, Result};
 use crate::play_stats::PlayStats;
@@ -29,20 +29,20 @@ use crate::report::{
 /// before. `stopped` is the reason of a run that stopped.
 pub(super) fn write_report(
     run: RunContext<'_>,
-    folder: &RunFolder,
+    folder: &LockedRun,
     stages: &[StageDone],
     stopped: Option<String>,
 ) -> Result<Report> {
     let report = Report { stopped, ..build(run, folder, stages)? };
-    write_json_atomically(folder.root.join("report.json"), &report)?;
-    write_atomically(folder.root.join("report.txt"), render_text(&report))?;
-    write_atomically(folder.root.join("report.html"), render_html(&report))?;
+    write_json_atomically(folder.root.join(files::REPORT_DATA), &report)?;
+    write_atomically(folder.root.join(files::REPORT_TEXT), render_text(&report))?;
+    write_atomically(folder.root.join(files::REPORT_PAGE), render_html(&report))?;
     Ok(report)
 }
 
 struct ReportBuilder<'a> {
     run: RunContext<'a>,
-    folder: &'a RunFolder,
+    folder: &'a LockedRun,
     game: &'a OpenGame,
     /// The evaluation of the game.
     eval: StageFolder,
@@ -60,9 +60,9 @@ struct Trained {
 }
 
 /// The report of all games.
-fn build(run: RunContext<'_>, folder: &RunFolder, stages: &[StageDone]) -> Result<Report> {
+fn build(run: RunContext<'_>, folder: &LockedRun, stages: &[StageDone]) -> Result<Report> {
     let config = run.config;
-    let eval = folder.stage(EVALUATION)?;
+    let eval = folder.stage(files::EVALUATION)?;
     let (mut reports, mut warnings, mut losses) = (Vec::new(), Vec::new(), Vec::new());
     for game in &run.inputs.games {
         let builder = ReportBuilder { run, folder, game, eval: game.folder_in(&eval), counted: RefCell::default() };
@@ -80,7 +80,7 @@ fn build(run: RunContext<'_>, folder: &RunFolder, stages: &[StageDone]) -> Resul
     let updates = match &config.online {
         Some(_) => {
             let games: Vec<_> = run.inputs.games.iter().map(|game| (game.folder(), game.game.labels())).collect();
-            updates(&games, &folder.root.join("metrics.jsonl"))?
+            updates(&games, &folder.root.join(files::METRICS))?
         }
         None => Vec::new(),
     };
@@ -96,7 +96,7 @@ fn build(run: RunContext<'_>, folder: &RunFolder, stages: &[StageDone]) -> Resul
         losses,
         updates,
         stages: stages.iter().filter(|stage| !stage.seconds.is_empty()).map(seconds).collect(),
-        files: files(run),
+        files: listed_files(run),
         stopped: None,
         warnings,
         benchmarks: benchmarks(run, folder)?,
@@ -252,7 +252,7 @@ impl ReportBuilder<'_> {
         }
         let models: Vec<Model> = std::iter::once(Model::Im).chain(self.epochs()).collect();
         let player =
-            |model: &Model| NamedPlayer { name: model.name(), player: PlayerSpec::Model(model.folder(config)) };
+            |model: &Model| NamedPlayer { name: model.name(), player: PlayerSpec::Model(config.folder_of(*model)) };
         let players: Vec<NamedPlayer> = models.iter().map(player).collect();
         let index = |model| models.iter().position(|other| *other == model);
         let mut results = Vec::new();
@@ -328,10 +328,12 @@ impl ReportBuilder<'_> {
 }
 
 /// The files of a run.
-fn files(run: RunContext<'_>) -> Vec<(String, String)> {
+fn listed_files(run: RunContext<'_>) -> Vec<(String, String)> {
     let owned = |path: &str, what: &str| (path.to_owned(), what.to_owned());
-    let mut files =
-        vec![owned("report.html", "this report as a page, with charts"), owned("report.json", "the same as data")];
+    let mut listed = vec![
+        owned(files::REPORT_PAGE, "this report as a page, with charts"),
+        owned(files::REPORT_DATA, "the same as data"),
+    ];
     for model in run.made.iter().copied().filter(|model| *model != Model::Base) {
         if run.config.imitation.source.is_none() && model == Model::Im {
             continue;
@@ -343,32 +345,32 @@ fn files(run: RunContext<'_>) -> Vec<(String, String)> {
             }
             _ => "games of the imitated players (episodes.jsonl), samples.jsonl, metrics.jsonl",
         };
-        files.push((format!("{}/model", model.stage()), format!("{}, a Hugging Face folder", model.name())));
-        files.push((model.stage(), what.to_owned()));
+        listed.push((format!("{}/model", model.stage()), format!("{}, a Hugging Face folder", model.name())));
+        listed.push((model.stage(), what.to_owned()));
     }
     for game in &run.inputs.games {
         let seats = game.game.labels().seats.map(|seat| seat.name().to_uppercase().replace(' ', "_"));
-        let eval = game.folder_in(&StageFolder::new(EVALUATION.into(), EVALUATION)).dir;
+        let eval = game.folder_in(&StageFolder::new(files::EVALUATION.into(), files::EVALUATION)).dir;
         let what = format!("games of the evaluation: {}.jsonl", seats.join("-vs-"));
-        files.push((eval.display().to_string(), what));
+        listed.push((eval.display().to_string(), what));
     }
     if run.config.benchmarks.is_some() {
-        files.push(owned(BENCHMARKS, "answers of each model to the benchmarks, and their scores"));
+        listed.push(owned(files::BENCHMARKS, "answers of each model to the benchmarks, and their scores"));
     }
     if run.config.online.is_some() {
-        files.push(owned("metrics.jsonl", "a line of measures for each update"));
+        listed.push(owned(files::METRICS, "a line of measures for each update"));
     }
     if run.inputs.words().is_some_and(|words| !words.held_out.is_empty()) {
-        files.push(owned("held-out-words.txt", "the words that no training game was played on"));
+        listed.push(owned(files::HELD_OUT_WORDS, "the words that no training game was played on"));
     }
-    files.push(owned("config.resolved.toml", "every setting of the run"));
-    files
+    listed.push(owned(files::SETTINGS, "every setting of the run"));
+    listed
 }
 
 /// The scores of the stage of benchmarks.
-fn benchmarks(run: RunContext<'_>, folder: &RunFolder) -> Result<Vec<ModelScores>> {
+fn benchmarks(run: RunContext<'_>, folder: &LockedRun) -> Result<Vec<ModelScores>> {
     match &run.config.benchmarks {
-        Some(_) => Ok(read_json(folder.root.join(BENCHMARKS).join(SCORES))?.unwrap_or_default()),
+        Some(_) => Ok(read_json(folder.root.join(files::BENCHMARKS).join(SCORES))?.unwrap_or_default()),
         None => Ok(Vec::new()),
     }
 }

@@ -2,10 +2,10 @@
 
 use std::path::Path;
 
-use serde::Deserialize;
 use serde_json::{Map, Value};
 use spag_game::{Labels, PerSeat};
 use spag_io::RowReader;
+use spag_run::TrainingRow;
 use spag_selfplay::{GameStats, Rate};
 
 use crate::error::Result;
@@ -30,23 +30,12 @@ pub(super) fn round_games(stats: &GameStats) -> RoundGames {
     }
 }
 
-/// A line of `metrics.jsonl`. Numbers that are not finite are written as null.
-#[derive(Deserialize)]
-struct Line {
-    step: u64,
-    loss: Option<f64>,
-    kl: Option<f64>,
-    importance_ratio_mean: Option<f64>,
-    importance_ratio_max: Option<f64>,
-    clipped_fraction: Option<f64>,
-    grad_norm: Option<f64>,
-}
-
 /// The training of a stage and its losses by step.
 pub(super) fn round_training(metrics: &Path) -> Result<(RoundTraining, Vec<LossPoint>)> {
-    let lines: Vec<Line> = RowReader::<Line>::open(metrics)?.map(|row| Ok(row?.1)).collect::<Result<_>>()?;
+    let lines: Vec<TrainingRow> =
+        RowReader::<TrainingRow>::open(metrics)?.map(|row| Ok(row?.1)).collect::<Result<_>>()?;
     let end = &lines[lines.len() - lines.len().div_ceil(4)..];
-    let largest = |of: fn(&Line) -> Option<f64>| lines.iter().filter_map(of).reduce(f64::max);
+    let largest = |of: fn(&TrainingRow) -> Option<f64>| lines.iter().filter_map(of).reduce(f64::max);
     let training = RoundTraining {
         steps: lines.last().map_or(0, |line| line.step),
         loss: mean(end, |line| line.loss),
@@ -74,7 +63,7 @@ pub(super) fn updates(games: &[(Option<&str>, &Labels)], metrics: &Path) -> Resu
     Ok(updates)
 }
 
-fn mean(lines: &[Line], of: impl Fn(&Line) -> Option<f64>) -> Option<f64> {
+fn mean(lines: &[TrainingRow], of: impl Fn(&TrainingRow) -> Option<f64>) -> Option<f64> {
     let values: Vec<f64> = lines.iter().filter_map(of).collect();
     (!values.is_empty()).then(|| values.iter().sum::<f64>() / values.len() as f64)
 }

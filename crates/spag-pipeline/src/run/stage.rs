@@ -3,14 +3,14 @@
 use std::path::PathBuf;
 
 use spag_io::Progress;
+use spag_run::{Model, StageDone};
 
 use super::context::RunContext;
-use super::folder::{StageDone, StageFolder};
-use super::models::Model;
+use super::folder::StageFolder;
 use crate::error::{Error, Result};
 
 /// A stage of a run. Its files are in the folder of its name.
-pub(super) struct Stage {
+pub(super) struct StageWork {
     /// The name, which is also that of its folder.
     pub(super) name: String,
     /// What it does in order, in the words of the report's table of seconds.
@@ -39,7 +39,7 @@ pub(super) enum StageKind {
     EvaluateFromRecords,
 }
 
-impl Stage {
+impl StageWork {
     /// A stage that makes a model and reads nothing so far.
     pub(super) fn making(model: Model, run: RunStage) -> Self {
         Self::measuring(&model.stage(), StageKind::Train(model), run)

@@ -5,12 +5,11 @@ use rand::seq::SliceRandom;
 use rand_chacha::ChaCha8Rng;
 use spag_io::Progress;
 use spag_rewards::{AlpacaTemplate, Sample, read_samples, read_sft_samples};
-use spag_run::Provenance;
+use spag_run::{Model, Provenance, StageDone};
 use spag_train::{IntervalStrategy, Start, TrainConfig, TrainJob};
 
 use super::context::{RunContext, StageProgress};
-use super::folder::{StageDone, StageFolder};
-use super::models::Model;
+use super::folder::StageFolder;
 use crate::config::{SftShare, TrainSettings};
 use crate::error::{Error, Result};
 
@@ -44,7 +43,7 @@ pub(super) fn train(
     if !given.eval_data_path.is_empty() && config.evaluation_strategy == IntervalStrategy::No {
         config.evaluation_strategy = IntervalStrategy::Epoch;
     }
-    let new = TrainJob::new(from.folder(run.config), stage.samples(), &stage.dir, config);
+    let new = TrainJob::new(run.config.folder_of(from), stage.samples(), &stage.dir, config);
     let job = TrainJob {
         model_dir: Some(stage.model()),
         start: Start::Latest,
@@ -59,7 +58,8 @@ pub(super) fn train(
     };
     let steps = done.timed("train", || {
         let mut progress = StageProgress { stage: &stage.name, inner: progress };
-        Ok(spag_train::run_on(&job, &run.ranks.env, run.ranks.group.clone(), &mut progress)?.steps)
+        let trained = spag_train::run_on(&job, &run.ranks.env, run.ranks.group.clone(), &mut progress)?;
+        Ok::<_, Error>(trained.steps)
     })?;
     done.note_count("samples", count);
     done.note_count("steps", steps);

@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 
 use spag_game::Labels;
 use spag_io::{quote, read_json, read_text};
+use spag_run::files;
 use toml::Table;
 
 pub use self::page::arms_page;
@@ -67,7 +68,7 @@ fn read_report(folder: &Path) -> Result<Report> {
 
 /// The settings of a run without its seed and its places.
 fn read_settings(folder: &Path) -> Result<Table> {
-    let path = folder.join("config.resolved.toml");
+    let path = folder.join(files::SETTINGS);
     let text = read_text(&path, MAX_SETTINGS)?;
     let mut table: Table = text.parse().map_err(|error: toml::de::Error| Error::Malformed {
         place: path.display().to_string(),

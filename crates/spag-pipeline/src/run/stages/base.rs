@@ -2,21 +2,21 @@
 //! copied.
 
 use spag_io::write_atomically;
+use spag_run::{Model, StageDone};
 
 use crate::config::RunConfig;
 use crate::error::Result;
 use crate::run::context::RunContext;
-use crate::run::folder::{StageDone, StageFolder};
-use crate::run::models::Model;
-use crate::run::stage::Stage;
+use crate::run::folder::StageFolder;
+use crate::run::stage::StageWork;
 
 /// The note of the model's path.
 const NOTE: &str = "where.txt";
 
-pub(super) fn stage(config: &RunConfig) -> Stage {
-    let stage = Stage::making(Model::Base, Box::new(|run, stage, _| base(run, stage)));
+pub(super) fn stage(config: &RunConfig) -> StageWork {
+    let stage = StageWork::making(Model::Base, Box::new(|run, stage, _| base(run, stage)));
     let note = config.run_dir.join(&stage.name).join(NOTE);
-    Stage { inputs: vec![config.base_model.clone()], outputs: vec![note], ..stage }
+    StageWork { inputs: vec![config.base_model.clone()], outputs: vec![note], ..stage }
 }
 
 fn base(run: RunContext<'_>, stage: &StageFolder) -> Result<StageDone> {

@@ -7,25 +7,23 @@ use spag_io::{Progress, write_json_atomically};
 use spag_model::checkpoint::load_config;
 use spag_model::generate::MemoryBudget;
 use spag_model::{Engine, EngineConfig};
+use spag_run::{Model, StageDone, files};
 
 use crate::config::{BenchmarkSettings, RunConfig, WholeFor};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::run::context::{RunContext, StageProgress};
-use crate::run::folder::{StageDone, StageFolder};
-use crate::run::models::{self, Model};
-use crate::run::stage::{Stage, StageKind};
+use crate::run::folder::StageFolder;
+use crate::run::stage::{StageKind, StageWork};
 
-/// The name of the stage.
-pub(in crate::run) const FOLDER: &str = "benchmarks";
 /// The scores of all models, for the report.
 pub(in crate::run) const SCORES: &str = "scores.json";
 
-pub(super) fn stage(config: &RunConfig, settings: &BenchmarkSettings) -> Stage {
-    let stage = Stage::measuring(FOLDER, StageKind::EvaluateFromRecords, Box::new(benchmarks));
+pub(super) fn stage(config: &RunConfig, settings: &BenchmarkSettings) -> StageWork {
+    let stage = StageWork::measuring(files::BENCHMARKS, StageKind::EvaluateFromRecords, Box::new(benchmarks));
     let mut inputs: Vec<PathBuf> =
-        scored(config, &models::all(config).collect::<Vec<_>>()).into_iter().map(|(_, folder)| folder).collect();
+        scored(config, &config.models().collect::<Vec<_>>()).into_iter().map(|(_, folder)| folder).collect();
     inputs.extend((settings.tasks != Path::new("tiny")).then(|| settings.tasks.clone()));
-    Stage { inputs, outputs: vec![config.run_dir.join(FOLDER)], parts: vec!["score"], ..stage }
+    StageWork { inputs, outputs: vec![config.run_dir.join(files::BENCHMARKS)], parts: vec!["score"], ..stage }
 }
 
 /// Scores all models on rank 0. Answers of an earlier call are kept.
@@ -46,8 +44,8 @@ fn evaluate_models(
     done: &mut StageDone,
     progress: &mut dyn Progress,
 ) -> Result<Vec<ModelScores>> {
-    let mut progress = StageProgress { stage: FOLDER, inner: progress };
-    let evaluation = Evaluation::open(&run.config.run_dir.join(FOLDER))?;
+    let mut progress = StageProgress { stage: files::BENCHMARKS, inner: progress };
+    let evaluation = Evaluation::open(&run.config.run_dir.join(files::BENCHMARKS))?;
     let mut results: Vec<ModelResults> = Vec::new();
     for (name, model) in scored(run.config, run.made) {
         let limit = settings.limit.filter(|_| !is_whole(run.config, &settings.whole, &model));
@@ -61,7 +59,7 @@ fn evaluate_models(
                 let config = checkpoint.model.config();
                 let running = EngineConfig::max_running_that_fit(config, open.max_length(), memory);
                 let engine = EngineConfig::with_max_length(config, running, open.max_length(), memory);
-                Ok(open.ask(&mut Engine::from_checkpoint(checkpoint, engine)?, &mut progress)?)
+                Ok::<_, Error>(open.ask(&mut Engine::from_checkpoint(checkpoint, engine)?, &mut progress)?)
             })?;
         }
         let mut result = open.finish()?;
@@ -78,9 +76,9 @@ fn is_whole(config: &RunConfig, whole: &[WholeFor], model: &Path) -> bool {
     whole.iter().any(|whole| {
         let named = match whole {
             WholeFor::Base => Some(Model::Base),
-            WholeFor::Last => models::all(config).last(),
+            WholeFor::Last => config.models().last(),
         };
-        named.is_some_and(|named| named.folder(config) == model)
+        named.is_some_and(|named| config.folder_of(named) == model)
     })
 }
 
@@ -88,7 +86,7 @@ fn is_whole(config: &RunConfig, whole: &[WholeFor], model: &Path) -> bool {
 fn scored(config: &RunConfig, made: &[Model]) -> Vec<(String, PathBuf)> {
     let twice = config.imitation.source.is_none();
     let models = made.iter().filter(|model| !(twice && **model == Model::Im));
-    models.map(|model| (model.name(), model.folder(config))).collect()
+    models.map(|model| (model.name(), config.folder_of(*model))).collect()
 }
 
 fn ask_settings(run: RunContext<'_>, settings: &BenchmarkSettings, model: &Path) -> Result<AskSettings> {

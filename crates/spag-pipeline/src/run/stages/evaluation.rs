@@ -3,34 +3,32 @@
 use std::fs;
 
 use spag_io::{Progress, write_json_atomically};
+use spag_run::{Model, StageDone, files};
 use spag_selfplay::{AnyPlayer, GameMeter, MeterSize, PlayerPair};
 
 use crate::config::RunConfig;
 use crate::error::{Error, Result};
 use crate::report::ExactPlay;
 use crate::run::context::{RunContext, StageProgress};
-use crate::run::folder::{StageDone, StageFolder};
+use crate::run::folder::StageFolder;
 use crate::run::games::{GameSet, Note};
-use crate::run::models::{self, Model};
 use crate::run::pairings::{Pairing, WordSet, epochs, pairings};
 use crate::run::run_games;
-use crate::run::stage::{Stage, StageKind};
+use crate::run::stage::{StageKind, StageWork};
 use crate::seeds::stage_seed;
 
-/// The name of the stage.
-pub(in crate::run) const EVALUATION: &str = "eval";
 /// The file of exact measures.
 pub(in crate::run) const EXACT: &str = "exact.json";
 
-pub(super) fn stage(config: &RunConfig) -> Stage {
-    let stage = Stage::measuring(EVALUATION, StageKind::Evaluate, Box::new(evaluate));
-    let folder = StageFolder::new(config.run_dir.join(EVALUATION), EVALUATION);
-    let made: Vec<Model> = models::all(config).collect();
+pub(super) fn stage(config: &RunConfig) -> StageWork {
+    let stage = StageWork::measuring(files::EVALUATION, StageKind::Evaluate, Box::new(evaluate));
+    let folder = StageFolder::new(config.run_dir.join(files::EVALUATION), files::EVALUATION);
+    let made: Vec<Model> = config.models().collect();
     let pairings = pairings(config, &made);
     let mut inputs: Vec<_> = made
         .iter()
         .filter(|model| pairings.iter().any(|(pairing, _)| pairing.players.contains(model)))
-        .map(|model| model.folder(config))
+        .map(|model| config.folder_of(*model))
         .collect();
     inputs.dedup();
     let games = config.run_games();
@@ -39,7 +37,7 @@ pub(super) fn stage(config: &RunConfig) -> Stage {
         games.map(|game| pairing.file(&run_games::folder_in(game.folder.as_deref(), &folder))).collect::<Vec<_>>()
     };
     let outputs = pairings.iter().flat_map(file).collect();
-    Stage { inputs, outputs, parts: vec!["play"], ..stage }
+    StageWork { inputs, outputs, parts: vec!["play"], ..stage }
 }
 
 /// Plays the missing games of every pairing.

@@ -7,20 +7,22 @@ mod imitation;
 mod online;
 mod self_play;
 
+use spag_run::StageDone;
+
 use super::context::RunContext;
-use super::folder::{StageDone, StageFolder};
+use super::folder::StageFolder;
 use super::games::{GameSet, Note};
 use super::run_games::OpenGame;
-use super::stage::Stage;
+use super::stage::StageWork;
 use crate::config::RunConfig;
 
-pub(super) use benchmarks::{FOLDER as BENCHMARKS, SCORES};
-pub(super) use evaluation::{EVALUATION, EXACT};
+pub(super) use benchmarks::SCORES;
+pub(super) use evaluation::EXACT;
 pub(super) use imitation::SOURCES;
 pub use online::{OnlineMemory, OnlineParts};
 
 /// The stages of a run in order: base → im → spag-1 … spag-k → eval → benchmarks.
-pub(super) fn list(config: &RunConfig) -> Vec<Stage> {
+pub(super) fn list(config: &RunConfig) -> Vec<StageWork> {
     let mut stages = vec![base::stage(config)];
     if !config.imitation.source.is_none() {
         stages.push(imitation::stage(config));

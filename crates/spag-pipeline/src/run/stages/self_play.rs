@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use spag_game::read_episodes;
 use spag_io::Progress;
 use spag_rewards::{Credit, DecayedWinner, Sample, SignedSeats, judge_and_credit, write_samples};
+use spag_run::{Model, StageDone};
 use spag_selfplay::PlayerPair;
 
 use super::stage_games;
@@ -12,27 +13,26 @@ use crate::config::{CreditRule, RewardSettings, RunConfig};
 use crate::error::Result;
 use crate::run::context::{RunContext, StageProgress};
 use crate::run::endpoints::served;
-use crate::run::folder::{StageDone, StageFolder};
-use crate::run::models::Model;
+use crate::run::folder::StageFolder;
 use crate::run::run_games;
-use crate::run::stage::Stage;
+use crate::run::stage::StageWork;
 use crate::run::stop::stop_if_asked;
 use crate::run::training::{sft_samples, train, write_provenance};
 
-pub(super) fn stage(config: &RunConfig, epoch: usize) -> Stage {
+pub(super) fn stage(config: &RunConfig, epoch: usize) -> StageWork {
     let model = Model::Spag(epoch);
     let before = model.before().unwrap_or(Model::Im);
-    let stage = Stage::making(model, Box::new(move |run, stage, progress| round(run, before, stage, progress)));
+    let stage = StageWork::making(model, Box::new(move |run, stage, progress| round(run, before, stage, progress)));
     let folder = StageFolder::new(config.run_dir.join(&stage.name), &stage.name);
-    let mut inputs = vec![before.folder(config)];
+    let mut inputs = vec![config.folder_of(before)];
     inputs.extend(config.sft.file.clone());
     let mut outputs: Vec<PathBuf> = config
         .run_games()
         .iter()
         .map(|game| run_games::folder_in(game.folder.as_deref(), &folder).episodes())
         .collect();
-    outputs.extend([folder.samples(), model.folder(config)]);
-    Stage { inputs, outputs, parts: vec!["play", "credit", "train"], ..stage }
+    outputs.extend([folder.samples(), config.folder_of(model)]);
+    StageWork { inputs, outputs, parts: vec!["play", "credit", "train"], ..stage }
 }
 
 fn round(run: RunContext<'_>, current: Model, stage: &StageFolder, progress: &mut dyn Progress) -> Result<StageDone> {

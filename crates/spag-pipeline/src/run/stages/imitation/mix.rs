@@ -6,13 +6,13 @@ use rand_chacha::ChaCha8Rng;
 use spag_game::read_episodes;
 use spag_io::write_jsonl_atomically;
 use spag_rewards::{read_samples, write_samples};
-use spag_run::Provenance;
+use spag_run::{Provenance, StageDone};
 
 use super::Source;
 use crate::error::{Error, Result};
 use crate::report::ImitationPart;
 use crate::run::context::RunContext;
-use crate::run::folder::{StageDone, StageFolder};
+use crate::run::folder::StageFolder;
 use crate::run::run_games::OpenGame;
 
 /// Writes the samples of all sources of a game by their shares, and all their games. As many samples are taken as the shares allow without

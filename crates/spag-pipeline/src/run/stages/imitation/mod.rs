@@ -8,26 +8,25 @@ use std::path::PathBuf;
 
 use spag_io::{Progress, write_json_atomically};
 use spag_rewards::{CreditSummary, convert_imitation, read_samples, write_samples};
-use spag_run::Provenance;
+use spag_run::{Model, Provenance, StageDone};
 
 use crate::config::{ImitationSource, RunConfig};
 use crate::error::{Error, Result};
 use crate::report::ImitationPart;
 use crate::run::context::RunContext;
-use crate::run::folder::{StageDone, StageFolder};
-use crate::run::models::Model;
+use crate::run::folder::StageFolder;
 use crate::run::run_games::{self, OpenGame};
-use crate::run::stage::Stage;
+use crate::run::stage::StageWork;
 use crate::run::training::{train, write_provenance};
 
 /// What each source gave, for the report.
 pub(in crate::run) const SOURCES: &str = "sources.json";
 
-pub(super) fn stage(config: &RunConfig) -> Stage {
+pub(super) fn stage(config: &RunConfig) -> StageWork {
     let model = Model::Im;
-    let stage = Stage::making(model, Box::new(imitation));
+    let stage = StageWork::making(model, Box::new(imitation));
     let folder = StageFolder::new(config.run_dir.join(&stage.name), &stage.name);
-    let mut inputs = vec![Model::Base.folder(config)];
+    let mut inputs = vec![config.folder_of(Model::Base)];
     inputs.extend(config.imitation.file.clone());
     let source = &config.imitation.source;
     let mut outputs: Vec<PathBuf> = Vec::new();
@@ -35,10 +34,10 @@ pub(super) fn stage(config: &RunConfig) -> Stage {
         let games = config.run_games();
         outputs.extend(games.iter().map(|game| run_games::folder_in(game.folder.as_deref(), &folder).episodes()));
     }
-    outputs.extend([folder.samples(), model.folder(config)]);
+    outputs.extend([folder.samples(), config.folder_of(model)]);
     let parts =
         if source.any(ImitationSource::plays) { vec!["play", "credit", "train"] } else { vec!["credit", "train"] };
-    Stage { inputs, outputs, parts, ..stage }
+    StageWork { inputs, outputs, parts, ..stage }
 }
 
 /// A source of samples of one game, with its files.

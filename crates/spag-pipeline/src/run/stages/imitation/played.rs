@@ -5,6 +5,7 @@
 
 use spag_game::{ScriptedPolicy, Seats, Tally, taboo};
 use spag_io::{Progress, write_json_atomically};
+use spag_run::{Model, StageDone};
 use spag_selfplay::{AnyPlayer, EndpointConfig, EndpointSettings, EndpointStats, GameStats, PlayerPair};
 use spag_world::{ScriptedAttacker, ScriptedDefender};
 
@@ -13,9 +14,7 @@ use crate::config::{self, ImitationSource};
 use crate::error::{Error, Result};
 use crate::run::context::{RunContext, StageProgress};
 use crate::run::endpoints::{cost, open_endpoint};
-use crate::run::folder::StageDone;
 use crate::run::games::{GameSet, Note};
-use crate::run::models::Model;
 use crate::run::stages::stage_games;
 
 /// Games after which a model that wins almost none is given up.

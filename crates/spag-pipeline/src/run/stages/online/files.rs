@@ -7,6 +7,7 @@ use serde_json::{Map, Value};
 use spag_game::Episode;
 use spag_io::{JsonlAppender, read_json, write_json_atomically};
 use spag_rewards::EstimatorState;
+use spag_run::files;
 
 use super::item_results::ItemResults;
 use super::opponents::Pool;
@@ -86,7 +87,7 @@ impl Files {
         Ok(Self {
             episodes: episodes.collect::<Result<_>>()?,
             metrics: JsonlAppender::reopen(stage.metrics(), lengths.metrics)?,
-            run_metrics: JsonlAppender::reopen(run.config.run_dir.join("metrics.jsonl"), lengths.run_metrics)?,
+            run_metrics: JsonlAppender::reopen(run.config.run_dir.join(files::METRICS), lengths.run_metrics)?,
         })
     }
 

@@ -23,7 +23,7 @@ use spag_io::Progress;
 use spag_model::checkpoint::load_config;
 use spag_model::generate::Processor;
 use spag_rewards::Estimator;
-use spag_run::{PlayedGames, Provenance};
+use spag_run::{Model, PlayedGames, Provenance, StageDone};
 use spag_selfplay::{ModelPlayer, SharedEngine};
 use spag_train::{OnlineJob, OnlineLearner, TrainConfig, latest_checkpoint};
 
@@ -37,22 +37,26 @@ use self::schedule::Schedule;
 use crate::config::{OnlineSettings, RunConfig, WordOrder};
 use crate::error::Result;
 use crate::run::context::{RunContext, StageProgress};
-use crate::run::folder::{StageDone, StageFolder};
-use crate::run::models::Model;
+use crate::run::folder::StageFolder;
 use crate::run::run_games;
-use crate::run::stage::Stage;
+use crate::run::stage::StageWork;
 
 /// The stage of the updates after which the model of an epoch is measured.
-pub(super) fn stage(config: &RunConfig, settings: &OnlineSettings, epoch: usize) -> Stage {
+pub(super) fn stage(config: &RunConfig, settings: &OnlineSettings, epoch: usize) -> StageWork {
     let model = Model::Spag(epoch);
     let before = model.before().unwrap_or(Model::Im);
     let part = Part { settings: settings.clone(), updates: settings.part(epoch), before };
-    let stage = Stage::making(model, Box::new(move |run, stage, progress| part.run(run, stage, progress)));
+    let stage = StageWork::making(model, Box::new(move |run, stage, progress| part.run(run, stage, progress)));
     let folder = StageFolder::new(config.run_dir.join(&stage.name), &stage.name);
     let games = config.run_games();
     let episodes = games.iter().map(|game| run_games::folder_in(game.folder.as_deref(), &folder).episodes());
-    let outputs = episodes.chain([folder.metrics(), model.folder(config)]).collect();
-    Stage { inputs: vec![before.folder(config)], outputs, parts: vec!["play", "learn", "refresh", "save"], ..stage }
+    let outputs = episodes.chain([folder.metrics(), config.folder_of(model)]).collect();
+    StageWork {
+        inputs: vec![config.folder_of(before)],
+        outputs,
+        parts: vec!["play", "learn", "refresh", "save"],
+        ..stage
+    }
 }
 
 /// What plays and learns.
@@ -90,7 +94,7 @@ impl Part {
         let is_whole = run.config.train.config.lora_r.is_none();
         let plays = if self.settings.learns_from_itself() && is_whole { self.before } else { Model::Im };
         // Where an adapter is trained over quantised weights, games are played with quantised weights too.
-        let checkpoint = run.load_in(&plays.folder(run.config), dtype, run.config.train.config.quantize)?;
+        let checkpoint = run.load_in(&run.config.folder_of(plays), dtype, run.config.train.config.quantize)?;
         let player = play::player(run, checkpoint, (engine, self.settings.sampling()))?;
         let mut player = player.shared();
         self.refresh(&mut player, &mut learner, begin)?;
@@ -176,7 +180,7 @@ impl Part {
         let RunContext { config, ranks, .. } = run;
         let device = config.device.open(ranks.env.local_rank)?;
         let processor = Processor::of(device.device());
-        let model = load_config(self.before.folder(config))?;
+        let model = load_config(config.folder_of(self.before))?;
         let sharing = if processor == Processor::Cpu { ranks.env.local_size } else { 1 };
         let memory = OnlineMemory::new(config, &self.settings, &model, ranks.group.size(), processor);
         Ok((memory, device.memory()?.free / sharing as u64))
@@ -195,8 +199,8 @@ impl Part {
         let earlier = self.part_before(config).map(|part| latest_checkpoint(part.dir)).transpose()?.flatten();
         let games = inputs.games.iter().map(|game| PlayedGames::new(seed, &game.words.training)).collect();
         let job = OnlineJob {
-            model: earlier.unwrap_or_else(|| self.before.folder(config)),
-            base: Model::Im.folder(config),
+            model: earlier.unwrap_or_else(|| config.folder_of(self.before)),
+            base: config.folder_of(Model::Im),
             output_dir: stage.dir.clone(),
             config: TrainConfig { seed, ..config.train.config.clone() },
             sharding: config.train.job.clone(),
@@ -204,7 +208,7 @@ impl Part {
             device: config.device,
             add_bos_token: config.add_bos_token,
             made_from: Provenance { wordings: vec![inputs.prompts.wordings().clone()], games },
-            reference: (self.settings.policy_loss.kl_coeff > 0.0).then(|| Model::Im.folder(config)),
+            reference: (self.settings.policy_loss.kl_coeff > 0.0).then(|| config.folder_of(Model::Im)),
             max_length: memory.max_length(),
             beside: memory.beside(),
         };

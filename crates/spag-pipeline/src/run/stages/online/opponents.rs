@@ -12,6 +12,7 @@ use spag_model::EngineConfig;
 use spag_model::adapter::Adapter;
 use spag_model::dtype::WeightDtype;
 use spag_rewards::RewardedGame;
+use spag_run::Model;
 use spag_selfplay::{AnyPlayer, ModelPlayer, SampledTurn, SharedEngine};
 use spag_train::OnlineLearner;
 
@@ -20,7 +21,6 @@ use crate::config::{OnlineSettings, Opponent, RunConfig};
 use crate::error::{Error, Result};
 use crate::run::context::RunContext;
 use crate::run::endpoints::{endpoint_config, open_endpoint};
-use crate::run::models::Model;
 use crate::seeds::stage_seed;
 
 /// The models that the policy plays against, with its results. Saved with every checkpoint.
@@ -166,7 +166,7 @@ impl Opponents {
             (None, None) if self.settings.has_adapters_for_opponents(run.config) => {
                 let adapter = match member.update {
                     0 => None,
-                    _ => Some(Adapter::load_for(&folder, Model::Im.folder(run.config))?),
+                    _ => Some(Adapter::load_for(&folder, run.config.folder_of(Model::Im))?),
                 };
                 let name = format!("update-{}", member.update);
                 let named = adapter.as_ref().map(|adapter| (name.as_str(), adapter));
@@ -199,8 +199,8 @@ impl Opponents {
     fn folder(&self, config: &RunConfig, member: Member) -> PathBuf {
         let fixed = self.settings.opponents.opponent_model.as_ref().map(PathBuf::from);
         match (self.settings.opponent(), member.update) {
-            (Opponent::Fixed, _) => fixed.unwrap_or_else(|| Model::Im.folder(config)),
-            (_, 0) => Model::Im.folder(config),
+            (Opponent::Fixed, _) => fixed.unwrap_or_else(|| config.folder_of(Model::Im)),
+            (_, 0) => config.folder_of(Model::Im),
             (_, update) => pool_folder(config, update),
         }
     }

@@ -4,13 +4,13 @@ use serde_json::{Map, Value};
 use spag_dist::{ProcessGroup, gather_numbers};
 use spag_game::{Episode, Labels, SEATS};
 use spag_model::generate::FinishReason;
+use spag_run::measure_of;
 use spag_selfplay::GameStats;
 use spag_train::{LogProbGap, StepRecord, Trajectory};
 
 use super::opponents::Against;
 use super::play::{Batch, Played, gather_games};
 use crate::error::Result;
-use crate::report::measure_of;
 use crate::run::context::RunContext;
 
 /// Seconds of the parts of an update.

@@ -6,8 +6,8 @@ use std::time::Instant;
 
 use serde_json::{Map, Value, json};
 
-use super::follow::{Follower, Found, Line};
-use super::thinned::Thinned;
+use crate::follow::{Follower, Found, Line};
+use crate::thinned::Thinned;
 
 /// Curves of a stage.
 const MOST: usize = 40;
@@ -16,7 +16,7 @@ const NAME: usize = 64;
 
 /// The curves of a stage.
 #[derive(Debug)]
-pub(super) struct Curves {
+pub struct Curves {
     follower: Follower,
     curves: BTreeMap<String, Thinned<[f64; 2]>>,
     /// Changes with the curves.
@@ -27,7 +27,8 @@ pub(super) struct Curves {
 }
 
 impl Curves {
-    pub(super) fn new(follower: Follower) -> Self {
+    /// The curves of a file of metrics, of which nothing has been read.
+    pub fn new(follower: Follower) -> Self {
         Self { follower, curves: BTreeMap::new(), version: 0, last: Map::new(), unreadable: 0 }
     }
 
@@ -35,7 +36,7 @@ impl Curves {
     ///
     /// # Errors
     /// The file cannot be read.
-    pub(super) fn update(&mut self, deadline: Instant) -> io::Result<Found> {
+    pub fn update(&mut self, deadline: Instant) -> io::Result<Found> {
         let mut follower = self.follower.clone();
         let mut found = follower.read(deadline, |line| self.add(&line));
         if matches!(found, Ok(Found::Restarted)) {
@@ -71,17 +72,17 @@ impl Curves {
     }
 
     /// A number of the last line about training.
-    pub(super) fn last(&self, name: &str) -> Option<f64> {
+    pub fn last(&self, name: &str) -> Option<f64> {
         self.last.get(name)?.as_f64()
     }
 
     /// What changes with the curves; `None` if there are none.
-    pub(super) fn version(&self) -> Option<u64> {
+    pub fn version(&self) -> Option<u64> {
         (!self.curves.is_empty()).then_some(self.version)
     }
 
     /// All curves by name, as lists of [step, value].
-    pub(super) fn json(&self) -> Value {
+    pub fn json(&self) -> Value {
         let points = |curve: &Thinned<[f64; 2]>| json!(curve.iter().collect::<Vec<_>>());
         let curves: Map<String, Value> =
             self.curves.iter().map(|(name, curve)| (name.clone(), points(curve))).collect();
@@ -96,8 +97,8 @@ mod tests {
 
     use spag_io::EnclosedFolder;
 
-    use super::super::thinned::POINTS;
     use super::*;
+    use crate::thinned::KEPT;
 
     fn update(curves: &mut Curves) -> Value {
         curves.update(Instant::now() + Duration::from_secs(60)).unwrap();
@@ -136,7 +137,7 @@ mod tests {
         let mut curve = Thinned::default();
         (0..100_001).for_each(|step| curve.add([f64::from(step), 1.0]));
         let points: Vec<_> = curve.iter().collect();
-        assert!((POINTS..=2 * POINTS).contains(&points.len()), "{}", points.len());
+        assert!((KEPT..=2 * KEPT).contains(&points.len()), "{}", points.len());
         assert_eq!((points[0][0], points[points.len() - 1][0]), (0.0, 100_000.0));
         assert!(points.windows(2).all(|pair| pair[0][0] < pair[1][0]));
     }

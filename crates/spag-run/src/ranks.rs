@@ -5,11 +5,9 @@ use std::path::Path;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use serde::Serialize;
-use serde_json::{Value, json};
-use spag_io::{EnclosedFolder, abridge};
-use spag_run::{RankState, RankStatus};
 
-use super::stages::small_file;
+use crate::folder::RunFolder;
+use crate::status::{RankState, RankStatus};
 
 /// Ranks that are shown.
 const MOST: usize = 1024;
@@ -17,13 +15,10 @@ const MOST: usize = 1024;
 const SILENT: Duration = Duration::from_secs(30);
 /// The same if there is no such process on this machine.
 const GONE: Duration = Duration::from_secs(4);
-/// Bytes of a text.
-const SHOWN: usize = 4096;
-
 /// Whether a rank works.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
-pub(super) enum Life {
+pub enum Life {
     /// It works.
     Running,
     /// It has ended well.
@@ -40,16 +35,18 @@ pub(super) enum Life {
 
 /// A rank of the last launch.
 #[derive(Clone, Debug)]
-pub(super) struct Rank {
-    pub(super) status: RankStatus,
-    pub(super) life: Life,
+pub struct Rank {
+    /// What it said last.
+    pub status: RankStatus,
+    /// Whether it works.
+    pub life: Life,
     /// Since it wrote.
-    pub(super) age: Duration,
+    pub age: Duration,
 }
 
 /// The ranks of a run.
 #[derive(Debug, Default)]
-pub(super) struct Ranks {
+pub struct Ranks {
     /// When each rank was seen to write, by this process's clock: that of another machine may be wrong.
     written: HashMap<usize, (f64, Instant)>,
     ranks: Vec<Rank>,
@@ -57,7 +54,7 @@ pub(super) struct Ranks {
 
 impl Ranks {
     /// Reads what all ranks say.
-    pub(super) fn update(&mut self, run: &EnclosedFolder) {
+    pub fn update(&mut self, run: &RunFolder) {
         self.ranks.clear();
         let Some(first) = read(run, 0) else { return };
         let size = first.world_size.clamp(1, MOST);
@@ -91,23 +88,19 @@ impl Ranks {
     }
 
     /// All ranks of the last launch.
-    pub(super) fn all(&self) -> &[Rank] {
+    pub fn all(&self) -> &[Rank] {
         &self.ranks
     }
 
     /// Rank 0, which does everything that one rank does alone.
-    pub(super) fn first(&self) -> Option<&Rank> {
+    pub fn first(&self) -> Option<&Rank> {
         self.ranks.first()
-    }
-
-    pub(super) fn json(&self) -> Vec<Value> {
-        self.ranks.iter().map(rank_json).collect()
     }
 }
 
-fn read(run: &EnclosedFolder, rank: usize) -> Option<RankStatus> {
+fn read(run: &RunFolder, rank: usize) -> Option<RankStatus> {
     let path = RankStatus::path(Path::new(""), rank);
-    let status: RankStatus = serde_json::from_slice(&small_file(run, path)?).ok()?;
+    let status: RankStatus = serde_json::from_slice(&run.small_file(path)?).ok()?;
     Some(RankStatus { rank, ..status })
 }
 
@@ -129,31 +122,6 @@ fn life(status: &RankStatus, age: Duration) -> Life {
     }
 }
 
-fn rank_json(Rank { status, life, age }: &Rank) -> Value {
-    let text = |text: &str| abridge(text, SHOWN).into_owned();
-    let progressed = (status.updated - status.progressed).max(0.0);
-    json!({
-        "rank": status.rank,
-        "host": text(&status.host),
-        "pid": status.pid,
-        "state": life,
-        "stage": text(&status.stage),
-        "part": text(&status.part),
-        "done": status.done,
-        "total": status.total,
-        "rate": status.rate(),
-        "seconds_left": status.seconds_left(),
-        "note": text(&status.note),
-        "seconds_running": (status.updated - status.started).max(0.0),
-        "seconds_since_written": age.as_secs_f64(),
-        "seconds_since_progress": (status.progressed > 0.0).then_some(progressed),
-        "resident_bytes": status.resident_bytes,
-        "peak_bytes": status.peak_bytes,
-        "gpu_peak_bytes": status.gpu_peak_bytes,
-        "error": status.error.as_deref().map(text),
-    })
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -167,7 +135,7 @@ mod tests {
     }
 
     fn lives(ranks: &mut Ranks, root: &Path) -> Vec<Life> {
-        ranks.update(&EnclosedFolder::new(root));
+        ranks.update(&RunFolder::new(root));
         ranks.all().iter().map(|rank| rank.life).collect()
     }
 
@@ -216,7 +184,7 @@ mod tests {
         }
         let mut ranks = Ranks::default();
         assert_eq!(lives(&mut ranks, root), [Life::Finished, Life::Failed, Life::Finished]);
-        assert_eq!(ranks.json()[1]["error"], "<b>no disk</b>");
+        assert_eq!(ranks.all()[1].status.error.as_deref(), Some("<b>no disk</b>"));
         std::fs::write(RankStatus::path(root, 2), "{\"rank\": ").unwrap();
         assert_eq!(lives(&mut ranks, root).len(), 2);
         std::fs::write(RankStatus::path(root, 0), "{\"rank\": 7, \"world_size\": 1e9}").unwrap();

@@ -12,18 +12,20 @@ const MAX_LINE: u64 = 1 << 20;
 /// Bytes before the place of reading that must be as they were.
 const REMEMBERED: usize = 64;
 
+/// What tells a file from another one of its name.
+pub type FileIdentity = (u64, u64);
 /// What a file looked like: its identity, its length and its time.
-type Version = ((u64, u64), u64, Option<SystemTime>);
+type Version = (FileIdentity, u64, Option<SystemTime>);
 
 /// Reads the lines that a file gains.
 #[derive(Clone, Debug)]
-pub(super) struct Follower {
+pub struct Follower {
     folder: EnclosedFolder,
     /// The file's path in it.
     path: PathBuf,
     /// The file when it was last read to its end.
     seen: Option<Version>,
-    identity: Option<(u64, u64)>,
+    identity: Option<FileIdentity>,
     /// Where the next line begins.
     offset: u64,
     /// The bytes before it.
@@ -33,7 +35,7 @@ pub(super) struct Follower {
 }
 
 /// A line of a file.
-pub(super) enum Line<'a> {
+pub enum Line<'a> {
     /// Its bytes without the line break, and the offset at which it begins.
     Whole(&'a [u8], u64),
     /// It is too long to be read.
@@ -42,7 +44,7 @@ pub(super) enum Line<'a> {
 
 /// What became of a file since the last call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Found {
+pub enum Found {
     /// All its whole lines have been read.
     End,
     /// There was no time for the rest.
@@ -55,23 +57,23 @@ pub(super) enum Found {
 
 impl Follower {
     /// A follower of the file at `path` in a folder.
-    pub(super) fn new(folder: &EnclosedFolder, path: impl Into<PathBuf>) -> Self {
+    pub fn new(folder: &EnclosedFolder, path: impl Into<PathBuf>) -> Self {
         let (folder, path) = (folder.clone(), path.into());
         Self { folder, path, seen: None, identity: None, offset: 0, before: Vec::new(), is_skipping: false }
     }
 
     /// Whether the file is there.
-    pub(super) fn is_there(&self) -> bool {
+    pub fn is_there(&self) -> bool {
         self.folder.has_file(&self.path)
     }
 
     /// When the file was last changed.
-    pub(super) fn changed(&self) -> Option<SystemTime> {
+    pub fn changed(&self) -> Option<SystemTime> {
         self.folder.open(&self.path).ok()?.metadata().ok()?.modified().ok()
     }
 
     /// Begins again at the beginning.
-    pub(super) fn restart(&mut self) {
+    pub fn restart(&mut self) {
         *self = Self::new(&self.folder, std::mem::take(&mut self.path));
     }
 
@@ -80,7 +82,7 @@ impl Follower {
     ///
     /// # Errors
     /// The file cannot be read. Links are not followed.
-    pub(super) fn read(&mut self, deadline: Instant, mut each: impl FnMut(Line<'_>)) -> io::Result<Found> {
+    pub fn read(&mut self, deadline: Instant, mut each: impl FnMut(Line<'_>)) -> io::Result<Found> {
         let mut file = match self.folder.open(&self.path) {
             // Nothing is there, or no regular file.
             Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::InvalidInput) => {
@@ -148,14 +150,14 @@ fn version(found: &Metadata) -> Version {
 }
 
 #[cfg(unix)]
-pub(super) fn identity(found: &Metadata) -> (u64, u64) {
+pub(crate) fn identity(found: &Metadata) -> FileIdentity {
     use std::os::unix::fs::MetadataExt;
     (found.dev(), found.ino())
 }
 
 /// Without inode numbers, a file that was replaced is known by its content only.
 #[cfg(not(unix))]
-pub(super) fn identity(_: &Metadata) -> (u64, u64) {
+pub(crate) fn identity(_: &Metadata) -> FileIdentity {
     (0, 0)
 }
 

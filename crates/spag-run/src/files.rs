@@ -1,0 +1,38 @@
+//! The names of files and folders in a run folder.
+
+/// The resolved settings of the run.
+pub const SETTINGS: &str = "config.resolved.toml";
+/// The digests of its inputs.
+pub const INPUTS: &str = "inputs.json";
+/// Held by the process that runs.
+pub const LOCK: &str = "lock";
+/// The list of its stages.
+pub const STAGES: &str = "stages.json";
+/// The words of its training, if some are held out.
+pub const WORDS: &str = "words.txt";
+/// The words that no training game is played on.
+pub const HELD_OUT_WORDS: &str = "held-out-words.txt";
+/// The report as data.
+pub const REPORT_DATA: &str = "report.json";
+/// The report as text.
+pub const REPORT_TEXT: &str = "report.txt";
+/// The report as a page.
+pub const REPORT_PAGE: &str = "report.html";
+
+/// In the folder of a stage: that it is finished, and what it did.
+pub const DONE: &str = "done.json";
+/// In the folder of a stage: its games.
+pub const EPISODES: &str = "episodes.jsonl";
+/// In the folder of a stage: the samples of its games.
+pub const SAMPLES: &str = "samples.jsonl";
+/// In the folder of a stage, or in that of an on-policy run: a line of measures for each logged step.
+pub const METRICS: &str = "metrics.jsonl";
+/// The folder of a stage's model in that of the stage.
+pub const MODEL: &str = "model";
+
+/// The stage that plays the evaluation, and its folder.
+pub const EVALUATION: &str = "eval";
+/// The folder of the games on words that were held out, in that of the evaluation.
+pub const HELD_OUT: &str = "held-out";
+/// The stage of benchmarks, and its folder.
+pub const BENCHMARKS: &str = "benchmarks";
