@@ -197,7 +197,7 @@ impl ModelPlayer<SharedEngine> {
     }
 }
 
-/// The tokens that a prompt and an utterance need, and those that there are.
+/// The tokens that a prompt and an utterance need, and the number available.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ContextBudget {
     /// Tokens of the prompt, including BOS if the tokenizer has one.

@@ -83,7 +83,7 @@ impl Figures {
 }
 
 /// Assumptions, printed with every estimate. On an H100, training steps of 3.5B parameters reached 47 to 54% of the peak, and decoding
-/// passes of 1 to 64 rows of 7B 67 to 80% of the bandwidth (docs/LOG.md).
+/// passes of 1 to 64 rows of 7B 67 to 80% of the bandwidth (docs/log/gpu.md).
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub(crate) struct Assumptions {
     /// Share of the peak that matrix products reach.

@@ -29,7 +29,7 @@ pub(super) struct RunContext<'a> {
     pub(super) config: &'a RunConfig,
     pub(super) ranks: &'a RankContext,
     pub(super) inputs: &'a RunInputs,
-    /// The models that there are, in the order of training.
+    /// The models trained so far, in the order of training.
     pub(super) made: &'a [Model],
 }
 

@@ -5,7 +5,7 @@ use spag_run::StageDone;
 
 use super::plan::PlannedStage;
 
-/// The stages of a run with what they do, and the speed of those that were done.
+/// The stages of a run with what they do, and the speed of the completed ones.
 #[derive(Debug, Default)]
 pub(super) struct Remaining {
     planned: Vec<PlannedStage>,

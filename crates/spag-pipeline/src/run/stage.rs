@@ -33,7 +33,7 @@ pub(super) type RunStage = Box<dyn Fn(RunContext<'_>, &StageFolder, &mut dyn Pro
 pub(super) enum StageKind {
     /// It makes this model. Runs once; not after the run was stopped.
     Train(Model),
-    /// It measures the models that there are, after a stop too. Runs once for all models.
+    /// It measures the models trained so far, after a stop too. Runs once for all models.
     Evaluate,
     /// As `Evaluate`, but its own records tell what is missing, so that it is called by every run.
     EvaluateFromRecords,

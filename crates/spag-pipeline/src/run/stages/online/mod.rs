@@ -1,8 +1,26 @@
-//! A part of an on-policy run: play a batch of games, take a step on them, play on.
+//! The on-policy loop. [`Part::run`] opens what plays and learns, [`Part::update`] is one turn of the loop:
 //!
-//! One process holds the engine that plays and the learner. New weights go from one to the other in memory. Every
-//! [`OnlineSettings::save_updates`] updates the learner, the estimator's state and the lengths of the files are saved; a run that
-//! was killed goes on from there, with the same games and the same weights.
+//! 1. [`Schedule`]: the items, seeds and opponents of the batch, from the run's seed and the number of the update alone.
+//! 2. [`Batch::play`]: this rank's share of the games, by one engine in this process with the weights of the step before.
+//! 3. `of_all_ranks`, `advantages`: rewards of all ranks' games; the [`Estimator`] makes an advantage of each utterance.
+//! 4. [`trajectories::of`]: the sampled tokens as they are, with their log-probabilities at sampling; nothing is tokenized again.
+//! 5. [`learn::learn`]: the reference's log-probabilities if there is a divergence, then optimizer steps (`minibatches` times
+//!    `ppo_epochs`, by default one). The first compares its log-probabilities with those at sampling; a gap ends the run where
+//!    both are computed exactly.
+//! 6. [`Part::refresh`]: the new weights, or the adapter, packed into the engine's memory; its prefix cache is dropped.
+//! 7. [`Files::append`]: games and a line of metrics. Every [`OnlineSettings::save_updates`] updates the learner, the state of
+//!    estimator, pool and items, and the lengths of the files are saved. A killed run continues from there with the same games.
+//!
+//! Published on-policy systems, such as OpenRLHF, verl and prime-rl, have parts that this loop leaves out:
+//!
+//! - asynchrony: play and learning alternate on the same device, so no game is played by older weights than the last step's, and
+//!   neither half overlaps the other;
+//! - separate generation workers, their weight transfer over a network, and placement of engine and learner on different devices;
+//! - tensor, pipeline or context parallelism of the engine: each rank holds a whole engine, and a whole reference if there is one,
+//!   while the learner may be sharded by ZeRO;
+//! - a critic: baselines are means of rewards, so there is no value model and no generalized advantage estimation;
+//! - a learned reward model, and partial rollouts: the referee decides, and a batch ends when its last game does;
+//! - dynamic sampling: games without a signal are neither filtered nor replaced by further ones.
 //!
 //! [`OnlineSettings::save_updates`]: crate::OnlineSettings::save_updates
 
