@@ -41,7 +41,7 @@ pub use games::taboo::{
 };
 pub use games::textarena::RecordedTextArena;
 pub use games::{GameData, Message, MessageKind, NamedGame, SeededGame, Sender, game_labels, open_game, parse_options};
-pub use generation::{Generation, TokenRecords};
+pub use generation::{Generation, TokenRecords, TurnContext, UtteranceEnd};
 pub use labels::{Labels, UtteranceKind};
 pub use per_ending::PerEnding;
 pub use per_seat::{AsSeat, OfSeat, PerSeat, SeatKey, SeatName};

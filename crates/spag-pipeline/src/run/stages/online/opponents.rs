@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use spag_game::{Policy, SEATS, Seat};
 use spag_model::{Adapter, EngineConfig, WeightDtype};
 use spag_rewards::RewardedGame;
-use spag_selfplay::{AnyPlayer, ModelPlayer, SampledTurn, SharedEngine};
+use spag_selfplay::{AnyPlayer, ModelPlayer, SharedEngine};
 use spag_train::OnlineLearner;
 
 use super::play;
@@ -128,11 +128,10 @@ impl Opponents {
         of_groups
     }
 
-    /// The opponent's turns in a game; none of an endpoint's.
-    pub(super) fn take_turns(&mut self, game: usize) -> Vec<SampledTurn> {
-        match &mut self.player {
-            Some(Player::Model(_, player)) => player.take_turns(game),
-            Some(Player::Endpoint(_)) | None => Vec::new(),
+    /// Forgets the utterances of games that have ended.
+    pub(super) fn forget_games(&mut self) {
+        if let Some(Player::Model(_, player)) = &mut self.player {
+            player.forget_games();
         }
     }
 
