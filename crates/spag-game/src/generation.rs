@@ -2,6 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::completion::UtteranceRule;
+
 /// The tokens of an utterance by a model, for training on exactly what was sampled. All lists have one entry a token.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Generation {
@@ -9,10 +11,47 @@ pub struct Generation {
     pub token_ids: Vec<u32>,
     /// ln p of each token under softmax of the model's logits.
     pub model_log_probs: Vec<f32>,
-    /// ln p of each token under the distribution that it was sampled from, with temperature, top-k and top-p; 0 if greedy.
+    /// ln p of each token under the distribution that it was sampled from, with temperature, top-k and top-p; 0 if greedy, and the
+    /// bits of `model_log_probs` if it is the model's own.
     pub sampling_log_probs: Vec<f32>,
     /// The version of the policy's weights: 0 for those that were loaded, one more with each update.
     pub policy_version: u64,
+    /// Where the tokens stand, if the player's prompts have the tokens of its own utterances. No part of records.
+    #[serde(skip)]
+    pub context: Option<TurnContext>,
+}
+
+/// What is around the tokens of an utterance.
+#[derive(Clone, Debug, PartialEq)]
+pub struct TurnContext {
+    /// The tokens of the prompt, as the engine read them.
+    pub prompt: Vec<u32>,
+    /// How the completion became the utterance.
+    pub rule: UtteranceRule,
+    /// Why the last token of the utterance is the last.
+    pub end: UtteranceEnd,
+}
+
+/// Why a model's utterance has no further tokens.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum UtteranceEnd {
+    /// Its last token ends an utterance and is no part of the text.
+    Token,
+    /// Its text was cut at a string, so that no tokens are the text.
+    Text,
+    /// It has as many tokens as an utterance may have.
+    Length,
+}
+
+impl TurnContext {
+    /// The tokens of `ids` that are the utterance: without a token that ended it. `None` if the text was cut.
+    pub fn utterance<'a>(&self, ids: &'a [u32]) -> Option<&'a [u32]> {
+        match self.end {
+            UtteranceEnd::Token => ids.split_last().map(|(_, ids)| ids),
+            UtteranceEnd::Length => Some(ids),
+            UtteranceEnd::Text => None,
+        }
+    }
 }
 
 /// Whether games keep the [`Generation`] of their utterances.

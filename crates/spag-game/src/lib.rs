@@ -59,7 +59,7 @@ pub use games::taboo::{
 };
 pub use games::textarena::RecordedTextArena;
 pub use games::{GameData, NamedGame, SeededGame, game_labels, open_game, parse_options};
-pub use generation::{Generation, TokenRecords};
+pub use generation::{Generation, TokenRecords, TurnContext, UtteranceEnd};
 pub use labels::{Labels, UtteranceKind};
 pub use message::{Message, MessageKind, Sender};
 pub use per_ending::PerEnding;

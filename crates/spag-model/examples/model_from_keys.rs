@@ -2,7 +2,9 @@
 
 use candle_core::{Device, Tensor};
 use serde_json::json;
-use spag_model::{HeadNorm, Model, ModelConfig, Norms, PackedBatch};
+use spag_model::batch::PackedBatch;
+use spag_model::config::{HeadNorm, Norms};
+use spag_model::{Model, ModelConfig};
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let keys = json!({

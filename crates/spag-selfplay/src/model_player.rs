@@ -5,20 +5,21 @@ use std::sync::Arc;
 
 use spag_chat::PromptEncoder;
 use spag_game::{
-    Generation, Policy, PolicyError, PollMode, Reply, Said, Seat, TurnFailure, TurnRequest, UtteranceRule,
+    Generation, Policy, PolicyError, PollMode, Reply, Said, Seat, TurnContext, TurnFailure, TurnRequest, UtteranceEnd,
+    UtteranceRule,
 };
 use spag_io::TurnPrompt;
 use spag_model::adapter::Adapter;
 use spag_model::generate::{
-    AdapterChoice, CompletionText, Distribution, Event, GenerationStats, Overflow, Prompt, RequestError, RequestId,
-    Streamed,
+    AdapterChoice, CompletionText, Distribution, Event, FinishReason, GenerationStats, Overflow, Prompt, RequestError,
+    RequestId, Streamed,
 };
 use spag_model::params::WeightSource;
 use spag_model::{Checkpoint, Completion, Engine, EngineConfig, Generate, GenerationConfig, Request};
 
 use crate::error::Result;
 use crate::held_actions::HeldActions;
-use crate::sampled_turns::{SampledGames, SampledTurn};
+use crate::histories::Histories;
 use crate::shared_engine::SharedEngine;
 
 /// A model that answers turn requests through an engine.
@@ -54,7 +55,7 @@ enum Prompts {
     /// Each as a whole, as the reference does.
     Encoded,
     /// Piece by piece, with the sampled tokens of the player's own utterances.
-    Verbatim(SampledGames),
+    Verbatim(Histories),
 }
 
 /// The settings of an utterance under each rule.
@@ -235,12 +236,12 @@ impl<E: Generate> ModelPlayer<E> {
         Self { engine, encoder, settings, prompts, turns, unanswered, held: None, version: None }
     }
 
-    /// The same player, whose prompts have its own utterances as the tokens that it sampled ([`PromptHistory`]), and which keeps
-    /// the tokens of its turns until [`ModelPlayer::take_turns`] takes them.
+    /// The same player, whose prompts have its own utterances as the tokens that it sampled ([`PromptHistory`]), and whose
+    /// utterances come with their [`TurnContext`].
     ///
     /// [`PromptHistory`]: spag_chat::PromptHistory
     pub fn with_verbatim_history(self) -> Self {
-        Self { prompts: Prompts::Verbatim(SampledGames::default()), ..self }
+        Self { prompts: Prompts::Verbatim(Histories::default()), ..self }
     }
 
     /// The same player, whose utterances in games that list their actions are one of them. What it samples is then not drawn from the
@@ -252,12 +253,23 @@ impl<E: Generate> ModelPlayer<E> {
         Ok(Self { held: Some(HeldActions::new(self.encoder.tokenizer())?), ..self })
     }
 
-    /// The turns of a game that has ended, in order; none without [`ModelPlayer::with_verbatim_history`].
-    pub fn take_turns(&mut self, game: usize) -> Vec<SampledTurn> {
-        match &mut self.prompts {
-            Prompts::Encoded => Vec::new(),
-            Prompts::Verbatim(games) => games.take(game),
+    /// Forgets the utterances of all games, which have ended.
+    pub fn forget_games(&mut self) {
+        if let Prompts::Verbatim(histories) = &mut self.prompts {
+            histories.clear();
         }
+    }
+
+    /// What the first `tokens` tokens of an utterance under a rule are drawn from; `None` if all are drawn from the model's own
+    /// distribution.
+    ///
+    /// # Errors
+    /// The rule is of chats, and the model has no template.
+    pub fn distributions(&mut self, rule: UtteranceRule, tokens: usize) -> Result<Option<Vec<Distribution>>> {
+        let config = self.settings.of(rule, &self.encoder)?;
+        let eos = self.encoder.tokenizer().eos_ids();
+        let all: Vec<Distribution> = (0..tokens).map(|at| config.distribution(at, eos)).collect();
+        Ok((!all.iter().all(Distribution::is_of_model)).then_some(all))
     }
 
     /// The work of the engine so far.
@@ -275,7 +287,7 @@ impl<E: Generate> Policy for ModelPlayer<E> {
         };
         let encoded = match &mut self.prompts {
             Prompts::Encoded => self.encoder.encode(turn.prompt),
-            Prompts::Verbatim(games) => games.prompt(&self.encoder, turn),
+            Prompts::Verbatim(histories) => histories.prompt(&self.encoder, turn),
         };
         let tokens = match encoded {
             Ok(tokens) => tokens,
@@ -304,17 +316,21 @@ impl<E: Generate> Policy for ModelPlayer<E> {
             let Some(OpenTurn { game, seat, rule, config, mut prompt }) = self.turns.remove(&id) else { continue };
             match event {
                 Event::Finished(completion) => {
-                    let (finish, truncated) = (completion.finish, completion.truncated_tokens);
+                    let (end, truncated) = (end(completion.finish), completion.truncated_tokens);
                     let policy_version = self.version.unwrap_or(completion.policy_version);
-                    let said = said(Completion { policy_version, ..completion }, rule);
-                    if let (Prompts::Verbatim(games), Some(generation)) = (&mut self.prompts, &said.generation) {
+                    let eos = self.encoder.tokenizer().eos_ids();
+                    let completion = Completion { policy_version, ..completion };
+                    let (text, mut generation) =
+                        (rule.utterance(completion.text.clone()), generation(completion, (&config, eos)));
+                    if let Prompts::Verbatim(histories) = &mut self.prompts {
                         prompt.drain(..truncated.min(prompt.len()));
-                        let eos = self.encoder.tokenizer().eos_ids();
-                        let distributions = distributions(&config, generation.token_ids.len(), eos);
-                        let turn = SampledTurn { seat, prompt, finish, generation: generation.clone(), distributions };
-                        games.said(&self.encoder, game, &said.text, turn).map_err(PolicyError::caused_by)?;
+                        let context = TurnContext { prompt, rule, end };
+                        if let Some(ids) = context.utterance(&generation.token_ids) {
+                            histories.said(&self.encoder, (game, seat), &text, ids).map_err(PolicyError::caused_by)?;
+                        }
+                        generation.context = Some(context);
                     }
-                    replies.push(Reply { number: game, utterance: Ok(said) });
+                    replies.push(Reply { number: game, utterance: Ok(Said { text, generation: Some(generation) }) });
                 }
                 Event::Failed(error) => replies.push(failed(game, error)?),
                 Event::Prompt(_) | Event::Token(_) => {}
@@ -324,17 +340,24 @@ impl<E: Generate> Policy for ModelPlayer<E> {
     }
 }
 
-/// What the tokens of a completion were drawn from; `None` if all were drawn from the model's own distribution.
-fn distributions(config: &GenerationConfig, tokens: usize, eos: &[u32]) -> Option<Vec<Distribution>> {
-    let all: Vec<Distribution> = (0..tokens).map(|at| config.distribution(at, eos)).collect();
-    (!all.iter().all(Distribution::is_of_model)).then_some(all)
+fn end(finish: FinishReason) -> UtteranceEnd {
+    match finish {
+        FinishReason::Eos | FinishReason::StopToken => UtteranceEnd::Token,
+        FinishReason::StopString => UtteranceEnd::Text,
+        FinishReason::Length => UtteranceEnd::Length,
+    }
 }
 
-/// The utterance of a completion, with its tokens.
-fn said(completion: Completion, rule: UtteranceRule) -> Said {
-    let Completion { text, token_ids, model_log_probs, sampling_log_probs, policy_version, .. } = completion;
-    let generation = Generation { token_ids, model_log_probs, sampling_log_probs, policy_version };
-    Said { text: rule.utterance(text), generation: Some(generation) }
+/// The tokens of a completion. What was drawn from the model's own distribution has the log-probability of the model, with the bits
+/// of a learner's on a CPU.
+fn generation(completion: Completion, (config, eos): (&GenerationConfig, &[u32])) -> Generation {
+    let Completion { token_ids, model_log_probs, mut sampling_log_probs, policy_version, .. } = completion;
+    for (at, (drawn, model)) in sampling_log_probs.iter_mut().zip(&model_log_probs).enumerate() {
+        if config.distribution(at, eos).is_of_model() {
+            *drawn = *model;
+        }
+    }
+    Generation { token_ids, model_log_probs, sampling_log_probs, policy_version, context: None }
 }
 
 /// The reply of a game whose prompt has no tokens because of its text. A model without a template would fail every game.

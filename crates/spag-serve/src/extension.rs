@@ -10,7 +10,8 @@ use axum::extract::Request;
 use axum::routing::MethodRouter;
 use spag_chat::PromptEncoder;
 use spag_io::TurnPrompt;
-use spag_model::{Event, Tokenizer};
+use spag_model::Tokenizer;
+use spag_model::generate::Event;
 
 use crate::api::{ApiError, TextLength};
 use crate::app::App;

@@ -7,7 +7,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use serde_json::{Value, json};
 use spag_io::quote;
-use spag_model::AdapterChoice;
+use spag_model::generate::AdapterChoice;
 use tokio::sync::watch;
 
 use crate::api::ApiError;

@@ -3,7 +3,9 @@
 use std::path::Path;
 
 use candle_core::Tensor;
-use spag_model::{FlatBuffers, Model, ModelConfig, WeightDtype};
+use spag_model::dtype::WeightDtype;
+use spag_model::params::FlatBuffers;
+use spag_model::{Model, ModelConfig};
 use spag_train::Placement;
 use spag_train::optimizer::{Optimizer, OptimizerState, StateBuffer, UpdateStep, Weights};
 

@@ -6,7 +6,8 @@ mod completion;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use serde::Serialize;
-use spag_model::{Completion, Event, TokenLogProb};
+use spag_model::Completion;
+use spag_model::generate::{Event, TokenLogProb};
 
 use crate::api::{ApiError, Delivery, StreamUsage};
 use crate::engine_thread::Sequences;

@@ -13,7 +13,9 @@ use std::thread;
 use std::time::Instant;
 
 use spag_io::catch_panic;
-use spag_model::{Adapter, AdapterChoice, Engine, Event, FinishReason, Request};
+use spag_model::adapter::Adapter;
+use spag_model::generate::{AdapterChoice, Event, FinishReason};
+use spag_model::{Engine, Request};
 use tokio::sync::mpsc::error::TryRecvError;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};

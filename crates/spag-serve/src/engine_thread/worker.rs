@@ -4,7 +4,8 @@ use std::collections::HashMap;
 use std::sync::mpsc::Receiver;
 use std::time::Instant;
 
-use spag_model::{Engine, Event, Generate, GenerationStats, RequestId, Streamed};
+use spag_model::generate::{Event, GenerationStats, RequestId, Streamed};
+use spag_model::{Engine, Generate};
 use tokio::sync::mpsc::UnboundedSender;
 
 use super::{AdapterChange, Command, SequenceEvent, Submission, fault, finish_reason};

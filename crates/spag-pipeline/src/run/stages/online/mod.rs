@@ -167,7 +167,7 @@ impl Part {
             schedule.count(items, &all);
         }
         let against = opponents.count(run.config, update, &all);
-        let mut trajectories = trajectories::of(&batch.games, &advantages);
+        let mut trajectories = trajectories::of(player, &batch.games, &advantages)?;
         let step = learn::learn(&self.settings, learner, &mut trajectories, (update, seed))?;
         seconds.learn = lap();
         self.refresh(player, learner, update + 1)?;

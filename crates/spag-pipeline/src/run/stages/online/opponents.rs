@@ -13,7 +13,7 @@ use spag_model::adapter::Adapter;
 use spag_model::dtype::WeightDtype;
 use spag_rewards::RewardedGame;
 use spag_run::Model;
-use spag_selfplay::{AnyPlayer, ModelPlayer, SampledTurn, SharedEngine};
+use spag_selfplay::{AnyPlayer, ModelPlayer, SharedEngine};
 use spag_train::OnlineLearner;
 
 use super::play;
@@ -130,11 +130,10 @@ impl Opponents {
         of_groups
     }
 
-    /// The opponent's turns in a game; none of an endpoint's.
-    pub(super) fn take_turns(&mut self, game: usize) -> Vec<SampledTurn> {
-        match &mut self.player {
-            Some(Player::Model(_, player)) => player.take_turns(game),
-            Some(Player::Endpoint(_)) | None => Vec::new(),
+    /// Forgets the utterances of games that have ended.
+    pub(super) fn forget_games(&mut self) {
+        if let Some(Player::Model(_, player)) = &mut self.player {
+            player.forget_games();
         }
     }
 

@@ -3,11 +3,14 @@
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use spag_dist::{ProcessGroup, gather_texts};
-use spag_game::{CollectedGames, FinishedGame, GameSpec, Labels, PlayConfig, SEATS, Seat, Seats, play_games};
-use spag_model::generate::{FinishReason, Sampling};
+use spag_game::{
+    CollectedGames, FinishedGame, GameSpec, Labels, PlayConfig, SEATS, Seat, Seats, TokenRecords, TurnContext,
+    Utterance, UtteranceEnd, play_games,
+};
+use spag_model::generate::Sampling;
 use spag_model::{Checkpoint, EngineConfig};
 use spag_rewards::{Advantages, Estimator, OutcomeRewards, RandomWinner, RewardedGame, Turn};
-use spag_selfplay::{ModelPlayer, SampledTurn, SharedEngine};
+use spag_selfplay::{ModelPlayer, SharedEngine};
 
 use super::opponents::Opponents;
 use super::schedule::{Schedule, Scheduled};
@@ -24,13 +27,13 @@ pub(super) struct Batch {
     pub(super) failed: usize,
 }
 
-/// A game with the tokens of its turns.
+/// A game, whose utterances by models have their tokens.
 pub(super) struct Played {
     /// Which of the run's games it is.
     pub(super) index: usize,
     pub(super) game: FinishedGame,
-    /// By utterance; `None` for those of an opponent, which are not learned.
-    pub(super) turns: Vec<Option<SampledTurn>>,
+    /// The seat that learns, if it is not both.
+    pub(super) learner: Option<Seat>,
     /// As the estimator sees it.
     pub(super) rewarded: RewardedGame,
 }
@@ -63,6 +66,25 @@ impl Exchanged {
     }
 }
 
+impl Played {
+    /// The utterances of seats that learn, with their places in the game.
+    pub(super) fn learned(&self) -> impl Iterator<Item = (usize, &Utterance)> {
+        let is_learned = |said: &Utterance| self.learner.is_none_or(|learner| said.seat == learner);
+        self.game.episode.history.iter().enumerate().filter(move |(_, said)| is_learned(said))
+    }
+}
+
+/// Whether an utterance has as many tokens as it may have.
+pub(super) fn is_too_long(said: &Utterance) -> bool {
+    let context = said.generation.as_ref().and_then(|generation| generation.context.as_ref());
+    context.is_some_and(|TurnContext { end, .. }| *end == UtteranceEnd::Length)
+}
+
+/// The tokens of an utterance; 0 if no model said it.
+pub(super) fn tokens(said: &Utterance) -> usize {
+    said.generation.as_ref().map_or(0, |generation| generation.token_ids.len())
+}
+
 impl Batch {
     /// Plays this rank's share of the games of an update.
     pub(super) fn play(
@@ -75,7 +97,7 @@ impl Batch {
         let play = PlayConfig {
             games_in_flight: config.self_play.games_in_flight(),
             max_failed_in_a_row: config.self_play.max_failed_in_a_row,
-            tokens: config.self_play.record_tokens.into(),
+            tokens: TokenRecords::Kept,
         };
         let is_own = |scheduled: &&Scheduled| scheduled.spec.number % ranks.group.size() == ranks.group.rank();
         let mut games = CollectedGames::default();
@@ -99,18 +121,13 @@ impl Batch {
             }
         }
         let failed = games.failed.len();
-        for failed in &games.failed {
-            policy.take_turns(failed.number);
-            opponents.take_turns(failed.number);
-        }
+        policy.forget_games();
+        opponents.forget_games();
         games.finished.sort_by_key(|game| game.number);
         let played = |game: FinishedGame| {
             let Scheduled { index, learner, .. } = *schedule.get(game.number)?;
-            let turns = of_utterances(&game, [policy.take_turns(game.number), opponents.take_turns(game.number)]);
-            let rewarded = rewarded(run, inputs.games.get(index)?, settings, (&game, learner), &turns);
-            let is_learned = |turn: &SampledTurn| learner.is_none_or(|learner| turn.seat == learner);
-            let turns = turns.into_iter().map(|turn| turn.filter(is_learned)).collect();
-            Some(Played { index, game, turns, rewarded })
+            let rewarded = rewarded(run, inputs.games.get(index)?, settings, (&game, learner));
+            Some(Played { index, game, learner, rewarded })
         };
         let games: Vec<Played> = { games.finished }.into_iter().filter_map(played).collect();
         Ok(Self { games, failed })
@@ -163,13 +180,6 @@ fn imitation(game: &RewardedGame) -> Vec<Option<f64>> {
     game.turns.iter().map(|turn| (Some(turn.seat) == game.winner && turn.tokens > 0).then_some(1.0)).collect()
 }
 
-/// The turns of both players, utterance by utterance.
-fn of_utterances(game: &FinishedGame, players: [Vec<SampledTurn>; 2]) -> Vec<Option<SampledTurn>> {
-    let mut players = players.map(|turns| turns.into_iter().peekable());
-    let mut next = |seat| players.iter_mut().find_map(|turns| turns.next_if(|turn| turn.seat == seat));
-    game.episode.history.iter().map(|said| next(said.seat)).collect()
-}
-
 /// What each rank has of its games, in the order of their numbers: that of all ranks, in order.
 pub(super) fn gather_games<T: Serialize + DeserializeOwned>(
     group: &dyn ProcessGroup,
@@ -192,22 +202,15 @@ fn rewarded(
     of: &OpenGame,
     settings: &OnlineSettings,
     (game, learner): (&FinishedGame, Option<Seat>),
-    turns: &[Option<SampledTurn>],
 ) -> RewardedGame {
     let (labels, rewards) = (of.game.labels(), &settings.rewards);
-    let said = || game.episode.history.iter().zip(turns);
-    let tokens = said().map(|(said, turn)| {
-        let tokens = turn.as_ref().map_or(0, |turn| turn.generation.token_ids.len());
-        Turn { seat: said.seat, tokens }
-    });
+    let history = &game.episode.history;
+    let tokens = history.iter().map(|said| Turn { seat: said.seat, tokens: tokens(said) });
     let mut rewarded = RewardedGame::new(labels, game.episode.item.as_str(), &game.verdict, tokens.collect(), rewards);
     // Games of one kind with other options have other baselines.
     rewarded.kind = of.folder().unwrap_or(labels.name).to_owned();
-    let offender = said().find_map(|(said, turn)| {
-        let is_too_long = turn.as_ref().is_some_and(|turn| turn.finish == FinishReason::Length);
-        (said.content.trim().is_empty() || is_too_long).then_some(said.seat)
-    });
-    if let Some(offender) = offender {
+    let offender = history.iter().find(|said| said.content.trim().is_empty() || is_too_long(said));
+    if let Some(offender) = offender.map(|said| said.seat) {
         let OutcomeRewards { invalid, other_invalid, .. } = *rewards;
         rewarded.rewards = labels.seats.map(|seat| if seat == offender { invalid } else { other_invalid });
         rewarded.winner = None;

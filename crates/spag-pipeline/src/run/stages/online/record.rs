@@ -3,13 +3,12 @@
 use serde_json::{Map, Value};
 use spag_dist::{ProcessGroup, gather_numbers};
 use spag_game::{Episode, Labels, SEATS};
-use spag_model::generate::FinishReason;
 use spag_run::measure_of;
 use spag_selfplay::GameStats;
 use spag_train::{LogProbGap, StepRecord, Trajectory};
 
 use super::opponents::Against;
-use super::play::{Batch, Played, gather_games};
+use super::play::{Batch, gather_games, is_too_long, tokens};
 use crate::error::Result;
 use crate::run::context::RunContext;
 
@@ -61,22 +60,22 @@ impl Sums {
     fn of(batch: &Batch, kinds: usize, trajectories: &[Trajectory]) -> Self {
         let results = vec![Results::default(); kinds];
         let mut sums = Self { results, failed: batch.failed as f64, ..Self::default() };
-        for Played { index, game, turns, rewarded } in &batch.games {
-            let Some(results) = sums.results.get_mut(*index) else { continue };
+        for played in &batch.games {
+            let Some(results) = sums.results.get_mut(played.index) else { continue };
             results.games += 1.0;
-            for (seat, reward) in rewarded.rewards.iter().enumerate() {
+            for (seat, reward) in played.rewarded.rewards.iter().enumerate() {
                 results.rewards[seat] += reward;
             }
-            if let Some(winner) = game.verdict.winner() {
+            if let Some(winner) = played.game.verdict.winner() {
                 results.wins[winner.index()] += 1.0;
             }
-            let own = turns.iter().zip(&game.episode.history);
-            for (turn, said) in own.filter_map(|(turn, said)| Some((turn.as_ref()?, said))) {
+            for (_, said) in played.learned() {
                 sums.utterances += 1.0;
                 sums.empty += f64::from(u8::from(said.content.trim().is_empty()));
-                sums.tokens += turn.generation.token_ids.len() as f64;
-                sums.too_long += f64::from(u8::from(turn.finish == FinishReason::Length));
-                sums.surprisal -= turn.log_probs().iter().map(|l| f64::from(*l)).sum::<f64>();
+                sums.tokens += tokens(said) as f64;
+                sums.too_long += f64::from(u8::from(is_too_long(said)));
+                let log_probs = said.generation.iter().flat_map(|generation| &generation.sampling_log_probs);
+                sums.surprisal -= log_probs.map(|l| f64::from(*l)).sum::<f64>();
             }
         }
         for span in trajectories.iter().flat_map(|trajectory| &trajectory.spans) {
@@ -133,7 +132,13 @@ impl UpdateRecord {
     ) -> Result<Self> {
         let (group, games) = (&*run.ranks.group, &run.inputs.games);
         let sums = Sums::of(&batch, games.len(), trajectories).over(group)?;
-        let own = batch.games.into_iter().map(|played| (played.game.number, (played.index, played.game.episode)));
+        let record_tokens = run.config.self_play.record_tokens;
+        let own = batch.games.into_iter().map(|mut played| {
+            if !record_tokens {
+                played.game.episode.history.iter_mut().for_each(|said| said.generation = None);
+            }
+            (played.game.number, (played.index, played.game.episode))
+        });
         let episodes: Vec<(usize, Episode)> =
             gather_games(group, own.collect())?.into_iter().map(|(_, episode)| episode).collect();
         let mut line = line(update, &sums, step, seconds);
