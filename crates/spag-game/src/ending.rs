@@ -37,7 +37,7 @@ pub struct EndingLabel {
     pub title: &'static str,
     /// What happened, for a reader.
     pub description: &'static str,
-    /// The group of endings that a [`Verdict`] is written as.
+    /// The group of endings that a [`Verdict`](crate::Verdict) is written as.
     pub outcome: &'static str,
     /// The winner of all games that end so. `None` for a tie, and if either seat can win so.
     pub winner: Option<Seat>,

@@ -203,22 +203,14 @@ fn changed_settings_or_inputs_are_refused() {
 }
 
 #[test]
-fn older_runs_drew_from_all_tokens_and_trimmed_utterances() {
+fn inputs_that_name_no_rule_of_utterances_trimmed_them() {
     let (_root, config, _) = finished_run();
-    let (settings, inputs) = (config.run_dir.join("config.resolved.toml"), config.run_dir.join("inputs.json"));
-    let text = fs::read_to_string(&settings).unwrap();
-    assert_eq!(text.matches("top_k = 50\n").count(), 2);
-    fs::write(&settings, text.replace("top_k = 50\n", "")).unwrap();
-    let said = run(&config, &mut Silent).unwrap_err().to_string();
-    assert!(said.contains("top_k` = 0, but it is now 50"), "{said}");
-    let same = run_config(&config.run_dir, &["self_play.top_k=0", "evaluation.top_k=0"]);
-    run(&same, &mut Silent).unwrap();
-
+    let inputs = config.run_dir.join("inputs.json");
     let text = fs::read_to_string(&inputs).unwrap();
     let noted = text.replace("\"utterances\": \"as-decoded\",", "");
     assert_ne!(noted, text);
     fs::write(&inputs, noted).unwrap();
-    let said = run(&same, &mut Silent).unwrap_err().to_string();
+    let said = run(&config, &mut Silent).unwrap_err().to_string();
     assert!(said.contains("`utterances` = trimmed, but it is now as-decoded"), "{said}");
 }
 

@@ -11,7 +11,7 @@
 //! 7. [`Files::append`]: games and a line of metrics. Every [`OnlineSettings::save_updates`] updates the learner, the state of
 //!    estimator, pool and items, and the lengths of the files are saved. A killed run continues from there with the same games.
 //!
-//! Published on-policy systems, such as OpenRLHF, verl and prime-rl, have parts that this loop leaves out:
+//! Published on-policy systems have parts that this loop leaves out:
 //!
 //! - asynchrony: play and learning alternate on the same device, so no game is played by older weights than the last step's, and
 //!   neither half overlaps the other;
