@@ -10,7 +10,7 @@ use crate::limits;
 /// ```
 /// let words = ["tea".to_owned(), "bear".to_owned()];
 /// let games = spag_selfplay::game_specs(words.iter().rev(), 5, 9);
-/// assert_eq!((games[1].game, games[1].item.as_str()), (1, "tea"));
+/// assert_eq!((games[1].number, games[1].item.as_str()), (1, "tea"));
 /// assert_eq!(games[1].seed, spag_game::game_seed(9, 1));
 /// ```
 pub fn game_specs<'a>(words: impl Iterator<Item = &'a String>, max_turns: usize, seed: u64) -> Vec<GameSpec> {
