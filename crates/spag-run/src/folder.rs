@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
+use serde_json::{Map, Value};
 use spag_io::EnclosedFolder;
 
 use crate::files;
@@ -63,7 +64,7 @@ impl RunFolder {
     pub fn done(&self, stage: &Stage) -> Option<StageDone> {
         let text = self.small_file(Path::new(&stage.folder).join(files::DONE))?;
         // The stage is finished, whatever this version of the program can read of it.
-        Some(serde_json::from_slice(&text).unwrap_or_default())
+        Some(readable(&text).unwrap_or_default())
     }
 
     /// Whether the folder of a stage exists.
@@ -75,6 +76,18 @@ impl RunFolder {
     pub fn metrics(&self, stage: &Stage) -> Follower {
         Follower::new(&self.0, Path::new(&stage.folder).join(files::METRICS))
     }
+}
+
+/// What `done.json` of any version says under the keys of this one.
+fn readable(text: &[u8]) -> serde_json::Result<StageDone> {
+    let said: Map<String, Value> = serde_json::from_slice(text)?;
+    let mut known = serde_json::to_value(StageDone::default())?;
+    for (key, value) in said {
+        if let Some(place) = known.get_mut(&key) {
+            *place = value;
+        }
+    }
+    serde_json::from_value(known)
 }
 
 #[cfg(test)]

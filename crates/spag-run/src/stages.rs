@@ -39,7 +39,7 @@ impl Stage {
 
 /// The content of `done.json`, which is written last and marks a stage as finished.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(default)]
+#[serde(deny_unknown_fields)]
 pub struct StageDone {
     /// The stage's name.
     pub stage: String,

@@ -319,9 +319,8 @@ impl<E: Generate> Policy for ModelPlayer<E> {
                     let (end, truncated) = (end(completion.finish), completion.truncated_tokens);
                     let policy_version = self.version.unwrap_or(completion.policy_version);
                     let eos = self.encoder.tokenizer().eos_ids();
-                    let completion = Completion { policy_version, ..completion };
-                    let (text, mut generation) =
-                        (rule.utterance(completion.text.clone()), generation(completion, (&config, eos)));
+                    let (text, mut generation) = said(Completion { policy_version, ..completion }, (&config, eos));
+                    let text = rule.utterance(text);
                     if let Prompts::Verbatim(histories) = &mut self.prompts {
                         prompt.drain(..truncated.min(prompt.len()));
                         let context = TurnContext { prompt, rule, end };
@@ -348,16 +347,16 @@ fn end(finish: FinishReason) -> UtteranceEnd {
     }
 }
 
-/// The tokens of a completion. What was drawn from the model's own distribution has the log-probability of the model, with the bits
+/// The text of a completion and its tokens. What was drawn from the model's own distribution has the log-probability of the model, with the bits
 /// of a learner's on a CPU.
-fn generation(completion: Completion, (config, eos): (&GenerationConfig, &[u32])) -> Generation {
-    let Completion { token_ids, model_log_probs, mut sampling_log_probs, policy_version, .. } = completion;
+fn said(completion: Completion, (config, eos): (&GenerationConfig, &[u32])) -> (String, Generation) {
+    let Completion { text, token_ids, model_log_probs, mut sampling_log_probs, policy_version, .. } = completion;
     for (at, (drawn, model)) in sampling_log_probs.iter_mut().zip(&model_log_probs).enumerate() {
         if config.distribution(at, eos).is_of_model() {
             *drawn = *model;
         }
     }
-    Generation { token_ids, model_log_probs, sampling_log_probs, policy_version, context: None }
+    (text, Generation { token_ids, model_log_probs, sampling_log_probs, policy_version, context: None })
 }
 
 /// The reply of a game whose prompt has no tokens because of its text. A model without a template would fail every game.

@@ -66,7 +66,7 @@ pub(crate) struct Sequences {
     events: UnboundedReceiver<SequenceEvent>,
     group: u64,
     abort: Sender<Command>,
-    /// Held until the answer is sent, so that answers that nobody reads are as few as sequences that wait.
+    /// Held until the answer is sent, so that unread answers count towards the limit of waiting sequences.
     _places: OwnedSemaphorePermit,
 }
 

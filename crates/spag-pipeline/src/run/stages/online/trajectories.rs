@@ -1,6 +1,6 @@
 //! Sequences of tokens to learn from: one for each seat of a game, as far as its prompts are one growing sequence.
 
-use spag_game::{Generation, TurnContext, UtteranceEnd};
+use spag_game::{Generation, SEATS, TurnContext, UtteranceEnd};
 use spag_selfplay::{ModelPlayer, SharedEngine};
 use spag_train::{Span, Trajectory};
 
@@ -15,7 +15,7 @@ pub(super) fn of(
 ) -> Result<Vec<Trajectory>> {
     let mut all = Vec::new();
     for (played, advantages) in games.iter().zip(advantages) {
-        for seat in 0..played.rewarded.rewards.len() {
+        for seat in 0..SEATS {
             let mut grown: Vec<Trajectory> = Vec::new();
             for (at, said) in played.learned().filter(|(_, said)| said.seat.index() == seat) {
                 let advantage = advantages.get(at).copied().flatten();
