@@ -8,9 +8,8 @@ use signal_hook::iterator::Signals;
 use signal_hook::low_level::emulate_default_handler;
 use spag_dist::{JoinOptions, LaunchEnv};
 use spag_io::Silent;
-use spag_pipeline::{Ended, RunConfig, render_summary};
+use spag_pipeline::{Ended, RunConfig, plan_of_run, render_summary};
 
-use crate::plan::plan_of_run;
 use crate::watch::{self, OwnPage};
 use spag_cli::{Error, Result, Signal, TerminalProgress, exit, prompts, threads};
 

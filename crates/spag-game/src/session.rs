@@ -1,6 +1,7 @@
-//! A session of `spag env`: one game after another, played by requests. No input or output.
+//! A session of `spag env`: one game after another, played by requests.
 
 mod answer;
+mod lines;
 mod request;
 
 use serde_json::{Map, Value};

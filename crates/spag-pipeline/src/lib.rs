@@ -23,6 +23,9 @@ mod seeds;
 // ── The loop ──
 mod run;
 
+// ── Before it ──
+mod plan;
+
 // ── Results ──
 mod play_stats;
 mod report;
@@ -32,13 +35,14 @@ mod base;
 
 pub use base::{BaseQuality, BaseReport, WorldQuality, make_base};
 pub use config::{
-    BaseConfig, BenchmarkSettings, Control, CreditRule, DocumentSettings, EstimatorChoice, EvaluationSettings, GapRule,
-    HardwareSettings, ImitationSettings, ImitationSource, ImitationSources, KlPlace, MachineSettings, MissingInput,
-    OnlineSettings, Opponent, OpponentSettings, PolicyLength, PolicyLoss, PolicyLossSettings, ProbeSettings,
-    RewardSettings, RunConfig, RunGame, RunMethod, SelfPlaySettings, SftSettings, SftShare, ShapeSettings, StopRules,
-    TokenSplit, TokenizerSettings, TrainSettings, Whole, WholeFor, WordOrder, WordSettings, read_toml,
+    BaseConfig, BenchmarkSettings, Control, CreditRule, DocumentSettings, EstimatorChoice, EvaluationSettings, Figures,
+    GapRule, Gpu, HardwareSettings, ImitationSettings, ImitationSource, ImitationSources, KlPlace, MachineSettings,
+    MissingInput, OnlineSettings, Opponent, OpponentSettings, PolicyLength, PolicyLoss, PolicyLossSettings,
+    ProbeSettings, RewardSettings, RunConfig, RunGame, RunMethod, SelfPlaySettings, SftSettings, SftShare,
+    ShapeSettings, StopRules, TokenSplit, TokenizerSettings, TrainSettings, Whole, WholeFor, WordOrder, WordSettings,
 };
 pub use error::{Error, Result};
+pub use plan::{PLANNED_LENGTH, PlanFile, PlannedFlags, PlannedModel, TrainingPlan, plan_of_run};
 pub use play_stats::PlayStats;
 pub use report::{
     Arm, ExactPlay, GameReport, HeldOut, ImitationPart, LossCurve, LossPoint, MatchReport, NamedPlay, Report, Round,

@@ -6,6 +6,7 @@
 
 mod foreign;
 mod generated;
+mod given;
 mod reference;
 mod spelling;
 mod value;
@@ -18,6 +19,7 @@ use crate::{Error, Result};
 pub use clap_complete::Shell;
 pub use foreign::{Notes, Task};
 pub use generated::{completions, with_flags};
+pub use given::Given;
 use spelling::snake_case_flags;
 pub use value::{THREADS, count, truth, within};
 

@@ -10,6 +10,7 @@ use spag_model::dtype::DtypeChoice;
 use spag_model::generate::Sampling;
 use spag_selfplay::{SamplingSettings, limits};
 
+use super::gpu::Gpu;
 use crate::error::Result;
 
 /// GPUs in all, or per host.
@@ -78,10 +79,8 @@ spag_io::settings! {
         pub ties: Option<f64> [0.0..=1.0];
     }
 
-    /// `[hardware]`: what `spag run --plan` assumes, as in a plan file of `spag plan`. Nothing else depends on it.
+    /// `[hardware]`: what `spag run --plan` assumes. Nothing else depends on it.
     pub table HardwareSettings {
-        /// The kind of GPU: `a100-40`, `a100-80`, `h100`, `h200`, or `cpu`.
-        pub gpu: Option<String>;
         /// Words of `words.file`, to plan before the file is there.
         pub words: Option<usize> [1..=1_000_000_000];
         /// Rows of `imitation.file`, likewise.
@@ -89,13 +88,17 @@ spag_io::settings! {
         /// Rows of `sft.file`, likewise.
         pub sft_rows: Option<usize> [1..=1_000_000_000];
     } + {
-        /// How many GPUs there are, and their memory.
+        /// The machines.
         pub machine: MachineSettings;
     }
 
-    /// The hardware that is planned for, except the kind of GPU.
+    /// The machines that are planned for.
     #[derive(Copy, clap::Args)]
     pub flags MachineSettings {
+        /// The kind of GPU: a100-40, a100-80, h100 or h200. In the file of a run cpu, too, which is its default; otherwise --gpu_memory
+        /// chooses it
+        #[arg(value_name = "KIND", hide_possible_values = true)]
+        pub gpu: Option<Gpu>;
         /// GPUs in all, one rank each, at most 65536 [default: 1]
         #[arg(value_name = "N")]
         pub gpus: Option<usize> [GPUS];

@@ -118,7 +118,7 @@ impl<C> Layers<C> {
 ///
 /// # Errors
 /// The file cannot be read or is larger than a configuration can be, is not TOML, has an unknown key or a wrong type.
-pub fn read_toml<T: DeserializeOwned>(path: impl AsRef<Path>) -> Result<T> {
+pub(crate) fn read_toml<T: DeserializeOwned>(path: impl AsRef<Path>) -> Result<T> {
     let path = path.as_ref();
     let text = read_text(path, MAX_BYTES)?;
     let place = path.display().to_string();

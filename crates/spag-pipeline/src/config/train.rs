@@ -6,7 +6,8 @@ use spag_train::{JobSettings, TrainConfig};
 
 spag_io::settings! {
     /// `[train]` and `[imitation.train]`: the flags of `spag-train` by name.
-    pub table TrainSettings {} + {
+    #[derive(clap::Args)]
+    pub flags TrainSettings {} + {
         /// The settings that the result depends on.
         pub config: TrainConfig;
         /// The others.

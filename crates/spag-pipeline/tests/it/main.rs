@@ -8,6 +8,7 @@ mod held_actions;
 mod mixed_sources;
 mod online;
 mod own_games;
+mod plan;
 mod report;
 mod run;
 mod settings_page;

@@ -1,12 +1,12 @@
 //! How long the games and the trainings of a run take: as measured on this machine, or at least.
 
+use crate::{PlannedStage, SAMPLES_PER_GAME};
 use spag_model::generate::GenerationMemory;
 use spag_model::params::Layout;
-use spag_pipeline::{PlannedStage, SAMPLES_PER_GAME};
 
-use super::hardware::Assumptions;
+use super::assumptions::Assumptions;
 use super::of_run::{CONTEXT, Planner};
-use spag_cli::Result;
+use crate::error::Result;
 
 /// Utterances of a game: an assumption.
 pub(super) const UTTERANCES: f64 = 6.0;
@@ -51,7 +51,7 @@ impl Planner<'_> {
         if let Some(flops) = self.cpu_flops {
             return Some(tokens * 2.0 * self.multiplied() / flops);
         }
-        let figures = self.gpu?.figures();
+        let figures = self.gpu?;
         let assumed = Assumptions::new(self.network());
         let dtype = self.playing_dtype();
         let games = self.config.self_play.games_in_flight() as f64;

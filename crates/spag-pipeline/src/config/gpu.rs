@@ -1,13 +1,13 @@
-//! Published figures of GPUs, and assumptions on their utilization.
+//! The kinds of GPUs that are planned for, and their published figures.
 
 use clap::ValueEnum;
 use serde::{Deserialize, Serialize};
 use spag_model::dtype::WeightDtype;
 
-/// A kind of GPU.
+/// A kind of GPU that a plan is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ValueEnum)]
 #[serde(rename_all = "kebab-case")]
-pub(crate) enum Gpu {
+pub enum Gpu {
     /// NVIDIA A100 40GB SXM.
     #[value(name = "a100-40")]
     #[serde(rename = "a100-40")]
@@ -20,31 +20,35 @@ pub(crate) enum Gpu {
     H100,
     /// NVIDIA H200 141GB SXM.
     H200,
+    /// None: the plan of a run is for this machine.
+    #[value(skip)]
+    Cpu,
 }
 
 /// Published figures per GPU, without sparsity. Rates are per second.
 ///
 /// Sources: NVIDIA A100 Tensor Core GPU datasheet (2021), H100 datasheet (2023), H200 datasheet (2024).
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
-pub(crate) struct Figures {
+pub struct Figures {
     /// The product's name.
-    pub(crate) name: &'static str,
+    pub name: &'static str,
     /// Memory in GiB, as the driver reports it.
-    pub(crate) memory_gib: f64,
+    pub memory_gib: f64,
     /// bf16 on tensor cores with f32 accumulation.
-    pub(crate) bf16_flops: f64,
+    pub bf16_flops: f64,
     /// f32 without TF32.
-    pub(crate) f32_flops: f64,
+    pub f32_flops: f64,
     /// Bytes between the GPU and its memory.
-    pub(crate) memory_bytes: f64,
+    pub memory_bytes: f64,
     /// Bytes between GPUs of one host, in each direction.
-    pub(crate) link_bytes: f64,
+    pub link_bytes: f64,
     /// Bytes between GPU and host, in each direction.
-    pub(crate) host_link_bytes: f64,
+    pub host_link_bytes: f64,
 }
 
 impl Gpu {
-    pub(crate) fn figures(self) -> Figures {
+    /// Its figures; `None` for [`Gpu::Cpu`].
+    pub fn figures(self) -> Option<Figures> {
         let a100 = Figures {
             name: "A100-SXM4-40GB",
             memory_gib: 39.4,
@@ -63,49 +67,22 @@ impl Gpu {
             link_bytes: 450e9,
             host_link_bytes: 64e9,
         };
-        match self {
+        Some(match self {
+            Self::Cpu => return None,
             Self::A100Sxm40 => a100,
             Self::A100Sxm80 => Figures { name: "A100-SXM4-80GB", memory_gib: 79.1, memory_bytes: 2039e9, ..a100 },
             Self::H100 => h100,
             Self::H200 => Figures { name: "H200-SXM-141GB", memory_gib: 139.8, memory_bytes: 4800e9, ..h100 },
-        }
+        })
     }
 }
 
 impl Figures {
     /// FLOP/s of matrix products in a number format.
-    pub(crate) fn flops(&self, dtype: WeightDtype) -> f64 {
+    pub fn flops(&self, dtype: WeightDtype) -> f64 {
         match dtype {
             WeightDtype::Bf16 => self.bf16_flops,
             WeightDtype::F32 => self.f32_flops,
-        }
-    }
-}
-
-/// Assumptions, printed with every estimate. On an H100, training steps of 3.5B parameters reached 47 to 54% of the peak, and decoding
-/// passes of 1 to 64 rows of 7B 67 to 80% of the bandwidth (docs/log/gpu.md).
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
-pub(crate) struct Assumptions {
-    /// Share of the peak that matrix products reach.
-    pub(crate) flops_share: f64,
-    /// Share of a memory's bandwidth that is reached.
-    pub(crate) memory_share: f64,
-    /// Share of a link's bandwidth that is reached.
-    pub(crate) link_share: f64,
-    /// Bytes per second between hosts, per host and in each direction.
-    pub(crate) network_bytes: f64,
-    /// GiB that the driver takes of a GPU.
-    pub(crate) driver_gib: f64,
-}
-
-impl Assumptions {
-    pub(crate) fn new(network_gbit: f64) -> Self {
-        Self {
-            flops_share: 0.5,
-            memory_share: 0.75,
-            link_share: 0.7,
-            network_bytes: network_gbit * 1e9 / 8.0,
-            driver_gib: 0.6,
         }
     }
 }

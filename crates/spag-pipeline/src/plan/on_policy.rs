@@ -1,16 +1,16 @@
 //! The memory of an on-policy run: a learner with engines beside it, by what is sharded and offloaded.
 
+use crate::{OnlineMemory, OnlineParts, PlannedTraining, RunPlan};
 use spag_io::{format_gib, gib};
 use spag_model::dtype::WeightDtype;
 use spag_model::generate::GenerationMemory;
-use spag_pipeline::{OnlineMemory, OnlineParts, PlannedTraining, RunPlan};
 use spag_selfplay::text_table;
 use spag_train::{Beside, Placement, ShardingPlan, ZeroStage};
 
 use super::of_run::Planner;
 use super::report::{GIB, Report, Row};
 use super::settings::Settings;
-use spag_cli::Result;
+use crate::error::Result;
 
 /// Where a learner stores its state, and what is beside it.
 struct Place {

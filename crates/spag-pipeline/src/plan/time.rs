@@ -7,8 +7,9 @@ use spag_model::Architecture;
 use spag_model::params::Layout;
 use spag_train::{Placement, ShardingPlan, ZeroStage};
 
-use super::hardware::{Assumptions, Figures};
+use super::assumptions::Assumptions;
 use super::settings::Settings;
+use crate::config::Figures;
 
 /// Lower bounds in seconds for an optimizer step and its parts, which may run at the same time.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]

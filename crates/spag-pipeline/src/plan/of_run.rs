@@ -2,7 +2,10 @@
 
 use std::fmt::Write as _;
 
-use clap::ValueEnum;
+use crate::{
+    ImitationSource, MissingInput, OnlineMemory, PlannedTraining, RunConfig, RunMeasure, RunPlan, SAMPLES_PER_GAME,
+    measure_run, plan_run_without,
+};
 use spag_io::duration;
 use spag_io::{escape, folder_size, format_gib, free_disk, gib};
 use spag_model::ModelConfig;
@@ -11,28 +14,26 @@ use spag_model::dtype::{DtypeChoice, WeightDtype};
 use spag_model::generate::{GenerationMemory, Processor};
 use spag_model::params::Layout;
 use spag_model::rate::measured_flops;
-use spag_pipeline::{
-    HardwareSettings, ImitationSource, MissingInput, OnlineMemory, PlannedTraining, RunConfig, RunMeasure, RunPlan,
-    SAMPLES_PER_GAME, measure_run, plan_run_without,
-};
 use spag_selfplay::text_table;
 use spag_train::{Placement, RankMemory, ShardingPlan};
 
-use super::hardware::{Assumptions, Gpu};
+use super::assumptions::Assumptions;
 use super::report::{Report, Row};
 use super::run_time::UTTERANCES;
 use super::settings::Settings;
-use spag_cli::{Error, Result};
+use crate::config::{Figures, Gpu};
+use crate::error::Result;
 
 /// Tokens of a game when half of it is played, with its rules: an assumption.
 pub(super) const CONTEXT: f64 = 700.0;
 
-/// The text of `spag run --plan`.
+/// The text of `spag run --plan`. `missing` are inputs that are not there yet ([`RunConfig::load_to_plan`]). The speed of a plan for this
+/// machine is measured.
 ///
 /// # Errors
 /// Inputs that cannot be read, or settings of the hardware or of sharding that contradict each other.
-pub(crate) fn plan_of_run(config: &RunConfig, missing: &[MissingInput]) -> Result<String> {
-    let gpu = gpu(&config.hardware)?;
+pub fn plan_of_run(config: &RunConfig, missing: &[MissingInput]) -> Result<String> {
+    let gpu = config.hardware.machine.gpu.and_then(Gpu::figures);
     let ranks = config.hardware.machine.gpus.unwrap_or(1);
     let plan = plan_run_without(config, missing, ranks)?;
     let model = load_config(&config.base_model)?;
@@ -68,21 +69,11 @@ fn missing_inputs(missing: &[MissingInput]) -> String {
     )
 }
 
-/// The kind of GPU; `None` is a CPU.
-fn gpu(hardware: &HardwareSettings) -> Result<Option<Gpu>> {
-    match hardware.gpu.as_deref() {
-        None | Some("cpu") => Ok(None),
-        Some(name) => Gpu::from_str(name, true).map(Some).map_err(|_| Error::BadValue {
-            flag: format!("hardware.gpu = \"{name}\""),
-            problem: "expected a100-40, a100-80, h100, h200 or cpu".into(),
-        }),
-    }
-}
-
 pub(super) struct Planner<'a> {
     pub(super) config: &'a RunConfig,
     pub(super) model: &'a ModelConfig,
-    pub(super) gpu: Option<Gpu>,
+    /// `None` is a CPU.
+    pub(super) gpu: Option<Figures>,
     /// FLOP/s of this machine, if it is planned for.
     pub(super) cpu_flops: Option<f64>,
     /// What games and training take on this machine, if it is planned for and they could be measured.
@@ -94,7 +85,7 @@ pub(super) struct Planner<'a> {
 
 impl Planner<'_> {
     fn head(&self, plan: &RunPlan) -> String {
-        let device = self.gpu.map_or("CPU", |gpu| gpu.figures().name);
+        let device = self.gpu.map_or("CPU", |gpu| gpu.name);
         let held_out = if plan.held_out > 0 { format!(", {} held out", plan.held_out) } else { String::new() };
         format!(
             "{}: {:.1} million parameters, {} × {device}\n{} words to train on{held_out}\n\n",
@@ -153,7 +144,7 @@ impl Planner<'_> {
 
     /// Games of `both` tokens whose keys and values fit on a GPU beside the weights; `None` on a CPU.
     fn games_that_fit(&self, both: usize) -> Option<u64> {
-        let (figures, dtype) = (self.gpu?.figures(), self.playing_dtype());
+        let (figures, dtype) = (self.gpu?, self.playing_dtype());
         let gib = self.config.hardware.machine.gpu_memory.unwrap_or(figures.memory_gib);
         let bytes = ((gib - Assumptions::new(self.network()).driver_gib) * (1u64 << 30) as f64) as u64;
         let weights = Layout::new(&self.model.architecture).len() as u64 * dtype.bytes() as u64;
@@ -183,13 +174,15 @@ impl Planner<'_> {
 
     /// The settings of a training on the GPUs; `None` on a CPU.
     pub(super) fn settings(&self, training: &PlannedTraining) -> Result<Option<Settings>> {
-        let Some(gpu) = self.gpu else { return Ok(None) };
+        if self.gpu.is_none() {
+            return Ok(None);
+        }
         let mut training = training.settings.clone();
         if training.job.zero_stage.is_none() {
             (training.job.offload_optimizer, training.job.offload_param) = (None, None);
         }
         let machine = self.config.hardware.machine;
-        let (settings, _) = Settings::new(self.config.base_model.clone(), Some(gpu), machine, training)?;
+        let (settings, _) = Settings::new(self.config.base_model.clone(), machine, training)?;
         Ok(Some(settings))
     }
 

@@ -56,7 +56,7 @@ impl Answer {
 /// All routes.
 pub(super) fn routes(house: Arc<House>) -> Routes {
     let metadata = json!({
-        "name": house.game,
+        "name": house.environments.game,
         "description": format!("{}: self-play of both players", house.title),
         "readme_content": null,
         "version": env!("CARGO_PKG_VERSION"),

@@ -52,7 +52,7 @@ pub(super) async fn talk(mut socket: WebSocket, house: Arc<House>, connection: K
                 return sleep(CLOSING).await;
             }
             Err(_) => {
-                let reason = format!("no message came within {} seconds", house.limits.session_timeout);
+                let reason = format!("no message came within {} seconds", house.environments.limits.session_timeout);
                 return end(socket, Some(message::error(SESSION, &reason, [])), close_code::NORMAL, "").await;
             }
         };

@@ -2,17 +2,18 @@
 
 use std::fmt::Write as _;
 
+use crate::OnlineMemory;
 use serde::Serialize;
 use serde_json::{Value, json};
 use spag_io::{escape, format_gib, gib};
 use spag_model::generate::{GenerationMemory, GenerationMemorySettings, PromptLogProbs};
 use spag_model::{EngineConfig, ModelConfig};
-use spag_pipeline::OnlineMemory;
 use spag_train::{Placement, PlannedRun, RankMemory, ShardingPlan};
 
-use super::hardware::{Assumptions, Figures};
+use super::assumptions::Assumptions;
 use super::settings::Settings;
 use super::time::StepBound;
+use crate::config::Figures;
 
 pub(super) const GIB: f64 = (1u64 << 30) as f64;
 
@@ -64,7 +65,7 @@ struct Playing {
 impl<'a> Report<'a> {
     pub(super) fn new(model: &'a ModelConfig, settings: &'a Settings) -> Self {
         let assumed = Assumptions::new(settings.network);
-        Self { model, settings, gpu: settings.gpu.figures(), assumed, online: None }
+        Self { model, settings, gpu: settings.figures, assumed, online: None }
     }
 
     /// The report of an on-policy run's learner, with what is beside it.

@@ -1,16 +1,16 @@
 //! `spag env`: plays a game with other programs, by lines of JSON or over OpenEnv's HTTP and WebSocket.
 
-mod lines;
-mod serve;
-
+use std::io;
 use std::path::PathBuf;
 
 use clap::Args;
-use spag_cli::Result;
+use spag_cli::{Error, Result};
 use spag_game::GameData;
+use spag_game::session::Session;
+use spag_page::{Environments, SessionLimits};
+use spag_serve::{QueueLimits, Server};
 
-use crate::network;
-use serve::ServeArgs;
+use crate::network::{self, Keys, NetworkArgs};
 
 /// Play a game by lines of JSON on standard input and output, as an environment of another program.
 ///
@@ -32,7 +32,9 @@ pub(crate) struct EnvArgs {
     #[arg(long)]
     serve: bool,
     #[command(flatten)]
-    server: ServeArgs,
+    sessions: SessionLimits,
+    #[command(flatten)]
+    network: NetworkArgs,
 }
 
 /// Flags of the network are for servers only.
@@ -41,6 +43,22 @@ fn of_servers(arg: clap::Arg) -> clap::Arg {
 }
 
 pub(crate) fn run(args: EnvArgs) -> Result<()> {
-    let data = args.data.map(|path| GameData::read(&args.game, path)).transpose()?;
-    if args.serve { serve::run(&args.game, data, &args.server) } else { lines::run(&args.game, data) }
+    let data = args.data.as_ref().map(|path| GameData::read(&args.game, path)).transpose()?;
+    if args.serve {
+        return serve(&args, data);
+    }
+    let mut session = Session::new(&args.game, data)?;
+    session.serve(&mut io::stdin().lock(), &mut io::stdout().lock()).map_err(Error::Stdout)
+}
+
+/// Serves until a signal ends it.
+fn serve(args: &EnvArgs, data: Option<GameData>) -> Result<()> {
+    // The errors of the game come before those of the network.
+    let environments = Environments::new(&args.game, data, args.sessions)?;
+    let config = args.network.config(QueueLimits::default())?;
+    network::allow_connections(config.limits.max_connections);
+    let keys = Keys::of(&config);
+    let most = config.limits.max_body_bytes();
+    let server = Server::bind_with(config, Vec::new(), |services| environments.routes(most, services))?;
+    network::serve(server, keys, "can play")
 }

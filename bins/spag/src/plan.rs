@@ -1,0 +1,50 @@
+//! `spag plan`: the memory that a training run needs on given hardware, and a bound of its time.
+
+use std::path::PathBuf;
+
+use clap::{Arg, Args};
+use spag_cli::flags::Given;
+use spag_cli::{Error, Result, exit};
+use spag_pipeline::{MachineSettings, PLANNED_LENGTH, PlanFile, TrainSettings, TrainingPlan};
+
+/// Show how much memory a training run needs, what fits, and how long a step takes at least.
+///
+/// Takes the flags of spag-train that change its result or how it is computed; those of data, schedule and output change no plan.
+/// Without --zero_stage and --deepspeed, all stages and offloads are compared.
+#[derive(Debug, Args)]
+#[command(rename_all = "snake_case", mut_arg("max_length", planned_length))]
+pub(crate) struct PlanArgs {
+    /// A plan (.toml, examples in configs/launch), or a model's config.json. Flags override the plan.
+    #[arg(value_name = "CONFIG")]
+    config: Option<PathBuf>,
+    /// The model: its folder, its config.json, or a GGUF file.
+    #[arg(long, value_name = "DIR|FILE")]
+    model_name_or_path: Option<PathBuf>,
+    #[command(flatten)]
+    machine: Given<MachineSettings>,
+    #[command(flatten)]
+    training: Given<TrainSettings>,
+    /// Print JSON: bytes and seconds.
+    #[arg(long)]
+    json: bool,
+}
+
+/// A plan is for longer samples than those of a small training.
+fn planned_length(arg: Arg) -> Arg {
+    arg.default_value(PLANNED_LENGTH.to_string())
+}
+
+pub(crate) fn run(args: PlanArgs) -> Result<()> {
+    let (file, model) = match args.config {
+        Some(path) if path.extension().is_some_and(|end| end == "toml") => (PlanFile::load(&path)?, None),
+        model => (PlanFile::default(), model),
+    };
+    let Some(model) = args.model_name_or_path.or(model).or(file.model.config) else {
+        let problem = "no model is named: pass a config.json, a plan file, or --model_name_or_path";
+        return Err(Error::BadValue { flag: "spag plan".into(), problem: problem.into() });
+    };
+    let machine = args.machine.over(file.hardware).map_err(Error::Flags)?;
+    let training = args.training.over(file.training.settings).map_err(Error::Flags)?;
+    let plan = TrainingPlan::new(model, machine, training)?;
+    if args.json { exit::say(format_args!("{:#}", plan.json())) } else { exit::say(plan.text().trim_end()) }
+}
