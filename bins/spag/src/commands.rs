@@ -9,6 +9,7 @@ use crate::{
     watch,
 };
 use spag_cli::{Error, Result, flags};
+use spag_dist::launch::{LaunchArgs, RankArgs};
 
 const AFTER_HELP: &str = "\
 Examples:
@@ -48,11 +49,11 @@ enum Command {
     Data(data::DataCommand),
     #[command(subcommand)]
     Bench(bench::BenchCommand),
-    Launch(launch::LaunchArgs),
+    Launch(LaunchArgs),
     Plan(Box<plan::PlanArgs>),
     Completions(CompletionsArgs),
     #[command(name = "launch-rank", hide = true)]
-    LaunchRank(launch::RankArgs),
+    LaunchRank(RankArgs),
 }
 
 /// Print completions of this program for a shell; --completions of the other programs prints theirs.

@@ -2,9 +2,7 @@
 
 use std::io;
 
-use spag_io::{Classify, ErrorClass, error_chain};
-
-use crate::{Signal, exit};
+use spag_io::{Classify, ErrorClass, Signal, error_chain};
 
 /// The result of everything fallible in this crate.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
@@ -91,11 +89,6 @@ impl Error {
 /// Errors of all libraries: their class gives the exit code.
 impl<E: std::error::Error + Classify + Send + Sync + 'static> From<E> for Error {
     fn from(error: E) -> Self {
-        let exit_code = match error.class() {
-            ErrorClass::BadInput => exit::BAD_INPUT,
-            ErrorClass::Failure => exit::FAILURE,
-            ErrorClass::LostPeer => exit::LOST_PEER,
-        };
-        Self::Other { exit_code, source: Box::new(error) }
+        Self::Other { exit_code: error.class().exit_code(), source: Box::new(error) }
     }
 }

@@ -7,17 +7,14 @@ use std::{
     process::ExitCode,
 };
 
+use spag_io::ErrorClass;
 use terminal_size::Width;
 
 use crate::{Error, Result, fit, signal};
 
-/// Exit code for an invalid command line or input.
-pub const BAD_INPUT: u8 = 2;
-/// Exit code for every other failure.
-pub const FAILURE: u8 = 1;
-/// Exit code of a rank that failed because another rank was lost. Only `spag launch` receives it; other parents
-/// receive [`FAILURE`].
-pub const LOST_PEER: u8 = 3;
+const BAD_INPUT: u8 = ErrorClass::BadInput.exit_code();
+const FAILURE: u8 = ErrorClass::Failure.exit_code();
+const LOST_PEER: u8 = ErrorClass::LostPeer.exit_code();
 
 /// Bytes of a message beyond which its middle is left out.
 const MAX_MESSAGE: usize = 8192;

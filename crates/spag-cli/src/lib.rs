@@ -47,4 +47,4 @@ pub use prompts::PromptArgs;
 pub use recorded_game::RecordedGameArgs;
 #[cfg(feature = "models")]
 pub use sampling::{SamplingArgs, TaskType, TokenSource, fit_max_length};
-pub use signal::Signal;
+pub use spag_io::Signal;

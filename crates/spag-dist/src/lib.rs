@@ -5,6 +5,7 @@
 //! - [`ProcessGroup`] runs [`Collective`]s on tensors of one dimension. [`Single`] is the group of one process,
 //!   [`TcpGroup`] a ring of CPU ranks, and `NcclGroup` (feature `cuda`) a group of NVIDIA GPUs. [`join`] and [`join_on`]
 //!   choose between them.
+//! - [`launch`] starts the ranks of a run on a machine and stops them together.
 //! - [`queue`] assigns the items of a list to ranks, and reassigns those of ranks that die.
 //!
 //! Models, tokens and games are not part of this crate; buffers have lengths, not shapes.
@@ -37,6 +38,7 @@ mod env;
 mod error;
 mod exchange;
 mod group;
+pub mod launch;
 #[cfg(feature = "cuda")]
 mod nccl;
 mod net;

@@ -103,6 +103,18 @@ pub enum ErrorClass {
     LostPeer,
 }
 
+impl ErrorClass {
+    /// The exit code of a program. That of [`ErrorClass::LostPeer`] is for `spag launch` alone; other parents receive that of
+    /// [`ErrorClass::Failure`].
+    pub const fn exit_code(self) -> u8 {
+        match self {
+            Self::BadInput => 2,
+            Self::Failure => 1,
+            Self::LostPeer => 3,
+        }
+    }
+}
+
 /// An error that states its [`ErrorClass`].
 pub trait Classify {
     /// The class of this error. An error that wraps another one returns the class of its cause.

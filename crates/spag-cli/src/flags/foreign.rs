@@ -2,37 +2,12 @@
 
 use std::{ffi::OsString, fmt};
 
-use clap::{Arg, ArgAction, Command};
+use clap::Command;
 
+use super::programs::{Task, names_of};
 use super::reference::{FlagGroup, Meaning, Values};
 use super::value::truth;
 use crate::{Error, Result, exit};
-
-/// What a program does; decides which flags of the reference matter to it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Task {
-    /// The program trains.
-    Training,
-    /// The program plays; settings of training have no effect.
-    Playing,
-}
-
-impl Task {
-    /// Whether the other program accepts exactly the flags of `command`, the program for this task. Returns the names
-    /// that differ in presence or number of values.
-    pub fn check_flags(self, command: &Command) -> Result<(), Vec<String>> {
-        let listed =
-            || self.own_flags().iter().flat_map(|group| group.names().map(|name| (name.to_owned(), group.values)));
-        let own: Vec<_> = command
-            .get_arguments()
-            .flat_map(|arg| names_of(arg).into_iter().map(|name| (name, values_of(arg))))
-            .collect();
-        let missing = own.iter().filter(|flag| !listed().any(|other| other == **flag)).cloned();
-        let unknown = listed().filter(|flag| !own.contains(flag));
-        let differing: Vec<String> = missing.chain(unknown).map(|(name, _)| name).collect();
-        if differing.is_empty() { Ok(()) } else { Err(differing) }
-    }
-}
 
 /// The flags that were accepted without effect.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -119,16 +94,11 @@ fn look_up(task: Task, own: &Command, arg: &str) -> Option<(String, Option<Strin
     if own.get_arguments().any(|arg| names_of(arg).iter().any(|own| own == name)) {
         return None;
     }
-    let mut group = *task.foreign_flags().find(|group| group.names().any(|other| other == name))?;
+    let mut group = task.foreign_flags().find(|group| group.names.split_whitespace().any(|other| other == name))?;
     if task == Task::Playing && !matches!(group.meaning, Meaning::NoEffect(_)) {
         group.meaning = Meaning::NoEffect("a setting of training");
     }
     Some((name.to_owned(), inline, group))
-}
-
-/// The long name and the aliases of a flag.
-fn names_of(arg: &Arg) -> Vec<String> {
-    arg.get_long().into_iter().chain(arg.get_all_aliases().unwrap_or_default()).map(str::to_owned).collect()
 }
 
 fn lossy(value: OsString) -> String {
@@ -138,15 +108,6 @@ fn lossy(value: OsString) -> String {
 /// `--x` and `-x`, but neither a negative number nor a lone dash.
 fn is_flag(text: &str) -> bool {
     text.starts_with('-') && text.len() > 1 && text.parse::<f64>().is_err()
-}
-
-fn values_of(arg: &Arg) -> Values {
-    match (arg.get_action(), arg.get_num_args()) {
-        (ArgAction::SetTrue | ArgAction::SetFalse, _) => Values::Switch,
-        (_, Some(range)) if range.min_values() == 0 && range.max_values() == 1 => Values::Switch,
-        (_, Some(range)) if range.max_values() > 1 => Values::Many,
-        _ => Values::One,
-    }
 }
 
 /// Records a flag or rejects its value.

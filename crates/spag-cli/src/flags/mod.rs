@@ -7,6 +7,7 @@
 mod foreign;
 mod generated;
 mod given;
+mod programs;
 mod reference;
 mod spelling;
 mod value;
@@ -17,9 +18,10 @@ use clap::{Arg, Command, Parser, error::ErrorKind};
 
 use crate::{Error, Result};
 pub use clap_complete::Shell;
-pub use foreign::{Notes, Task};
+pub use foreign::Notes;
 pub use generated::{completions, with_flags};
 pub use given::Given;
+pub use programs::{Task, list_flags};
 use spelling::snake_case_flags;
 pub use value::{THREADS, count, truth, within};
 
@@ -41,7 +43,7 @@ pub fn parse<T: Parser>(args: impl IntoIterator<Item = OsString>) -> Result<T> {
 /// An invalid command line.
 pub fn parse_reference<T: Parser>(task: Task, args: impl IntoIterator<Item = OsString>) -> Result<(T, Notes)> {
     let (args, notes) = foreign::remove_foreign(task, &T::command(), snake_case_flags(args))?;
-    let foreign: Vec<&str> = task.foreign_flags().flat_map(|group| group.names()).collect();
+    let foreign: Vec<&str> = task.foreign_flags().flat_map(|group| group.names.split_whitespace()).collect();
     Ok((from_args(args, &foreign)?, notes))
 }
 

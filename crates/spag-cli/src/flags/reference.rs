@@ -1,7 +1,6 @@
 //! The flags of the reference's scripts that a program here does not have: those of `transformers` 4.37's
-//! `TrainingArguments`, those of the scripts, and those of the other program here.
+//! `TrainingArguments` and those of the scripts.
 
-use super::Task;
 use Meaning::{NoEffect, Only, Unsupported};
 use Values::{Many, One, Switch};
 
@@ -14,6 +13,19 @@ pub(crate) enum Values {
     One,
     /// All up to the next flag.
     Many,
+}
+
+impl Values {
+    pub(crate) const ALL: [Self; 3] = [Self::Switch, Self::One, Self::Many];
+
+    /// The name in lists of flags.
+    pub(crate) const fn name(self) -> &'static str {
+        match self {
+            Self::Switch => "switch",
+            Self::One => "one",
+            Self::Many => "many",
+        }
+    }
 }
 
 /// What a flag of the reference means to training here. The texts give the reason.
@@ -31,41 +43,15 @@ pub(crate) enum Meaning {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct FlagGroup {
     /// Their names without dashes, separated by white space.
-    names: &'static str,
+    pub(crate) names: &'static str,
     /// The number of values that follow each.
     pub(crate) values: Values,
     /// What they mean to training.
     pub(crate) meaning: Meaning,
 }
 
-impl FlagGroup {
-    /// The names without dashes.
-    pub(crate) fn names(&self) -> impl Iterator<Item = &'static str> {
-        self.names.split_whitespace()
-    }
-}
-
 const fn flags(names: &'static str, values: Values, meaning: Meaning) -> FlagGroup {
     FlagGroup { names, values, meaning }
-}
-
-impl Task {
-    /// The flags that only the program for this task has.
-    pub(crate) const fn own_flags(self) -> &'static [FlagGroup] {
-        match self {
-            Self::Training => TRAIN_FLAGS,
-            Self::Playing => PLAY_FLAGS,
-        }
-    }
-
-    /// The flags that the program for this task accepts beside its own.
-    pub(crate) fn foreign_flags(self) -> impl Iterator<Item = &'static FlagGroup> {
-        let other = match self {
-            Self::Training => Self::Playing,
-            Self::Playing => Self::Training,
-        };
-        REFERENCE_FLAGS.iter().chain(other.own_flags())
-    }
 }
 
 const OFF: &[&str] = &["False"];
@@ -206,38 +192,6 @@ pub(crate) const REFERENCE_FLAGS: &[FlagGroup] = &[
     flags("debug", Many, NoEffect(LOGS)),
 ];
 
-const OF_PLAYING: Meaning = NoEffect("a flag of spag-play");
-const OF_TRAINING: Meaning = NoEffect("a flag of spag-train");
-
-const PLAY_FLAGS: &[FlagGroup] = &[
-    flags("play_on record_tokens constrain_actions", Switch, OF_PLAYING),
-    flags(
-        "quantize attacker_model_name_or_path defender_model_name_or_path attacker_adapter defender_adapter task_type temperature top_k top_p max_length
-         max_new_tokens min_new_tokens seed per_device_eval_batch_size kv_cache_gib page_size max_step_tokens
-         prefix_sharing device dtype add_bos_token requests_in_flight requests_per_minute request_timeout data_path taboo_max_turns
-         games_per_word max_failed_in_a_row game game_options python python_timeout judge prompts prompt_format output_dir model_prefix data_suffix
-         logging_steps",
-        One,
-        OF_PLAYING,
-    ),
-];
-
-const TRAIN_FLAGS: &[FlagGroup] = &[
-    flags("gradient_checkpointing overwrite_output_dir bf16 group_by_game", Switch, OF_TRAINING),
-    flags("train_data_path eval_data_path report_to lora_target_modules", Many, OF_TRAINING),
-    flags(
-        "model_name_or_path ref_model_name_or_path output_dir max_length data_order seed train_method lm_kl_coeff
-         lm_sft_coeff clip_range per_device_train_batch_size gradient_accumulation_steps num_train_epochs max_steps
-         learning_rate lr_scheduler_type deepspeed_first_step warmup_ratio warmup_steps optim weight_decay adam_beta1
-         adam_beta2 adam_epsilon max_grad_norm optim_grad_dtype logging_steps logging_dir evaluation_strategy eval_strategy eval_steps
-         per_device_eval_batch_size save_strategy save_steps save_total_limit max_shard_size resume_from_checkpoint
-         add_bos_token device deepspeed zero_stage offload_param offload_optimizer packing adapter
-         lora_r lora_alpha lora_dropout quantize",
-        One,
-        OF_TRAINING,
-    ),
-];
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -246,7 +200,7 @@ mod tests {
     #[test]
     fn names_are_unique_and_snake_case() {
         let mut seen = HashSet::new();
-        for name in REFERENCE_FLAGS.iter().flat_map(FlagGroup::names) {
+        for name in REFERENCE_FLAGS.iter().flat_map(|group| group.names.split_whitespace()) {
             assert!(seen.insert(name), "{name} occurs twice");
             assert!(!name.contains('-') && name == name.to_lowercase(), "{name}");
         }

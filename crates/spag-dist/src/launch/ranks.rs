@@ -12,10 +12,10 @@ use rustix::process::{
     waitpgid,
 };
 
-use spag_cli::{Result, Signal};
+use spag_io::Signal;
 
 use super::port::MasterPort;
-use super::{LaunchError, RankExit, launch_rank, output::Output};
+use super::{LaunchError, RankExit, Result, output::Output, rank};
 
 /// How long copying the last output may take.
 const OUTPUT_TIMEOUT: Duration = Duration::from_secs(2);
@@ -97,13 +97,13 @@ impl Ranks {
     }
 
     fn start_one(&mut self, config: &LaunchConfig, local_rank: usize, restarts: usize) -> Result<()> {
-        let rank = config.rank(local_rank);
-        let fail = |source| LaunchError::Start { rank, source };
+        let number = config.rank(local_rank);
+        let fail = |source| LaunchError::Start { rank: number, source };
         let own = std::env::current_exe().map_err(fail)?;
         let single = config.nodes * config.ranks_per_node == 1;
         let pipe = || if single { Stdio::inherit() } else { Stdio::piped() };
         let mut child = Command::new(own)
-            .args(launch_rank::arguments(process::id(), &config.program, &config.args))
+            .args(rank::arguments(process::id(), &config.program, &config.args))
             .envs(config.environment(local_rank, restarts))
             // The system stops background process groups that read from the terminal.
             .stdin(Stdio::null())
@@ -115,8 +115,8 @@ impl Ranks {
         let (stdout, stderr) = (child.stdout.take(), child.stderr.take());
         let group = Pid::from_child(&child);
         self.ranks.push(Rank { child, group, state: State::Running });
-        stdout.map(|from| self.output.copy(rank, from, || io::stdout().lock())).transpose()?;
-        stderr.map(|from| self.output.copy(rank, from, || io::stderr().lock())).transpose()?;
+        stdout.map(|from| self.output.copy(number, from, || io::stdout().lock())).transpose()?;
+        stderr.map(|from| self.output.copy(number, from, || io::stderr().lock())).transpose()?;
         Ok(())
     }
 

@@ -1,10 +1,10 @@
-//! `spag launch`: starts the ranks of a run on this machine, and stops them together.
+//! The launcher of `spag launch`: starts the ranks of a run on this machine, and stops them together.
 
 mod error;
-mod launch_rank;
 mod output;
 mod port;
 mod program;
+mod rank;
 mod rank_exit;
 mod ranks;
 mod signals;
@@ -18,16 +18,19 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use clap::Args;
-use spag_cli::{Error, Result, exit, flags};
-use spag_dist::{DEFAULT_PORT, MAX_WORLD_SIZE};
+use spag_io::parser;
 
-use error::LaunchError;
-pub(crate) use launch_rank::{RankArgs, run as run_rank};
+use crate::env::{DEFAULT_PORT, MAX_WORLD_SIZE};
+pub use error::LaunchError;
 use port::{MasterPort, ReservedPort};
-use rank_exit::RankExit;
+pub use rank::RankArgs;
+pub use rank_exit::RankExit;
 use ranks::{LaunchConfig, Ranks};
 use signals::Signals;
 use supervise::{Action, Outcome, Supervisor};
+
+/// What a fallible function of the launcher returns.
+type Result<T, E = LaunchError> = std::result::Result<T, E>;
 
 /// How often ranks and signals are checked.
 const POLL_INTERVAL: Duration = Duration::from_millis(10);
@@ -47,15 +50,15 @@ const MAKE_TOKEN: &str = "export SPAG_TOKEN=$(head -c 16 /dev/urandom | od -An -
 /// the others and exits with its exit code.
 #[derive(Debug, Args)]
 #[command(rename_all = "snake_case")]
-pub(crate) struct LaunchArgs {
+pub struct LaunchArgs {
     /// Processes on this machine; usually one per GPU.
-    #[arg(long, value_name = "N", value_parser = flags::within(1..=MAX_PROCESSES))]
+    #[arg(long, value_name = "N", value_parser = parser(1..=MAX_PROCESSES))]
     nproc_per_node: usize,
     /// Machines. Run the same command on each, with its own --node_rank.
-    #[arg(long, value_name = "M", default_value_t = 1, value_parser = flags::within(1..=MAX_PROCESSES))]
+    #[arg(long, value_name = "M", default_value_t = 1, value_parser = parser(1..=MAX_PROCESSES))]
     nnodes: usize,
     /// This machine's number, from 0.
-    #[arg(long, value_name = "R", value_parser = flags::within(0..=MAX_PROCESSES))]
+    #[arg(long, value_name = "R", value_parser = parser(0..=MAX_PROCESSES))]
     node_rank: Option<usize>,
     /// Host name or address of machine 0. Required for several machines.
     #[arg(long, value_name = "HOST")]
@@ -65,17 +68,21 @@ pub(crate) struct LaunchArgs {
     master_port: Option<u16>,
     /// After a failure, restart all ranks up to K times; training resumes from its last checkpoint. Bad input (exit code
     /// 2) is not retried.
-    #[arg(long, value_name = "K", default_value_t = 0, value_parser = flags::within(0..=MAX_STARTS))]
+    #[arg(long, value_name = "K", default_value_t = 0, value_parser = parser(0..=MAX_STARTS))]
     max_restarts: usize,
     /// Seconds between SIGTERM and SIGKILL when ranks are stopped. A second Ctrl-C kills at once.
-    #[arg(long, value_name = "SECONDS", default_value = "30", value_parser = flags::within(0.0..=MAX_GRACE))]
+    #[arg(long, value_name = "SECONDS", default_value = "30", value_parser = parser(0.0..=MAX_GRACE))]
     grace: f64,
     /// The program and its arguments, after `--`. spag-train and the like are looked up beside this program first.
     #[arg(last = true, required = true, value_name = "PROGRAM")]
     program: Vec<OsString>,
 }
 
-pub(crate) fn run(args: LaunchArgs) -> Result<()> {
+/// Starts the ranks, waits for their ends, and stops them together. `note` is told what happens meanwhile.
+///
+/// # Errors
+/// Flags that contradict each other, a rank that failed or hangs, a signal that ended the run, or a refusal of the system.
+pub fn launch(args: LaunchArgs, note: impl Fn(&str)) -> Result<()> {
     let grace =
         Duration::try_from_secs_f64(args.grace).map_err(|_| bad(format!("--grace {}", args.grace), "too long"))?;
     let max_restarts = args.max_restarts;
@@ -84,9 +91,9 @@ pub(crate) fn run(args: LaunchArgs) -> Result<()> {
     let mut restarts = 0;
     loop {
         let starts = restarts + 1;
-        let (failed, may_restart) = match run_once(&config, restarts, grace, &signals)? {
+        let (failed, may_restart) = match run_once(&config, restarts, grace, &signals, &note)? {
             Outcome::Success => return Ok(()),
-            Outcome::Stopped(signal) => return Err(LaunchError::Stopped(signal).into()),
+            Outcome::Stopped(signal) => return Err(LaunchError::Stopped(signal)),
             Outcome::Failed { rank, exit } => {
                 let rank = config.rank(rank);
                 (LaunchError::Failed { rank, exit, of: config.ranks_per_node, starts }, !exit.is_bad_input())
@@ -94,10 +101,10 @@ pub(crate) fn run(args: LaunchArgs) -> Result<()> {
             Outcome::Hung { rank } => (LaunchError::Hung { rank: config.rank(rank), starts }, true),
         };
         if restarts >= max_restarts || !may_restart {
-            return Err(failed.into());
+            return Err(failed);
         }
         restarts += 1;
-        exit::note(format_args!("spag launch: {failed}; restart {restarts} of {max_restarts}"));
+        note(&format!("{failed}; restart {restarts} of {max_restarts}"));
         pause(&signals)?;
         if let MasterPort::Reserved(port) = &mut config.master_port {
             *port = ReservedPort::new().map_err(LaunchError::NoPort)?;
@@ -106,7 +113,13 @@ pub(crate) fn run(args: LaunchArgs) -> Result<()> {
 }
 
 /// Starts all ranks of this machine and waits until they have ended.
-fn run_once(config: &LaunchConfig, restarts: usize, grace: Duration, signals: &Signals) -> Result<Outcome> {
+fn run_once(
+    config: &LaunchConfig,
+    restarts: usize,
+    grace: Duration,
+    signals: &Signals,
+    note: &impl Fn(&str),
+) -> Result<Outcome> {
     let mut ranks = Ranks::start(config, restarts)?;
     let mut supervisor = Supervisor::new(config.ranks_per_node, grace);
     let start = Instant::now();
@@ -122,7 +135,7 @@ fn run_once(config: &LaunchConfig, restarts: usize, grace: Duration, signals: &S
         actions.extend(supervisor.tick(now));
         if let (Some(outcome), false) = (supervisor.outcome(), announced) {
             announced = true;
-            announce(config, outcome, &ranks, &stopped);
+            announce(config, outcome, &ranks, &stopped, note);
         }
         let mut given_up = false;
         for action in actions {
@@ -131,7 +144,7 @@ fn run_once(config: &LaunchConfig, restarts: usize, grace: Duration, signals: &S
                 Action::Kill => ranks.kill(),
                 Action::GiveUp => {
                     let left = ranks.running();
-                    exit::note(format_args!("spag launch: these processes cannot be killed: {left:?}"));
+                    note(&format!("these processes cannot be killed: {left:?}"));
                     given_up = true;
                 }
             }
@@ -145,16 +158,16 @@ fn run_once(config: &LaunchConfig, restarts: usize, grace: Duration, signals: &S
 }
 
 /// Says why ranks that still run are stopped now.
-fn announce(config: &LaunchConfig, outcome: Outcome, ranks: &Ranks, stopped: &[usize]) {
+fn announce(config: &LaunchConfig, outcome: Outcome, ranks: &Ranks, stopped: &[usize], note: &impl Fn(&str)) {
     if let Outcome::Failed { rank, exit } = outcome
         && !ranks.running().is_empty()
     {
         let rank = config.rank(rank);
-        exit::note(format_args!("spag launch: rank {rank} ended: {exit}; stopping the other ranks"));
+        note(&format!("rank {rank} ended: {exit}; stopping the other ranks"));
     }
     for rank in stopped {
         let rank = config.rank(*rank);
-        exit::note(format_args!("spag launch: rank {rank} hangs: its process is stopped (SIGSTOP or SIGTSTP)"));
+        note(&format!("rank {rank} hangs: its process is stopped (SIGSTOP or SIGTSTP)"));
     }
 }
 
@@ -163,15 +176,15 @@ fn pause(signals: &Signals) -> Result<()> {
     let until = Instant::now() + RESTART_PAUSE;
     while Instant::now() < until {
         if let Some(signal) = signals.take().find(|signal| signal.ends()) {
-            return Err(LaunchError::Stopped(signal).into());
+            return Err(LaunchError::Stopped(signal));
         }
         thread::sleep(POLL_INTERVAL);
     }
     Ok(())
 }
 
-fn bad(flag: impl Into<String>, problem: impl Into<String>) -> Error {
-    Error::BadValue { flag: flag.into(), problem: problem.into() }
+fn bad(flag: impl Into<String>, problem: impl Into<String>) -> LaunchError {
+    LaunchError::BadFlag { flag: flag.into(), problem: problem.into() }
 }
 
 /// Resolves flags and environment.

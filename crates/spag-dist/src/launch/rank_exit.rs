@@ -2,11 +2,15 @@
 
 use std::{fmt, os::unix::process::ExitStatusExt, process::ExitStatus};
 
-use spag_cli::exit::{BAD_INPUT, FAILURE, LOST_PEER};
+use spag_io::ErrorClass;
+
+const BAD_INPUT: u8 = ErrorClass::BadInput.exit_code();
+const FAILURE: u8 = ErrorClass::Failure.exit_code();
+const LOST_PEER: u8 = ErrorClass::LostPeer.exit_code();
 
 /// How a process ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum RankExit {
+pub enum RankExit {
     /// With an exit code.
     Code(i32),
     /// By a signal.
@@ -14,9 +18,9 @@ pub(crate) enum RankExit {
 }
 
 impl RankExit {
-    /// The launcher's exit code: the rank's code, or 128 plus the signal as in shells. [`LOST_PEER`] is for the launcher
-    /// only and becomes [`FAILURE`].
-    pub(crate) fn exit_code(self) -> u8 {
+    /// The launcher's exit code: the rank's code, or 128 plus the signal as in shells. That of [`ErrorClass::LostPeer`] is for the
+    /// launcher only and becomes that of [`ErrorClass::Failure`].
+    pub fn exit_code(self) -> u8 {
         let code = match self {
             Self::Code(code) if code == i32::from(LOST_PEER) => i32::from(FAILURE),
             Self::Code(code) => code,

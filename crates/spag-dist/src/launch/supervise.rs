@@ -8,8 +8,9 @@
 
 use std::time::Duration;
 
+use spag_io::Signal;
+
 use super::RankExit;
-use spag_cli::Signal;
 
 /// How long to wait for further failures before deciding which rank failed first: the neighbours of a dead rank fail too,
 /// and may be noticed before it.
@@ -172,10 +173,10 @@ impl Supervisor {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use spag_cli::exit::LOST_PEER;
+    use spag_io::ErrorClass;
 
     const GRACE: Duration = Duration::from_secs(30);
-    const LOST: RankExit = RankExit::Code(LOST_PEER as i32);
+    const LOST: RankExit = RankExit::Code(ErrorClass::LostPeer.exit_code() as i32);
 
     fn at(millis: u64) -> Duration {
         Duration::from_millis(millis)

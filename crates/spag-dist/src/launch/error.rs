@@ -2,12 +2,22 @@
 
 use std::io;
 
+use spag_io::{Classify, ErrorClass, Signal};
+
 use super::RankExit;
-use spag_cli::Signal;
 
 /// Why a launch failed.
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum LaunchError {
+#[non_exhaustive]
+pub enum LaunchError {
+    /// A flag or a variable of the environment is invalid.
+    #[error("{flag}: {problem}")]
+    BadFlag {
+        /// The flag with its value.
+        flag: String,
+        /// What is wrong with it and what is valid.
+        problem: String,
+    },
     /// A rank failed.
     #[error(
         "rank {rank} failed first: {exit}{}{}",
@@ -15,7 +25,9 @@ pub(crate) enum LaunchError {
         again(*starts)
     )]
     Failed {
+        /// The rank.
         rank: usize,
+        /// How its process ended.
         exit: RankExit,
         /// Ranks on this machine.
         of: usize,
@@ -28,6 +40,7 @@ pub(crate) enum LaunchError {
         again(*starts)
     )]
     Hung {
+        /// The rank.
         rank: usize,
         /// How often the ranks were started.
         starts: usize,
@@ -37,7 +50,18 @@ pub(crate) enum LaunchError {
     Stopped(Signal),
     /// The system refused a process or thread.
     #[error("rank {rank} cannot be started")]
-    Start { rank: usize, source: io::Error },
+    Start {
+        /// The rank.
+        rank: usize,
+        /// The system's error.
+        source: io::Error,
+    },
+    /// The program of a rank cannot be executed.
+    #[error(transparent)]
+    Program(#[from] spag_io::Error),
+    /// A signal cannot be handled.
+    #[error("signal handlers cannot be installed")]
+    Signals(#[source] io::Error),
     /// The status of a process is not available.
     #[error("the ranks cannot be watched")]
     Watch(#[source] io::Error),
@@ -57,13 +81,15 @@ fn again(starts: usize) -> String {
     if starts > 1 { format!(" (start {starts})") } else { String::new() }
 }
 
-impl From<LaunchError> for spag_cli::Error {
-    fn from(error: LaunchError) -> Self {
-        let exit_code = match &error {
-            LaunchError::Failed { exit, .. } => exit.exit_code(),
-            LaunchError::Stopped(signal) => return Self::Stopped { signal: *signal, message: error.to_string() },
-            _ => spag_cli::exit::FAILURE,
-        };
-        Self::Other { exit_code, source: Box::new(error) }
+impl LaunchError {
+    /// The exit code of the launcher.
+    pub fn exit_code(&self) -> u8 {
+        match self {
+            Self::BadFlag { .. } => ErrorClass::BadInput.exit_code(),
+            Self::Failed { exit, .. } => exit.exit_code(),
+            Self::Stopped(signal) => signal.exit_code(),
+            Self::Program(error) => error.class().exit_code(),
+            _ => ErrorClass::Failure.exit_code(),
+        }
     }
 }

@@ -4,7 +4,7 @@ use std::io::{self, Read, Write};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use spag_cli::{Error, Result};
+use super::{LaunchError, Result};
 
 /// Longer lines are split, so that memory is bounded.
 const MAX_LINE: usize = 1 << 20;
@@ -29,7 +29,7 @@ impl Output {
         // On a failure the pipe closes, which the rank notices.
         let copy = move || drop(copy_lines(rank, &mut from, to));
         let started = thread::Builder::new().name(format!("output of rank {rank}")).spawn(copy);
-        self.0.push(started.map_err(|source| Error::from(super::LaunchError::Start { rank, source }))?);
+        self.0.push(started.map_err(|source| LaunchError::Start { rank, source })?);
         Ok(())
     }
 

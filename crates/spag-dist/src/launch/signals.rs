@@ -6,7 +6,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use signal_hook::flag;
 
-use spag_cli::{Error, Result, Signal};
+use spag_io::Signal;
+
+use super::{LaunchError, Result};
 
 /// The signals received since the last [`Signals::take`].
 #[derive(Debug)]
@@ -25,7 +27,7 @@ impl Signals {
         for signal in Signal::ALL {
             if ignored >> (signal.number() - 1) & 1 == 0 {
                 let flag = Arc::new(AtomicBool::new(false));
-                flag::register(signal.number(), flag.clone()).map_err(Error::Signals)?;
+                flag::register(signal.number(), flag.clone()).map_err(LaunchError::Signals)?;
                 flags.push((signal, flag));
             }
         }

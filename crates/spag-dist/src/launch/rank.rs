@@ -7,13 +7,12 @@ use std::{ffi::OsString, os::unix::process::CommandExt, path::PathBuf, process::
 
 use clap::Args;
 
-use super::LaunchError;
-use spag_cli::{Error, Result};
+use super::{LaunchError, Result};
 
 /// Execute a program that is killed when the launcher ends. `spag launch` starts its ranks with it.
 #[derive(Debug, Args)]
 #[command(rename_all = "snake_case")]
-pub(crate) struct RankArgs {
+pub struct RankArgs {
     /// Process ID of the launcher.
     #[arg(long, value_name = "PID")]
     launcher: u32,
@@ -28,23 +27,27 @@ pub(super) fn arguments(launcher: u32, program: &std::path::Path, args: &[OsStri
     own.into_iter().chain([program.into()]).chain(args.iter().cloned()).collect()
 }
 
-pub(crate) fn run(args: RankArgs) -> Result<()> {
-    end_with_launcher()?;
-    // The launcher may have ended before the signal was set.
-    if std::os::unix::process::parent_id() != args.launcher {
-        return Err(Error::from(LaunchError::NoLauncher));
+impl RankArgs {
+    /// Becomes the program: returns only if it cannot.
+    pub fn execute(self) -> LaunchError {
+        if let Err(error) = end_with_launcher() {
+            return error;
+        }
+        // The launcher may have ended before the signal was set.
+        if std::os::unix::process::parent_id() != self.launcher {
+            return LaunchError::NoLauncher;
+        }
+        let mut words = self.program.into_iter();
+        let path = PathBuf::from(words.next().unwrap_or_default());
+        let source = Command::new(&path).args(words).exec();
+        spag_io::Error::Io { path, source }.into()
     }
-    let mut words = args.program.into_iter();
-    let path = PathBuf::from(words.next().unwrap_or_default());
-    // Returns only on failure.
-    let source = Command::new(&path).args(words).exec();
-    Err(spag_io::Error::Io { path, source }.into())
 }
 
 #[cfg(target_os = "linux")]
 fn end_with_launcher() -> Result<()> {
     use rustix::process::{Signal, set_parent_process_death_signal};
-    set_parent_process_death_signal(Some(Signal::KILL)).map_err(|errno| Error::Signals(errno.into()))
+    set_parent_process_death_signal(Some(Signal::KILL)).map_err(|errno| LaunchError::Signals(errno.into()))
 }
 
 /// Other systems have no such signal: ranks end when their heartbeats time out.
