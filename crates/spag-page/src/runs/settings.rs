@@ -34,36 +34,46 @@ pub struct RunSettings {
     pub(super) table: Table,
 }
 
+/// The keys of a run's settings that say what was played.
+#[derive(Deserialize)]
+struct Keys {
+    judge: JudgeKind,
+    #[serde(default)]
+    words: Words,
+    game: Option<String>,
+    game_options: Option<String>,
+    #[serde(default)]
+    games: Vec<GameShare>,
+    max_turns: Option<usize>,
+    lexicon: Option<PathBuf>,
+}
+
+#[derive(Default, Deserialize)]
+struct Words {
+    file: Option<PathBuf>,
+}
+
 impl RunSettings {
     /// The settings in a run folder, if they can be read.
     pub fn read(run: &RunFolder) -> Option<Self> {
         let table: Table = run.settings()?.parse().ok()?;
-        let text = |key: &str| Some(table.get(key)?.as_str()?.to_owned());
-        let path = |key: &str| text(key).map(PathBuf::from);
-        let words = table.get("words").and_then(|words| words.get("file")?.as_str()).map(PathBuf::from);
-        let judge: JudgeKind = text("judge")?.parse().ok()?;
-        let shared = GameSettings { judge, ..GameSettings::default() };
+        let keys: Keys = table.clone().try_into().ok()?;
+        let shared = GameSettings { judge: keys.judge, ..GameSettings::default() };
         let of = |folder, rules: GameSettings, data: Option<PathBuf>| {
-            let data = if rules.has_items() || data.is_none() { words.clone() } else { data };
+            let data = if rules.has_items() || data.is_none() { keys.words.file.clone() } else { data };
             RunGame { folder, rules, data }
         };
-        let games = match table.get("games") {
-            None => {
-                let game = text("game").unwrap_or_else(|| GameSettings::default().game);
-                vec![of(None, GameSettings { game, game_options: text("game_options"), ..shared }, None)]
-            }
-            Some(games) => {
-                let games = Vec::<GameShare>::deserialize(games.clone()).ok()?;
-                let is_alone = games.len() == 1;
-                let folders = GameShare::folders(&games);
-                let game = |(game, folder): (&GameShare, String)| {
-                    of((!is_alone).then_some(folder), game.rules(&shared), game.data.clone())
-                };
-                games.iter().zip(folders).map(game).collect()
-            }
-        };
-        let max_turns = table.get("max_turns").and_then(|turns| usize::try_from(turns.as_integer()?).ok());
-        let lexicon = path("lexicon");
+        let mut games: Vec<RunGame> = keys
+            .games
+            .iter()
+            .zip(GameShare::folders(&keys.games))
+            .map(|(game, folder)| of((keys.games.len() > 1).then_some(folder), game.rules(&shared), game.data.clone()))
+            .collect();
+        if !table.contains_key("games") {
+            let game = keys.game.clone().unwrap_or_else(|| GameSettings::default().game);
+            games.push(of(None, GameSettings { game, game_options: keys.game_options.clone(), ..shared }, None));
+        }
+        let Keys { judge, max_turns, lexicon, .. } = keys;
         (!games.is_empty()).then_some(Self { games, lexicon, judge, max_turns, table })
     }
 }
