@@ -8,14 +8,14 @@ use spag_rewards::{Credit, DecayedWinner, Sample, SignedSeats, judge_and_credit,
 use spag_run::{Model, StageDone};
 use spag_selfplay::PlayerPair;
 
-use super::stage_games;
 use crate::config::{CreditRule, RewardSettings, RunConfig};
 use crate::error::Result;
 use crate::run::context::{RunContext, StageProgress};
 use crate::run::endpoints::served;
-use crate::run::folder::StageFolder;
+use crate::run::games::GameSet;
 use crate::run::run_games;
 use crate::run::stage::StageWork;
+use crate::run::stage_folder::StageFolder;
 use crate::run::stop::stop_if_asked;
 use crate::run::training::{sft_samples, train, write_provenance};
 
@@ -42,7 +42,8 @@ fn round(run: RunContext<'_>, current: Model, stage: &StageFolder, progress: &mu
     for game in &run.inputs.games {
         let own = game.folder_in(stage);
         run.ranks.on_rank_0(|| own.create())?;
-        let games = stage_games(run, game, &own, &game.part("play"), settings.games, current.stage(), &mut done);
+        let games =
+            GameSet::of_stage(run, game, &own, (&game.part("play"), settings.games), current.stage(), &mut done);
         let played = games.complete(run, &mut done, |games| {
             let players = match &mut players {
                 Some(players) => players,

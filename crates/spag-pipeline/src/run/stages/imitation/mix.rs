@@ -8,12 +8,12 @@ use spag_io::write_jsonl_atomically;
 use spag_rewards::{read_samples, write_samples};
 use spag_run::{Provenance, StageDone};
 
-use super::Source;
+use super::source::Source;
 use crate::error::{Error, Result};
 use crate::report::ImitationPart;
 use crate::run::context::RunContext;
-use crate::run::folder::StageFolder;
 use crate::run::run_games::OpenGame;
+use crate::run::stage_folder::StageFolder;
 
 /// Writes the samples of all sources of a game by their shares, and all their games. As many samples are taken as the shares allow without
 /// repeating one; which ones are left out is drawn from the run's seed.

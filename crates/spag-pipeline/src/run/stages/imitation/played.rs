@@ -9,13 +9,12 @@ use spag_run::{Model, StageDone};
 use spag_selfplay::{AnyPlayer, EndpointConfig, EndpointSettings, EndpointStats, GameStats, PlayerPair};
 use spag_world::{ScriptedAttacker, ScriptedDefender};
 
-use super::Source;
+use super::source::Source;
 use crate::config::{self, ImitationSource};
 use crate::error::{Error, Result};
 use crate::run::context::{RunContext, StageProgress};
 use crate::run::endpoints::{cost, open_endpoint};
 use crate::run::games::{GameSet, Note};
-use crate::run::stages::stage_games;
 
 /// Games after which a model that wins almost none is given up.
 const TRIAL: usize = 300;
@@ -33,15 +32,12 @@ pub(super) fn scripted(
 ) -> Result<()> {
     let lexicon = run.inputs.lexicon()?;
     let games = run.config.imitation.games;
-    stage_games(run, source.game, &source.folder, &source.part("play"), games, "scripted".to_owned(), done).complete(
-        run,
-        done,
-        |games| {
+    GameSet::of_stage(run, source.game, &source.folder, (&source.part("play"), games), "scripted".to_owned(), done)
+        .complete(run, done, |games| {
             let (mut first, mut second) = (ScriptedAttacker::new(lexicon), ScriptedDefender::new(lexicon));
             let seats = Seats::Versus([&mut first, &mut second]);
             games.play(seats, &mut StageProgress { stage: &source.title(), inner: &mut *progress })
-        },
-    )?;
+        })?;
     Ok(())
 }
 
@@ -53,14 +49,11 @@ pub(super) fn random(
     progress: &mut dyn Progress,
 ) -> Result<()> {
     let games = run.config.imitation.games;
-    stage_games(run, source.game, &source.folder, &source.part("play"), games, "random".to_owned(), done).complete(
-        run,
-        done,
-        |games| {
+    GameSet::of_stage(run, source.game, &source.folder, (&source.part("play"), games), "random".to_owned(), done)
+        .complete(run, done, |games| {
             let seats = Seats::SelfPlay(&mut ScriptedPolicy::random_actions());
             games.play(seats, &mut StageProgress { stage: &source.title(), inner: &mut *progress })
-        },
-    )?;
+        })?;
     Ok(())
 }
 
@@ -131,7 +124,7 @@ fn play_model(
     progress: &mut dyn Progress,
 ) -> Result<Option<PlayerPair>> {
     let games = run.config.imitation.games;
-    let all = stage_games(run, source.game, &source.folder, &source.part("play"), games, players, done);
+    let all = GameSet::of_stage(run, source.game, &source.folder, (&source.part("play"), games), players, done);
     let all = GameSet { note: Note::Accepted, ..all };
     let (mut open, mut pair) = (Some(open), None);
     let mut play = |games: GameSet<'_>, done: &mut StageDone| {

@@ -55,9 +55,9 @@ use self::schedule::Schedule;
 use crate::config::{OnlineSettings, RunConfig, WordOrder};
 use crate::error::Result;
 use crate::run::context::{RunContext, StageProgress};
-use crate::run::folder::StageFolder;
 use crate::run::run_games;
 use crate::run::stage::StageWork;
+use crate::run::stage_folder::StageFolder;
 
 /// The stage of the updates after which the model of an epoch is measured.
 pub(super) fn stage(config: &RunConfig, settings: &OnlineSettings, epoch: usize) -> StageWork {
