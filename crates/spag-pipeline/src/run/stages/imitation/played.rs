@@ -87,7 +87,8 @@ pub(super) fn endpoint(
     let settings = &run.config.imitation;
     let endpoint = config::endpoint("imitation.player", player)?;
     let config = EndpointConfig::new(&settings.sampling, settings.max_new_tokens, &EndpointSettings::default());
-    let players = format!("{}{}; temperature={}", endpoint.address(), config.top_k.describe(), config.temperature);
+    let players =
+        format!("{}{}; temperature={}", endpoint.address(), config.describe_top_k(), config.sampling.temperature);
     let pair = play_model(run, source, players, || open_endpoint(endpoint, config), done, progress)?;
     let spent = pair.as_ref().map_or_else(EndpointStats::default, cost);
     if pair.is_some() {
