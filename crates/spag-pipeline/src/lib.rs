@@ -32,7 +32,7 @@ mod base;
 
 pub use base::{BaseQuality, BaseReport, WorldQuality, make_base};
 pub use config::{
-    BaseConfig, BenchmarkSettings, Control, CreditRule, DocumentSettings, EstimatorChoice, EvaluationSettings, GapRule,
+    BaseConfig, BenchmarkSettings, Control, DocumentSettings, EstimatorChoice, EvaluationSettings, GapRule,
     HardwareSettings, ImitationSettings, ImitationSource, ImitationSources, KlPlace, MachineSettings, MissingInput,
     OnlineSettings, Opponent, OpponentSettings, PolicyLength, PolicyLoss, PolicyLossSettings, ProbeSettings,
     RewardSettings, RunConfig, RunGame, RunMethod, SelfPlaySettings, SftSettings, SftShare, ShapeSettings, StopRules,

@@ -27,7 +27,7 @@ pub use layers::{MissingInput, read_toml};
 pub use online::{OnlineSettings, OpponentSettings, PolicyLossSettings, RunMethod};
 pub use online_choices::{Control, EstimatorChoice, GapRule, KlPlace, Opponent, PolicyLength, PolicyLoss, WordOrder};
 pub use play::SelfPlaySettings;
-pub use run::{CreditRule, RewardSettings, RunConfig};
+pub use run::{RewardSettings, RunConfig};
 pub(crate) use sources::endpoint;
 pub use sources::{ImitationSettings, ImitationSource, ImitationSources, SftSettings, SftShare, Whole, WordSettings};
 pub use train::TrainSettings;

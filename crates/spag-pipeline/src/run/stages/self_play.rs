@@ -4,11 +4,11 @@ use std::path::PathBuf;
 
 use spag_game::read_episodes;
 use spag_io::Progress;
-use spag_rewards::{Credit, DecayedWinner, Sample, SignedSeats, judge_and_credit, write_samples};
+use spag_rewards::{CreditConfig, Sample, assign_rewards, write_samples};
 use spag_run::{Model, StageDone};
 use spag_selfplay::PlayerPair;
 
-use crate::config::{CreditRule, RewardSettings, RunConfig};
+use crate::config::{RewardSettings, RunConfig};
 use crate::error::Result;
 use crate::run::context::{RunContext, StageProgress};
 use crate::run::endpoints::served;
@@ -74,14 +74,11 @@ fn round(run: RunContext<'_>, current: Model, stage: &StageFolder, progress: &mu
 fn samples(run: RunContext<'_>, stage: &StageFolder, wordings: u64, sft: u64) -> Result<Vec<Sample>> {
     let RunContext { config, inputs, .. } = run;
     let RewardSettings { decay_weight, reward_norm: norm, credit } = config.rewards;
-    let rule: &dyn Credit = match credit {
-        CreditRule::Winner => &DecayedWinner { decay_weight, norm },
-        CreditRule::Signed => &SignedSeats { decay_weight, norm },
-    };
+    let rule = CreditConfig { decay_weight, norm, credit, seed: wordings };
     let mut samples = Vec::new();
     for game in &inputs.games {
         let episodes = read_episodes(game.folder_in(stage).episodes())?;
-        samples.extend(judge_and_credit(&episodes, &*game.game, rule, wordings)?.samples);
+        samples.extend(assign_rewards(&episodes, &*game.game, &rule)?.samples);
     }
     // Without a won game there is nothing to learn, whatever texts there are.
     if !samples.is_empty() {
