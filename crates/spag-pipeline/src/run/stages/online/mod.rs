@@ -2,7 +2,7 @@
 //!
 //! 1. [`Schedule`]: the items, seeds and opponents of the batch, from the run's seed and the number of the update alone.
 //! 2. [`Batch::play`]: this rank's share of the games, by one engine in this process with the weights of the step before.
-//! 3. `of_all_ranks`, `advantages`: rewards of all ranks' games; the [`Estimator`] makes an advantage of each utterance.
+//! 3. `of_all_ranks`, [`play::advantages`]: rewards of all ranks' games; the [`Estimator`] makes an advantage of each utterance.
 //! 4. [`trajectories::of`]: the sampled tokens as they are, with their log-probabilities at sampling; nothing is tokenized again.
 //! 5. [`learn::learn`]: the reference's log-probabilities if there is a divergence, then optimizer steps (`minibatches` times
 //!    `ppo_epochs`, by default one). The first compares its log-probabilities with those at sampling; a gap ends the run where
@@ -162,12 +162,12 @@ impl Part {
         let batch = Batch::play(run, &self.settings, (player, opponents), (update, &schedule))?;
         seconds.play = lap();
         let all = batch.of_all_ranks(run, &schedule)?;
-        let advantages = batch.advantages(&self.settings, &mut **estimator, &all)?;
+        let advantages = play::advantages(&self.settings, &mut **estimator, &all)?;
         if self.settings.words == WordOrder::Balanced {
             schedule.count(items, &all);
         }
         let against = opponents.count(run.config, update, &all);
-        let mut trajectories = trajectories::of(player, &batch.games, &advantages)?;
+        let mut trajectories = trajectories::of(player, &batch.games, (&all, &advantages))?;
         let step = learn::learn(&self.settings, learner, &mut trajectories, (update, seed))?;
         seconds.learn = lap();
         self.refresh(player, learner, update + 1)?;

@@ -143,25 +143,24 @@ impl Batch {
         };
         Ok(all.into_iter().filter_map(rewarded).collect())
     }
+}
 
-    /// The advantages of the utterances of this rank's games. All ranks estimate those of all games, so that their baselines agree.
-    pub(super) fn advantages(
-        &self,
-        settings: &OnlineSettings,
-        estimator: &mut dyn Estimator,
-        all: &[(usize, RewardedGame)],
-    ) -> Result<Advantages> {
-        let games: Vec<RewardedGame> = all.iter().map(|(_, game)| game.clone()).collect();
-        let advantages = match settings.learns_from_itself() {
-            true => estimator.advantages(&games)?,
-            false => games.iter().map(imitation).collect(),
-        };
-        let of_own = |played: &Played| {
-            let at = all.binary_search_by_key(&played.game.number, |(number, _)| *number).ok();
-            at.and_then(|at| advantages.get(at).cloned()).unwrap_or_default()
-        };
-        Ok(self.games.iter().map(of_own).collect())
+/// The advantages of all ranks' games. All ranks estimate all of them, so that their baselines agree.
+pub(super) fn advantages(
+    settings: &OnlineSettings,
+    estimator: &mut dyn Estimator,
+    all: &[(usize, RewardedGame)],
+) -> Result<Advantages> {
+    let games: Vec<RewardedGame> = all.iter().map(|(_, game)| game.clone()).collect();
+    if settings.learns_from_itself() {
+        return Ok(estimator.advantages(&games)?);
     }
+    // The utterances of winners have an advantage of 1.
+    let mut advantages = Advantages::default();
+    for game in &games {
+        advantages.push(game, |_, turn| (Some(turn.seat) == game.winner).then_some(1.0))?;
+    }
+    Ok(advantages)
 }
 
 /// The model of a folder as a player of an on-policy run, in the learner's number format.
@@ -173,11 +172,6 @@ pub(super) fn player(
     let length = ("self_play.max_new_tokens", run.config.self_play.length.max_new_tokens);
     let player = run.player_of(checkpoint, sampling, length, engine)?;
     Ok(player.with_verbatim_history())
-}
-
-/// The utterances of a game's winner, with an advantage of 1.
-fn imitation(game: &RewardedGame) -> Vec<Option<f64>> {
-    game.turns.iter().map(|turn| (Some(turn.seat) == game.winner && turn.tokens > 0).then_some(1.0)).collect()
 }
 
 /// What each rank has of its games, in the order of their numbers: that of all ranks, in order.
