@@ -33,10 +33,10 @@ mod base;
 pub use base::{BaseQuality, BaseReport, WorldQuality, make_base};
 pub use config::{
     BaseConfig, BenchmarkSettings, Control, DocumentSettings, EstimatorChoice, EvaluationSettings, GapRule,
-    HardwareSettings, ImitationSettings, ImitationSource, ImitationSources, KlPlace, MachineSettings, MissingInput,
-    OnlineSettings, Opponent, OpponentSettings, PolicyLength, PolicyLoss, PolicyLossSettings, ProbeSettings,
-    RewardSettings, RunConfig, RunGame, RunMethod, SelfPlaySettings, SftSettings, SftShare, ShapeSettings, StopRules,
-    TokenSplit, TokenizerSettings, TrainSettings, Whole, WholeFor, WordOrder, WordSettings, read_toml,
+    HardwareSettings, ImitationSettings, ImitationSource, ImitationSources, MachineSettings, MissingInput,
+    OnlineSettings, Opponent, OpponentSettings, ProbeSettings, RewardSettings, RunConfig, RunGame, RunMethod,
+    SelfPlaySettings, SftSettings, SftShare, ShapeSettings, StopRules, TokenSplit, TokenizerSettings, TrainSettings,
+    Whole, WholeFor, WordOrder, WordSettings, read_toml,
 };
 pub use error::{Error, Result};
 pub use play_stats::PlayStats;

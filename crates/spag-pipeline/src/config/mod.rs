@@ -24,8 +24,8 @@ pub use base::{BaseConfig, DocumentSettings, ProbeSettings, ShapeSettings, Token
 pub use evaluation::{BenchmarkSettings, EvaluationSettings, HardwareSettings, MachineSettings, StopRules, WholeFor};
 pub use games::RunGame;
 pub use layers::{MissingInput, read_toml};
-pub use online::{OnlineSettings, OpponentSettings, PolicyLossSettings, RunMethod};
-pub use online_choices::{Control, EstimatorChoice, GapRule, KlPlace, Opponent, PolicyLength, PolicyLoss, WordOrder};
+pub use online::{OnlineSettings, OpponentSettings, RunMethod};
+pub use online_choices::{Control, EstimatorChoice, GapRule, Opponent, WordOrder};
 pub use play::SelfPlaySettings;
 pub use run::{RewardSettings, RunConfig};
 pub(crate) use sources::endpoint;
