@@ -23,7 +23,6 @@ mod digest;
 mod endpoint;
 mod game_meter;
 mod held_actions;
-mod histories;
 mod kuhn_meter;
 mod meter_table;
 mod mix;

@@ -50,6 +50,7 @@ mod zero;
 
 // ── Files ──
 mod checkpoint;
+mod finished;
 mod job;
 pub mod metrics;
 mod tensorboard;

@@ -4,20 +4,21 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use spag_dist::{LaunchEnv, ProcessGroup};
-use spag_model::checkpoint::{LoadOptions, load_model_with, save_checkpoint};
+use spag_model::checkpoint::{LoadOptions, load_model_with};
 use spag_model::params::WeightSource;
 use spag_model::tokenizer::BosRule;
 use spag_model::{Model, Tokenizer};
 use spag_ops::DeviceChoice;
 use spag_run::Provenance;
 
-use crate::checkpoint::{self, Origin, SavedRun, latest_checkpoint};
+use crate::checkpoint::{self, Origin, latest_checkpoint};
 use crate::config::{JobSettings, TrainConfig};
 use crate::error::{Error, Result};
+use crate::finished::FinishedModel;
 use crate::learner::Learner;
 use crate::loss::Loss;
 use crate::memory::{Beside, RankMemory};
-use crate::opening::{Beginning, Ranks, Sharding};
+use crate::opening::{Beginning, Ranks};
 use crate::packing::Packing;
 use crate::reference::add_reference;
 use crate::trajectory::Trajectory;
@@ -87,7 +88,7 @@ impl OnlineLearner {
         if group.rank() == 0 {
             checkpoint::remove_leftovers(&job.output_dir)?;
             // A model that an adapter begins with may be a checkpoint itself, of another learner.
-            let is_of_part_before = SavedRun::is_saved(&job.model) && (!is_adapter || job.model != job.base);
+            let is_of_part_before = checkpoint::has_state(&job.model) && (!is_adapter || job.model != job.base);
             let of_part_before = is_of_part_before.then(|| job.model.clone());
             checkpoint = latest_checkpoint(&job.output_dir)?.or(of_part_before);
         }
@@ -96,16 +97,9 @@ impl OnlineLearner {
         let model = if is_adapter { &job.base } else { &job.model };
         let beginning = Beginning::find(&*group, &config, (model, None), checkpoint)?;
         let tokenizer = beginning.tokenizer(job.add_bos_token)?;
-        let JobSettings { zero_stage, offload_param, offload_optimizer, deepspeed, .. } = &job.sharding;
-        let sharding = Sharding {
-            deepspeed: deepspeed.as_deref(),
-            stage: *zero_stage,
-            optimizer: *offload_optimizer,
-            parameters: offload_param.unwrap_or_default(),
-        };
         let (device, world_size) = (job.device.open(env.local_rank)?, group.size());
         let ranks = Ranks { device: &device, env, group, beside: job.beside };
-        let plan = beginning.plan(&config, job.steps, &sharding, ranks)?;
+        let plan = beginning.plan(&config, job.steps, &job.sharding, ranks)?;
         let planned = match device.device().is_cpu() {
             true => RankMemory::on_cpu_exact(&plan.architecture, &config, plan.sharding, world_size),
             false => RankMemory::on_gpu(&plan.architecture, &config, plan.sharding, world_size),
@@ -189,16 +183,7 @@ impl OnlineLearner {
     /// # Errors
     /// A full disk, too little memory for the sum, or a lost rank.
     pub fn write_model(&self, dir: &Path) -> Result<()> {
-        let sum = self.learner.merged()?;
-        let weights: &dyn WeightSource = sum.as_ref().map_or(self.learner.trained(), |sum| sum);
-        if self.learner.group().rank() > 0 {
-            return checkpoint::gather_layers(weights);
-        }
-        std::fs::create_dir_all(dir).map_err(Error::io(dir))?;
-        self.made_from.write_of(dir)?;
-        let (network, options) = (self.learner.network(), self.job.config.write_options());
-        save_checkpoint(network.config(), weights, Some(&self.tokenizer), dir, options)?;
-        Ok(())
+        self.finished().write_model(dir)
     }
 
     /// Writes the adapter to a folder of PEFT, on rank 0; nothing if all weights are trained. All ranks have to call it.
@@ -206,13 +191,11 @@ impl OnlineLearner {
     /// # Errors
     /// A full disk, or a lost rank.
     pub fn write_adapter(&self, dir: &Path) -> Result<()> {
-        let Some(adapter) = self.learner.adapter() else { return Ok(()) };
-        if self.learner.group().rank() > 0 {
-            return checkpoint::gather_layers(self.learner.trained());
-        }
-        std::fs::create_dir_all(dir).map_err(Error::io(dir))?;
-        self.made_from.write_of(dir)?;
-        adapter.save(self.learner.trained(), dir, self.job.config.write_options())?;
-        Ok(())
+        self.finished().write_adapter(dir)
+    }
+
+    fn finished(&self) -> FinishedModel<'_> {
+        let Self { learner, tokenizer, made_from, .. } = self;
+        FinishedModel { learner, tokenizer, made_from, options: self.job.config.write_options() }
     }
 }

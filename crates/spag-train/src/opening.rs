@@ -11,7 +11,7 @@ use spag_model::{ModelConfig, Tokenizer};
 use spag_ops::OpenDevice;
 
 use crate::checkpoint::SavedRun;
-use crate::config::{Optim, Placement, ShardingPlan, ShardingRequest, TrainConfig, ZeroStage};
+use crate::config::{JobSettings, Optim, ShardingPlan, ShardingRequest, TrainConfig};
 use crate::deepspeed::{DeepSpeed, RunFacts};
 use crate::error::{Error, Result};
 use crate::learner::{Learner, ModelShard};
@@ -65,32 +65,21 @@ impl Beginning {
         &'a self,
         config: &'a TrainConfig,
         steps: usize,
-        sharding: &Sharding<'_>,
+        sharding: &JobSettings,
         ranks: Ranks<'_>,
     ) -> Result<LearnerPlan<'a>> {
         let Ranks { device, env, group, beside } = ranks;
         let architecture = check_checkpoint(&self.weights)?;
         let world_size = group.size();
         let run = RunFacts { config, world_size, total_steps: steps };
-        let deepspeed = sharding.deepspeed.map(|file| load_deepspeed(file, &run)).transpose()?;
+        let deepspeed = sharding.deepspeed.as_deref().map(|file| load_deepspeed(file, &run)).transpose()?;
         let file = deepspeed.as_ref().map(DeepSpeed::sharding_plan);
-        let request = ShardingRequest::new(sharding.stage, sharding.optimizer, sharding.parameters, file)?;
+        let JobSettings { zero_stage, offload_optimizer, offload_param, .. } = sharding;
+        let request = ShardingRequest::new(*zero_stage, *offload_optimizer, offload_param.unwrap_or_default(), file)?;
         let plan = fit(&architecture, config, request, (world_size, env.local_size), beside, device)?;
         let options = LoadOptions { device: device.device().clone(), dtype: config.dtype() };
         Ok(LearnerPlan { beginning: self, config, steps, architecture, sharding: plan, deepspeed, options, group })
     }
-}
-
-/// How a learner is to be sharded, by flags or a configuration.
-pub(crate) struct Sharding<'a> {
-    /// A DeepSpeed file, which may have a schedule too.
-    pub(crate) deepspeed: Option<&'a Path>,
-    /// What is sharded.
-    pub(crate) stage: Option<ZeroStage>,
-    /// Where the optimizer's state is stored; `None` chooses by free memory.
-    pub(crate) optimizer: Option<Placement>,
-    /// Where the parameters of ZeRO stage 3 are stored.
-    pub(crate) parameters: Placement,
 }
 
 /// Where a learner is opened.

@@ -15,6 +15,7 @@ mod winner;
 
 use std::cmp::Ordering;
 
+use serde::{Deserialize, Serialize};
 use spag_game::{Labels, SEATS, Seat, Verdict};
 
 use crate::{Error, Result};
@@ -30,8 +31,9 @@ pub use signed::Signed;
 pub use turn_baseline::{NormaliseOrder, TurnBaseline};
 pub use winner::Winner;
 
-/// A finished game of a batch. Made from a verdict; read by estimators.
-#[derive(Clone, Debug, PartialEq)]
+/// A finished game of a batch. Made from a verdict; read by estimators. In JSON, seats have the names of the game's labels:
+/// [`Labels::reading`].
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct RewardedGame {
     /// The kind of the game: [`Labels::name`], or any name that games with one baseline share.
     pub kind: String,
@@ -48,7 +50,7 @@ pub struct RewardedGame {
 }
 
 /// An utterance of a game, without its text.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Turn {
     /// Who spoke.
     pub seat: Seat,

@@ -8,26 +8,25 @@ use std::time::Instant;
 use serde_json::Value;
 use spag_dist::{JoinOptions, LaunchEnv, ProcessGroup, agree, join_on};
 use spag_io::Progress;
-use spag_model::checkpoint::{LoadOptions, load_config, load_model_with, own_head_note, save_checkpoint};
-use spag_model::params::WeightSource;
-use spag_model::{Model, ModelConfig, Tokenizer};
+use spag_model::checkpoint::{LoadOptions, load_config, load_model_with, own_head_note};
+use spag_model::{Model, ModelConfig};
 use spag_ops::OpenDevice;
-use spag_run::Provenance;
 
 use super::notes::notes;
 use super::output::{OutputDir, RankObserver};
 use super::provenance::sources;
 use super::{Start, TrainJob};
 use crate::batch_sampler::BatchSampler;
-use crate::checkpoint::{self, Origin, SavedRun, latest_checkpoint};
+use crate::checkpoint::{Origin, SavedRun, latest_checkpoint};
+use crate::config::JobSettings;
 use crate::dataset::{Dataset, SampleFiles};
 use crate::deepspeed::DeepSpeed;
 use crate::error::{Error, Result};
-use crate::learner::Learner;
+use crate::finished::FinishedModel;
 use crate::loss;
 use crate::memory::Beside;
 use crate::offline::OfflineRun;
-use crate::opening::{Beginning, Ranks, Sharding};
+use crate::opening::{Beginning, Ranks};
 use crate::reference::{ReferenceKey, cached_reference_log_probs};
 use crate::summary::TrainSummary;
 
@@ -95,11 +94,12 @@ fn train(
     check_dropout(job, model_dir)?;
     let tokenizer = beginning.tokenizer(job.add_bos_token)?;
     let dataset = Dataset::read(files, &tokenizer, job.config.max_length)?;
-    let sharding = Sharding {
-        deepspeed: job.deepspeed.as_deref(),
-        stage: job.zero_stage,
-        optimizer: job.offload_optimizer,
-        parameters: job.offload_param,
+    let sharding = JobSettings {
+        deepspeed: job.deepspeed.clone(),
+        zero_stage: job.zero_stage,
+        offload_optimizer: job.offload_optimizer,
+        offload_param: Some(job.offload_param),
+        ..JobSettings::default()
     };
     let ranks = Ranks { device: &device, env, group: group.clone(), beside: Beside::default() };
     let steps = BatchSampler::new(&job.config, dataset.samples().len(), group.size()).steps;
@@ -163,7 +163,19 @@ fn train(
     run.run(&mut learner, eval.as_ref(), &mut observer, progress)?;
     observer.finish()?;
     output.as_ref().map_or(Ok(()), OutputDir::check)?;
-    finish(job, &learner, &tokenizer, &made_from)?;
+    let finished = FinishedModel {
+        learner: &learner,
+        tokenizer: &tokenizer,
+        made_from: &made_from,
+        options: job.config.write_options(),
+    };
+    finished.write_adapter(&job.output_dir)?;
+    match (&job.model_dir, learner.adapter()) {
+        (Some(dir), _) => finished.write_model(dir)?,
+        (None, None) => finished.write_model(&job.output_dir)?,
+        // The adapter is the model.
+        (None, Some(_)) => {}
+    }
     // The folder may have been removed while the model was written into it.
     output.as_ref().map_or(Ok(()), OutputDir::check)?;
     // A launcher may take the exit of a rank for the end of the run, so no rank exits before all files are written.
@@ -251,39 +263,4 @@ fn with_reference(
     }
     origin.reference_sha256.insert(name, digest);
     Ok(dataset)
-}
-
-/// Writes the finished model, on rank 0: into the output folder, or that of the model if the job names one. An adapter is written into
-/// the output folder, and its sum with the model into the other one.
-fn finish(job: &TrainJob, learner: &Learner, tokenizer: &Tokenizer, made_from: &Provenance) -> Result<()> {
-    let is_writer = learner.group().rank() == 0;
-    let (config, options) = (learner.network().config(), job.config.write_options());
-    let create = |dir: &Path| std::fs::create_dir_all(dir).map_err(Error::io(dir));
-    if let Some(adapter) = learner.adapter() {
-        match is_writer {
-            true => {
-                create(&job.output_dir)?;
-                made_from.write_of(&job.output_dir)?;
-                adapter.save(learner.trained(), &job.output_dir, options)?;
-            }
-            false => checkpoint::gather_layers(learner.trained())?,
-        }
-    }
-    let sum = match &job.model_dir {
-        Some(_) => learner.merged()?,
-        None => None,
-    };
-    let (dir, weights): (&Path, &dyn WeightSource) = match (&job.model_dir, learner.adapter(), &sum) {
-        (None, Some(_), _) => return Ok(()),
-        (Some(dir), Some(_), Some(sum)) => (dir, sum),
-        (Some(dir), ..) => (dir, learner.trained()),
-        (None, None, _) => (&job.output_dir, learner.trained()),
-    };
-    if !is_writer {
-        return if sum.is_some() { Ok(()) } else { checkpoint::gather_layers(learner.trained()) };
-    }
-    create(dir)?;
-    made_from.write_of(dir)?;
-    save_checkpoint(config, weights, Some(tokenizer), dir, options)?;
-    Ok(())
 }

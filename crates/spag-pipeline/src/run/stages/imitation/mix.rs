@@ -86,13 +86,7 @@ fn write_games(stage: &StageFolder, sources: &[(Source<'_>, f64)]) -> Result<()>
 fn provenance(sources: &[(Source<'_>, f64)], file: impl Fn(&StageFolder) -> std::path::PathBuf) -> Result<Provenance> {
     let mut all = Provenance::default();
     for (source, _) in sources {
-        let Provenance { wordings, games } = Provenance::read_of(file(&source.folder))?.unwrap_or_default();
-        for wordings in wordings {
-            if !all.wordings.contains(&wordings) {
-                all.wordings.push(wordings);
-            }
-        }
-        all.games.extend(games);
+        all.extend(Provenance::read_of(file(&source.folder))?.unwrap_or_default());
     }
     Ok(all)
 }

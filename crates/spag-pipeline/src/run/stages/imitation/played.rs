@@ -31,14 +31,8 @@ pub(super) fn scripted(
     progress: &mut dyn Progress,
 ) -> Result<()> {
     let lexicon = run.inputs.lexicon()?;
-    let games = run.config.imitation.games;
-    GameSet::of_stage(run, source.game, &source.folder, (&source.part("play"), games), "scripted".to_owned(), done)
-        .complete(run, done, |games| {
-            let (mut first, mut second) = (ScriptedAttacker::new(lexicon), ScriptedDefender::new(lexicon));
-            let seats = Seats::Versus([&mut first, &mut second]);
-            games.play(seats, &mut StageProgress { stage: &source.title(), inner: &mut *progress })
-        })?;
-    Ok(())
+    let (mut first, mut second) = (ScriptedAttacker::new(lexicon), ScriptedDefender::new(lexicon));
+    play_scripted(run, source, ("scripted", Seats::Versus([&mut first, &mut second])), done, progress)
 }
 
 /// Both players choose any of the legal actions.
@@ -48,13 +42,21 @@ pub(super) fn random(
     done: &mut StageDone,
     progress: &mut dyn Progress,
 ) -> Result<()> {
-    let games = run.config.imitation.games;
-    GameSet::of_stage(run, source.game, &source.folder, (&source.part("play"), games), "random".to_owned(), done)
-        .complete(run, done, |games| {
-            let seats = Seats::SelfPlay(&mut ScriptedPolicy::random_actions());
-            games.play(seats, &mut StageProgress { stage: &source.title(), inner: &mut *progress })
-        })?;
-    Ok(())
+    play_scripted(run, source, ("random", Seats::SelfPlay(&mut ScriptedPolicy::random_actions())), done, progress)
+}
+
+/// Plays the games of players that are no models.
+fn play_scripted(
+    run: RunContext<'_>,
+    source: &Source<'_>,
+    (players, seats): (&str, Seats<'_>),
+    done: &mut StageDone,
+    progress: &mut dyn Progress,
+) -> Result<()> {
+    let wanted = (&*source.part("play"), run.config.imitation.games);
+    let games = GameSet::of_stage(run, source.game, &source.folder, wanted, players.to_owned(), done);
+    let mut progress = StageProgress { stage: &source.title(), inner: progress };
+    games.complete(run, done, |games| games.play(seats, &mut progress)).map(drop)
 }
 
 /// The base model plays both seats.

@@ -42,7 +42,7 @@ use spag_model::checkpoint::load_config;
 use spag_model::generate::Processor;
 use spag_rewards::Estimator;
 use spag_run::{Model, PlayedGames, Provenance, StageDone};
-use spag_selfplay::{ModelPlayer, SharedEngine};
+use spag_selfplay::ModelPlayer;
 use spag_train::{OnlineJob, OnlineLearner, TrainConfig, latest_checkpoint};
 
 use self::files::{Files, Saved};
@@ -79,7 +79,7 @@ pub(super) fn stage(config: &RunConfig, settings: &OnlineSettings, epoch: usize)
 
 /// What plays and learns.
 struct Sides {
-    player: ModelPlayer<SharedEngine>,
+    player: ModelPlayer,
     opponents: Opponents,
     learner: OnlineLearner,
     estimator: Box<dyn Estimator>,
@@ -113,8 +113,7 @@ impl Part {
         let plays = if self.settings.learns_from_itself() && is_whole { self.before } else { Model::Im };
         // Where an adapter is trained over quantised weights, games are played with quantised weights too.
         let checkpoint = run.load_in(&run.config.folder_of(plays), dtype, run.config.train.config.quantize)?;
-        let player = play::player(run, checkpoint, (engine, self.settings.sampling()))?;
-        let mut player = player.shared();
+        let mut player = play::player(run, checkpoint, (engine, self.settings.sampling()))?;
         self.refresh(&mut player, &mut learner, begin)?;
         let pool = saved.as_ref().map(|saved| saved.pool.clone());
         let opponents = Opponents::new(&self.settings, (dtype, engine), pool);
@@ -180,12 +179,7 @@ impl Part {
     }
 
     /// Gives the learner's weights to the engine, if the games are the learner's.
-    fn refresh(
-        &self,
-        player: &mut ModelPlayer<SharedEngine>,
-        learner: &mut OnlineLearner,
-        updates: usize,
-    ) -> Result<()> {
+    fn refresh(&self, player: &mut ModelPlayer, learner: &mut OnlineLearner, updates: usize) -> Result<()> {
         match self.settings.learns_from_itself() {
             true => Ok(player.refresh(&*learner.learner().weights(), updates as u64)?),
             false => Ok(()),

@@ -1,16 +1,16 @@
 //! The games of an update.
 
+use serde::Serialize;
 use serde::de::DeserializeOwned;
-use serde::{Deserialize, Serialize};
 use spag_dist::{ProcessGroup, gather_texts};
 use spag_game::{
-    CollectedGames, FinishedGame, GameSpec, Labels, PlayConfig, SEATS, Seat, Seats, TokenRecords, TurnContext,
-    Utterance, UtteranceEnd, play_games,
+    CollectedGames, FinishedGame, GameSpec, PlayConfig, Seat, Seats, TokenRecords, TurnContext, Utterance,
+    UtteranceEnd, play_games,
 };
 use spag_model::generate::Sampling;
 use spag_model::{Checkpoint, EngineConfig};
 use spag_rewards::{Advantages, Estimator, OutcomeRewards, RandomWinner, RewardedGame, Turn};
-use spag_selfplay::{ModelPlayer, SharedEngine};
+use spag_selfplay::ModelPlayer;
 
 use super::opponents::Opponents;
 use super::schedule::{Schedule, Scheduled};
@@ -38,34 +38,6 @@ pub(super) struct Played {
     pub(super) rewarded: RewardedGame,
 }
 
-/// A game of another rank for the estimator.
-#[derive(Serialize, Deserialize)]
-struct Exchanged {
-    kind: String,
-    key: String,
-    rewards: [f64; SEATS],
-    /// Indices of seats.
-    winner: Option<usize>,
-    learner: Option<usize>,
-    /// Seat and tokens.
-    turns: Vec<(usize, usize)>,
-}
-
-impl Exchanged {
-    fn of(rewarded: &RewardedGame) -> Self {
-        let RewardedGame { kind, key, rewards, winner, learner, turns } = rewarded.clone();
-        let turns = turns.iter().map(|turn| (turn.seat.index(), turn.tokens)).collect();
-        Self { kind, key, rewards, winner: winner.map(Seat::index), learner: learner.map(Seat::index), turns }
-    }
-
-    fn rewarded(self, labels: &Labels) -> RewardedGame {
-        let seat = |index: usize| labels.seats[index % SEATS];
-        let turns = self.turns.into_iter().map(|(index, tokens)| Turn { seat: seat(index), tokens }).collect();
-        let (winner, learner) = (self.winner.map(seat), self.learner.map(seat));
-        RewardedGame { kind: self.kind, key: self.key, rewards: self.rewards, winner, learner, turns }
-    }
-}
-
 impl Played {
     /// The utterances of seats that learn, with their places in the game.
     pub(super) fn learned(&self) -> impl Iterator<Item = (usize, &Utterance)> {
@@ -90,7 +62,7 @@ impl Batch {
     pub(super) fn play(
         run: RunContext<'_>,
         settings: &OnlineSettings,
-        (policy, opponents): (&mut ModelPlayer<SharedEngine>, &mut Opponents),
+        (policy, opponents): (&mut ModelPlayer, &mut Opponents),
         (update, schedule): (usize, &Schedule),
     ) -> Result<Self> {
         let RunContext { config, ranks, inputs, .. } = run;
@@ -135,13 +107,16 @@ impl Batch {
 
     /// The games of all ranks as estimators see them, with their numbers.
     pub(super) fn of_all_ranks(&self, run: RunContext<'_>, schedule: &Schedule) -> Result<Vec<(usize, RewardedGame)>> {
-        let own = self.games.iter().map(|played| (played.game.number, Exchanged::of(&played.rewarded)));
-        let all = gather_games(&*run.ranks.group, own.collect())?;
-        let rewarded = |(number, game): (usize, Exchanged)| {
-            let labels = run.inputs.games.get(schedule.get(number)?.index)?.game.labels();
-            Some((number, game.rewarded(labels)))
-        };
-        Ok(all.into_iter().filter_map(rewarded).collect())
+        let text = |played: &Played| Ok((played.game.number, serde_json::to_string(&played.rewarded)?));
+        let own = self.games.iter().map(text).collect::<serde_json::Result<_>>().map_err(Error::Exchange)?;
+        let mut all = Vec::new();
+        for (number, text) in gather_games::<String>(&*run.ranks.group, own)? {
+            let of = schedule.get(number).and_then(|scheduled| run.inputs.games.get(scheduled.index));
+            let Some(OpenGame { game, .. }) = of else { continue };
+            let rewarded = game.labels().reading(|| serde_json::from_str(&text)).map_err(Error::Exchange)?;
+            all.push((number, rewarded));
+        }
+        Ok(all)
     }
 }
 
@@ -183,8 +158,8 @@ pub(super) fn gather_games<T: Serialize + DeserializeOwned>(
         return Ok(own);
     }
     let mut all: Vec<(usize, T)> = Vec::new();
-    for text in gather_texts(group, &serde_json::to_string(&own).map_err(Error::exchange)?)? {
-        all.extend(serde_json::from_str::<Vec<(usize, T)>>(&text).map_err(Error::exchange)?);
+    for text in gather_texts(group, &serde_json::to_string(&own).map_err(Error::Exchange)?)? {
+        all.extend(serde_json::from_str::<Vec<(usize, T)>>(&text).map_err(Error::Exchange)?);
     }
     all.sort_by_key(|(game, _)| *game);
     Ok(all)

@@ -2,7 +2,7 @@
 
 use spag_game::{Generation, SEATS, TurnContext, UtteranceEnd};
 use spag_rewards::{Advantages, RewardedGame};
-use spag_selfplay::{ModelPlayer, SharedEngine};
+use spag_selfplay::ModelPlayer;
 use spag_train::{Span, Trajectory};
 
 use super::play::Played;
@@ -11,7 +11,7 @@ use crate::error::Result;
 /// The trajectories of games of `player`, with the advantages of their utterances among those of all ranks' games. Utterances without
 /// an advantage are context only.
 pub(super) fn of(
-    player: &mut ModelPlayer<SharedEngine>,
+    player: &mut ModelPlayer,
     games: &[Played],
     (all_ranks, advantages): (&[(usize, RewardedGame)], &Advantages),
 ) -> Result<Vec<Trajectory>> {
@@ -34,7 +34,7 @@ pub(super) fn of(
 
 /// Adds an utterance to the trajectories of its seat in a game.
 fn add(
-    player: &mut ModelPlayer<SharedEngine>,
+    player: &mut ModelPlayer,
     all: &mut Vec<Trajectory>,
     (game, advantage): (usize, Option<f64>),
     (Generation { token_ids, sampling_log_probs, .. }, TurnContext { prompt, rule, end }): (&Generation, &TurnContext),
