@@ -4,14 +4,15 @@ use std::{ffi::OsString, num::NonZeroUsize, path::PathBuf, thread};
 
 use clap::Parser;
 use spag_io::CommandFiles;
-use spag_rewards::{AssignJob, CreditConfig, RewardNorm, assign_rewards_in_files};
+use spag_rewards::{AssignJob, CreditConfig, CreditRule, RewardNorm, assign_rewards_in_files};
 
 use spag_cli::{PromptArgs, RecordedGameArgs, Result, exit, flags, prompts};
 
 /// Judge episodes and assign rewards to the utterances of winners; add demonstrations.
 ///
 /// Every utterance of a game's winner, up to the deciding one, becomes a sample with a reward that grows towards the
-/// end of the game. Ties and broken rules give no samples. Prints a summary of outcomes and weights.
+/// end of the game. Ties and broken rules give no samples. With --credit signed the loser's utterances, and those of ties,
+/// become samples too. Prints a summary of outcomes and weights.
 #[derive(Debug, Parser)]
 #[command(name = "spag-assign-rewards", version, rename_all = "snake_case", max_term_width = 110)]
 pub(crate) struct AssignArgs {
@@ -34,6 +35,10 @@ pub(crate) struct AssignArgs {
     /// Normalization of a winner's rewards: sum (they sum to 1) or mean (they average 1).
     #[arg(long, value_name = "NORM", default_value_t = RewardNorm::default(), help_heading = "Credit")]
     reward_norm: RewardNorm,
+    /// Rule: winner (the winner's utterances alone, the paper's) or signed (also the loser's with negative rewards, less the
+    /// mean of each seat).
+    #[arg(long, value_name = "RULE", default_value_t = CreditRule::default(), help_heading = "Credit")]
+    credit: CreditRule,
     #[command(flatten, next_help_heading = "Credit")]
     game_of_file: RecordedGameArgs,
     #[command(flatten)]
@@ -59,7 +64,8 @@ pub(crate) fn run(args: impl IntoIterator<Item = OsString>) -> Result<()> {
     job.outcomes.iter().try_for_each(|path| files.write_file("--outcomes_path", path))?;
     let (prompts, note) = args.prompts.load_recorded(&[&job.input])?;
     note.iter().for_each(exit::note);
-    let config = CreditConfig { decay_weight: args.decay_weight, norm: args.reward_norm, seed: args.seed };
+    let (decay_weight, norm, credit) = (args.decay_weight, args.reward_norm, args.credit);
+    let config = CreditConfig { decay_weight, norm, credit, seed: args.seed };
     let game = args.game_of_file.open(&job.input, &prompts)?;
     let threads = args.threads.and_then(NonZeroUsize::new);
     let threads = threads.or_else(|| thread::available_parallelism().ok()).unwrap_or(NonZeroUsize::MIN);

@@ -159,7 +159,7 @@ impl PlayerArgs {
                 Ok(player + self.held())
             }
             PlayerSpec::Endpoint(endpoint) => {
-                Ok(endpoint.address() + &self.sampling.settings().top_k_asked().describe() + self.held())
+                Ok(endpoint.address() + &self.endpoint_config().describe_top_k() + self.held())
             }
         }
     }

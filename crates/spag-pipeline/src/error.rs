@@ -230,11 +230,6 @@ pub enum Error {
 }
 
 impl Error {
-    /// Wraps an error of what ranks exchange.
-    pub(crate) fn exchange(error: serde_json::Error) -> Self {
-        Self::Exchange(error)
-    }
-
     /// Wraps an operating system error: `.map_err(Error::io("create it", &path))`.
     pub(crate) fn io(action: &'static str, path: impl Into<PathBuf>) -> impl FnOnce(std::io::Error) -> Self {
         let path = path.into();

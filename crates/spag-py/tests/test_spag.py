@@ -120,6 +120,7 @@ class AsTheProgram(unittest.TestCase):
         for config in (
             {"decay_weight": 1.25, "seed": 2**64 - 1},
             {"reward_norm": "mean", "judge": "whole-word"},
+            {"credit": "signed", "decay_weight": 0.5},
             {"judge": "whole_word", "prompts": wordings},
             {"prompt_format": "chat", "seed": 3},
         ):

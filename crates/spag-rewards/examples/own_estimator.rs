@@ -10,11 +10,11 @@ impl Estimator for BatchMean {
     fn advantages(&mut self, games: &[RewardedGame]) -> spag_rewards::Result<Advantages> {
         let mean = |seat: usize| games.iter().map(|game| game.rewards[seat]).sum::<f64>() / games.len() as f64;
         let means = [mean(0), mean(1)];
-        let of_turn = |game: &RewardedGame, turn: &Turn| {
-            // An utterance without tokens to learn has no advantage.
-            (turn.tokens > 0).then(|| game.rewards[turn.seat.index()] - means[turn.seat.index()])
-        };
-        Ok(games.iter().map(|game| game.turns.iter().map(|turn| of_turn(game, turn)).collect()).collect())
+        let mut all = Advantages::default();
+        for game in games {
+            all.push(game, |_, turn| Some(game.rewards[turn.seat.index()] - means[turn.seat.index()]))?;
+        }
+        Ok(all)
     }
 }
 
@@ -27,7 +27,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     };
     let advantages = BatchMean.advantages(&[game(taboo::RIGHT_GUESS), game(taboo::WRONG_GUESS)])?;
     println!("{advantages:?}");
-    assert_eq!(advantages, [[Some(-1.0), Some(1.0)], [Some(1.0), Some(-1.0)]]);
+    assert_eq!(advantages.games(), [[Some(-1.0), Some(1.0)], [Some(1.0), Some(-1.0)]]);
     Ok(())
 }
 

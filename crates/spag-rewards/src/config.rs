@@ -4,7 +4,7 @@ use std::{fmt, ops::RangeInclusive, str::FromStr};
 
 use serde::{Deserialize, Serialize};
 
-use crate::{DecayedWinner, Error, Result};
+use crate::{Credit, CreditRule, Error, Result};
 
 /// The scale of a winner's rewards.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -39,12 +39,15 @@ impl fmt::Display for RewardNorm {
 }
 
 spag_io::settings! {
-    /// Settings of [`assign_rewards`](crate::assign_rewards). The defaults are the paper's: γ = 0.8, rewards that sum to 1.
+    /// Settings of [`assign_rewards`](crate::assign_rewards). The defaults are the paper's: the winner's utterances, γ = 0.8, rewards
+    /// that sum to 1.
     pub table CreditConfig {
-        /// γ > 0: an utterance's reward is γ times that of the winner's next one.
+        /// γ > 0: an utterance's reward is γ times that of the seat's next one.
         pub decay_weight: f64 [CreditConfig::DECAY_WEIGHT] = 0.8;
-        /// The scale of a winner's rewards.
+        /// The scale of a seat's rewards.
         pub norm as "reward_norm": RewardNorm;
+        /// Which utterances become samples.
+        pub credit: CreditRule;
         /// Seed for drawing the wordings of queries.
         pub seed: u64;
     }
@@ -55,8 +58,8 @@ impl CreditConfig {
     pub const DECAY_WEIGHT: RangeInclusive<f64> = 0.000_001..=1e6;
 
     /// The rule of credit.
-    pub fn rule(&self) -> DecayedWinner {
-        DecayedWinner { decay_weight: self.decay_weight, norm: self.norm }
+    pub fn rule(&self) -> Box<dyn Credit> {
+        self.credit.build(self.decay_weight, self.norm)
     }
 
     pub(crate) fn check(&self) -> Result<()> {

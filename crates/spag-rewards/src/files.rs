@@ -43,9 +43,9 @@ pub fn assign_rewards_in_files(
     config.check()?;
     let mut outcomes = job.outcomes.as_deref().map(|path| RowWriter::create(path, Layout::Lines)).transpose()?;
     let rule = config.rule();
-    let judged = judge_file(&job.input, &rule, game, threads, outcomes.as_mut())?;
+    let judged = judge_file(&job.input, &*rule, game, threads, outcomes.as_mut())?;
     let mut output = RowWriter::create(&job.output, Layout::of(&job.output))?;
-    let crediting = Crediting { rule: &rule, game, seed: config.seed };
+    let crediting = Crediting { rule: &*rule, game, seed: config.seed };
     let mut summary = credit_file(&job.input, judged, crediting, threads, &mut output)?;
     if let Some(sft) = &job.sft {
         for row in RowReader::<Sample>::open_with_rows(sft)? {
@@ -181,7 +181,7 @@ fn credit_file(
         let CreditedChunk { rows: read, summary: more, text } = credited?;
         rows += read;
         summary.games.merge(&more.games);
-        summary.samples.iter_mut().zip(more.samples).for_each(|(samples, more)| *samples += more);
+        summary.merge_samples(&more);
         output.push_text(&text)
     };
     map_in_order(threads, ChunkReader::open_with_rows(input)?, new_worker, write, Error::threads(threads))?;

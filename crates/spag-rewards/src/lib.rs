@@ -20,8 +20,8 @@ pub use advantage::{
 pub use config::{CreditConfig, RewardNorm};
 pub use convert::{AlpacaRow, AlpacaTemplate, Demonstration, convert_alpaca, convert_imitation, read_sft_samples};
 pub use credit::{
-    AssignedRewards, Credit, DecayedWinner, ImitatedWinner, SignedSeats, assign_rewards, credit_games,
-    discounted_rewards, judge_and_credit,
+    AssignedRewards, Credit, CreditRule, DecayedWinner, ImitatedWinner, SignedSeats, assign_rewards, credit_games,
+    discounted_rewards,
 };
 pub use error::{Error, Result};
 pub use files::{AssignJob, assign_rewards_in_files};

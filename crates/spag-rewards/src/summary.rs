@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use spag_game::{Labels, SEATS, Seat, Tally};
+use spag_game::{Labels, SEATS, Seat, Tally, Verdict};
 
 /// Counts of a set of episodes. [`Display`](fmt::Display) prints a table.
 #[derive(Clone, Debug, PartialEq)]
@@ -11,6 +11,8 @@ pub struct CreditSummary {
     pub games: Tally,
     /// Samples of each seat, in the order of [`Labels::seats`].
     pub(crate) samples: [usize; SEATS],
+    /// Those of `samples` that are not of their game's winner.
+    pub(crate) not_of_winners: usize,
     /// Demonstrations.
     pub sft_samples: usize,
     /// The weights of the samples of each seat, in the order of [`Labels::seats`].
@@ -20,7 +22,13 @@ pub struct CreditSummary {
 impl CreditSummary {
     /// Counts of no games, with weights of 1.
     pub(crate) fn new(labels: &'static Labels) -> Self {
-        Self { games: Tally::new(labels), samples: [0; SEATS], sft_samples: 0, weights: [1.0; SEATS] }
+        Self {
+            games: Tally::new(labels),
+            samples: [0; SEATS],
+            not_of_winners: 0,
+            sft_samples: 0,
+            weights: [1.0; SEATS],
+        }
     }
 
     /// All games.
@@ -48,8 +56,16 @@ impl CreditSummary {
         self.weights[seat.index()]
     }
 
-    pub(crate) fn count_sample(&mut self, seat: Seat) {
+    /// Counts a sample of a seat in a game that ended so.
+    pub(crate) fn count_sample(&mut self, seat: Seat, verdict: &Verdict) {
         self.samples[seat.index()] += 1;
+        self.not_of_winners += usize::from(verdict.rewarded_winner() != Some(seat));
+    }
+
+    /// Adds the samples of other games.
+    pub(crate) fn merge_samples(&mut self, more: &Self) {
+        self.samples.iter_mut().zip(more.samples).for_each(|(samples, more)| *samples += more);
+        self.not_of_winners += more.not_of_winners;
     }
 }
 
@@ -63,7 +79,8 @@ impl fmt::Display for CreditSummary {
             writeln!(f, "  {outcome:<26}{games:>9}  {percent:5.1}%")?;
         }
         writeln!(f, "{} samples", self.samples())?;
-        let seats = labels.seats.map(|seat| (format!("of winning {seat}s"), self.samples_of(seat), self.weight(seat)));
+        let whose = if self.not_of_winners == 0 { "of winning" } else { "of" };
+        let seats = labels.seats.map(|seat| (format!("{whose} {seat}s"), self.samples_of(seat), self.weight(seat)));
         for (whose, samples, weight) in seats.into_iter().chain([("demonstrations".into(), self.sft_samples, 1.0)]) {
             writeln!(f, "  {whose:<26}{samples:>9}  weight {weight:.4}")?;
         }

@@ -27,6 +27,8 @@ pub const EPISODES: &str = "episodes.jsonl";
 pub const SAMPLES: &str = "samples.jsonl";
 /// In the folder of a stage, or in that of an on-policy run: a line of measures for each logged step.
 pub const METRICS: &str = "metrics.jsonl";
+/// In the folder of the imitation stage: what each of its sources gave.
+pub const SOURCES: &str = "sources.json";
 /// The folder of a stage's model in that of the stage.
 pub const MODEL: &str = "model";
 
@@ -34,5 +36,9 @@ pub const MODEL: &str = "model";
 pub const EVALUATION: &str = "eval";
 /// The folder of the games on words that were held out, in that of the evaluation.
 pub const HELD_OUT: &str = "held-out";
+/// In the folder of the evaluation: exact measures of the models.
+pub const EXACT: &str = "exact.json";
 /// The stage of benchmarks, and its folder.
 pub const BENCHMARKS: &str = "benchmarks";
+/// In the folder of the benchmarks: the scores of all models.
+pub const SCORES: &str = "scores.json";

@@ -23,7 +23,6 @@ mod digest;
 mod endpoint;
 mod game_meter;
 mod held_actions;
-mod histories;
 mod kuhn_meter;
 mod meter_table;
 mod mix;
@@ -52,8 +51,8 @@ mod text_table;
 
 pub use digest::{adapter_fingerprint, checkpoint_fingerprint, content_digest};
 pub use endpoint::{
-    ApiKey, EndpointAsker, EndpointConfig, EndpointKeys, EndpointPlayer, EndpointStats, EndpointTurn, NoUtterance,
-    PromptStyle, RetryConfig, TopK,
+    ApiKey, EndpointAsker, EndpointConfig, EndpointKeys, EndpointPlayer, EndpointSpec, EndpointStats, EndpointTurn,
+    NoUtterance, PromptStyle, RetryConfig, TopK,
 };
 pub use error::{Error, Result};
 pub use game_meter::GameMeter;
@@ -66,7 +65,7 @@ pub use kuhn_meter::KuhnMeter;
 pub use meter_table::MeterTable;
 pub use mix::GameShare;
 pub use model_player::{ContextBudget, ModelPlayer, chat_settings};
-pub use player_spec::{EndpointSpec, PlayerSpec};
+pub use player_spec::PlayerSpec;
 pub use players::{AnyPlayer, PlayerPair};
 pub use rate::{Change, Rate};
 pub use refusals::Refusals;

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use spag_chat::PromptEncoder;
+use spag_chat::{PromptEncoder, PromptHistory};
 use spag_game::{
     Generation, Policy, PolicyError, PollMode, Reply, Said, Seat, TurnContext, TurnFailure, TurnRequest, UtteranceEnd,
     UtteranceRule,
@@ -19,15 +19,14 @@ use spag_model::{Checkpoint, Completion, Engine, EngineConfig, Generate, Generat
 
 use crate::error::Result;
 use crate::held_actions::HeldActions;
-use crate::histories::Histories;
 use crate::shared_engine::SharedEngine;
 
-/// A model that answers turn requests through an engine.
+/// A model that answers turn requests through an engine, in which others can play beside it.
 ///
 /// Each utterance is sampled with the seed of its request, so a game does not depend on the games beside it. What its text
 /// is decoded from follows from the rule of the turn.
-pub struct ModelPlayer<E = Engine> {
-    engine: E,
+pub struct ModelPlayer {
+    engine: SharedEngine,
     encoder: PromptEncoder,
     settings: Settings,
     prompts: Prompts,
@@ -54,8 +53,8 @@ struct OpenTurn {
 enum Prompts {
     /// Each as a whole, as the reference does.
     Encoded,
-    /// Piece by piece, with the sampled tokens of the player's own utterances.
-    Verbatim(Histories),
+    /// Piece by piece, with the sampled tokens of the player's own utterances: by game and seat.
+    Verbatim(HashMap<(usize, Seat), PromptHistory>),
 }
 
 /// The settings of an utterance under each rule.
@@ -110,31 +109,24 @@ impl ModelPlayer {
         config.check().map_err(spag_model::Error::from)?;
         let engine = Engine::from_checkpoint(checkpoint, engine)?;
         let encoder = PromptEncoder::new(engine.tokenizer().clone());
-        Ok(Self::new(engine, encoder, config))
+        Ok(Self::new(SharedEngine::new(engine), encoder, config))
     }
 
-    pub(crate) fn engine_and_encoder(&mut self) -> (&mut Engine, &PromptEncoder) {
+    pub(crate) fn engine_and_encoder(&mut self) -> (&mut SharedEngine, &PromptEncoder) {
         (&mut self.engine, &self.encoder)
     }
 
-    /// Calls the weights that the engine was created with `version` instead of 0.
+    /// The same player, whose utterances report `version` in place of the version of the engine's weights.
     pub fn with_version(self, version: u64) -> Self {
-        Self { engine: self.engine.with_version(version), ..self }
+        Self { version: Some(version), ..self }
     }
 
     /// Replaces the weights of the engine, and calls them `version`: [`Engine::refresh`]. Later utterances report it.
     ///
     /// # Errors
-    /// As [`Engine::refresh`]: turns that have started, or weights of another architecture, change nothing.
+    /// As [`Engine::refresh`]: turns of any player that have started, or weights of another architecture, change nothing.
     pub fn refresh(&mut self, weights: &dyn WeightSource, version: u64) -> Result<()> {
-        Ok(self.engine.refresh(weights, version)?)
-    }
-
-    /// The same player, beside which others can play with its engine.
-    pub fn shared(self) -> ModelPlayer<SharedEngine> {
-        let Self { engine, encoder, settings, prompts, turns, unanswered, held, version } = self;
-        let engine = SharedEngine::new(engine);
-        ModelPlayer { engine, encoder, settings, prompts, turns, unanswered, held, version }
+        Ok(self.engine.with(|engine| engine.refresh(weights, version))?)
     }
 
     /// The budget of a prompt.
@@ -142,25 +134,9 @@ impl ModelPlayer {
     /// # Errors
     /// The tokenizer cannot encode the text, or the model has no template for a chat.
     pub fn context_budget(&self, prompt: &TurnPrompt) -> Result<ContextBudget> {
-        self.budget(prompt, self.engine.config().max_length)
-    }
-}
-
-impl ModelPlayer<SharedEngine> {
-    /// As [`ModelPlayer::context_budget`] of a player that has an engine alone.
-    ///
-    /// # Errors
-    /// As there.
-    pub fn context_budget(&self, prompt: &TurnPrompt) -> Result<ContextBudget> {
-        self.budget(prompt, self.engine.with(|engine| engine.config().max_length))
-    }
-
-    /// As [`ModelPlayer::refresh`] of a player that has an engine alone.
-    ///
-    /// # Errors
-    /// As there; the turns of all players count.
-    pub fn refresh(&mut self, weights: &dyn WeightSource, version: u64) -> Result<()> {
-        Ok(self.engine.with(|engine| engine.refresh(weights, version))?)
+        let utterance = self.settings.trimmed.max_new_tokens;
+        let length = self.engine.with(|engine| engine.config().max_length);
+        Ok(ContextBudget { prompt: self.encoder.encode(prompt)?.len(), utterance, length })
     }
 
     /// Removes the adapters of all other names, whose players are gone.
@@ -221,16 +197,10 @@ impl ContextBudget {
     }
 }
 
-impl<E: Generate> ModelPlayer<E> {
-    /// The budget of a prompt in a context of `length` tokens.
-    fn budget(&self, prompt: &TurnPrompt, length: usize) -> Result<ContextBudget> {
-        let utterance = self.settings.trimmed.max_new_tokens;
-        Ok(ContextBudget { prompt: self.encoder.encode(prompt)?.len(), utterance, length })
-    }
-
-    /// Creates a player from an engine and the encoder of its model; every utterance is generated with `config`, except for
-    /// [`GenerationConfig::text`] and, in chats, the settings of [`chat_settings`].
-    pub fn new(engine: E, encoder: PromptEncoder, config: GenerationConfig) -> Self {
+impl ModelPlayer {
+    /// A player whose utterances are generated with `config`, except for [`GenerationConfig::text`] and, in chats, the settings of
+    /// [`chat_settings`].
+    fn new(engine: SharedEngine, encoder: PromptEncoder, config: GenerationConfig) -> Self {
         let settings = Settings::new(config);
         let (prompts, turns, unanswered) = (Prompts::Encoded, HashMap::new(), Vec::new());
         Self { engine, encoder, settings, prompts, turns, unanswered, held: None, version: None }
@@ -238,10 +208,8 @@ impl<E: Generate> ModelPlayer<E> {
 
     /// The same player, whose prompts have its own utterances as the tokens that it sampled ([`PromptHistory`]), and whose
     /// utterances come with their [`TurnContext`].
-    ///
-    /// [`PromptHistory`]: spag_chat::PromptHistory
     pub fn with_verbatim_history(self) -> Self {
-        Self { prompts: Prompts::Verbatim(Histories::default()), ..self }
+        Self { prompts: Prompts::Verbatim(HashMap::new()), ..self }
     }
 
     /// The same player, whose utterances in games that list their actions are one of them. What it samples is then not drawn from the
@@ -272,13 +240,18 @@ impl<E: Generate> ModelPlayer<E> {
         Ok((!all.iter().all(Distribution::is_of_model)).then_some(all))
     }
 
+    /// Whether both play with one engine.
+    pub(crate) fn shares_engine(&self, other: &Self) -> bool {
+        self.engine.is_that_of(&other.engine)
+    }
+
     /// The work of the engine so far.
     pub fn stats(&self) -> GenerationStats {
         self.engine.stats()
     }
 }
 
-impl<E: Generate> Policy for ModelPlayer<E> {
+impl Policy for ModelPlayer {
     fn submit(&mut self, turn: &TurnRequest<'_>) -> Result<(), PolicyError> {
         let config = self.settings.of(turn.utterance_rule, &self.encoder).map_err(PolicyError::caused_by)?;
         let config = match (&mut self.held, turn.legal_actions) {
@@ -287,7 +260,9 @@ impl<E: Generate> Policy for ModelPlayer<E> {
         };
         let encoded = match &mut self.prompts {
             Prompts::Encoded => self.encoder.encode(turn.prompt),
-            Prompts::Verbatim(histories) => histories.prompt(&self.encoder, turn),
+            Prompts::Verbatim(histories) => {
+                histories.entry((turn.number, turn.seat)).or_default().prompt(&self.encoder, turn.prompt)
+            }
         };
         let tokens = match encoded {
             Ok(tokens) => tokens,
@@ -325,7 +300,9 @@ impl<E: Generate> Policy for ModelPlayer<E> {
                         prompt.drain(..truncated.min(prompt.len()));
                         let context = TurnContext { prompt, rule, end };
                         if let Some(ids) = context.utterance(&generation.token_ids) {
-                            histories.said(&self.encoder, (game, seat), &text, ids).map_err(PolicyError::caused_by)?;
+                            let history = histories.entry((game, seat)).or_default();
+                            let said = history.said(self.encoder.tokenizer(), &text, ids.to_vec());
+                            said.map_err(PolicyError::caused_by)?;
                         }
                         generation.context = Some(context);
                     }

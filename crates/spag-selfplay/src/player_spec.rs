@@ -4,14 +4,8 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
-use crate::endpoint::PromptStyle;
+use crate::endpoint::{EndpointSpec, PromptStyle, key_variable};
 use crate::error::{Error, Result};
-use crate::servers::{self, Servers};
-
-/// Longest name of a model in bytes.
-const LONGEST_MODEL: usize = 500;
-/// Longest name of a variable in bytes.
-const LONGEST_VARIABLE: usize = 100;
 
 /// A checkpoint or an endpoint.
 ///
@@ -34,19 +28,6 @@ pub enum PlayerSpec {
     Endpoint(EndpointSpec),
 }
 
-/// A model behind a server, or a pool of servers, with the OpenAI protocol.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct EndpointSpec {
-    /// The servers that have the model.
-    pub servers: Servers,
-    /// The server's name of the model.
-    pub model: String,
-    /// The format of prompts.
-    pub style: PromptStyle,
-    /// The environment variable with the key. `None`: `OPENAI_API_KEY`, if all endpoints of the run are on one host.
-    pub key_variable: Option<String>,
-}
-
 impl PlayerSpec {
     /// The checkpoint, and the folder of its adapter; `None` for an endpoint.
     pub fn checkpoint(&self) -> Option<(&Path, Option<&Path>)> {
@@ -63,26 +44,13 @@ impl PlayerSpec {
     }
 }
 
-impl EndpointSpec {
-    /// What identifies the endpoint in records of games: neither the variable of its key, which does not change
-    /// utterances, nor the URLs of a pool.
-    pub fn address(&self) -> String {
-        format!("{}{}#{}", self.style.scheme(), self.servers.recorded(), self.model)
-    }
-
-    /// Scheme, host and port of each URL: where a key is sent to.
-    pub(crate) fn hosts(&self) -> impl Iterator<Item = String> {
-        self.servers.urls().iter().map(|url| servers::host(url))
-    }
-}
-
 impl FromStr for PlayerSpec {
     type Err = Error;
 
     fn from_str(text: &str) -> Result<Self> {
         for style in PromptStyle::ALL {
             if let Some(rest) = text.strip_prefix(style.scheme()) {
-                return endpoint(rest, style).map(Self::Endpoint).map_err(|problem| bad(text, problem));
+                return EndpointSpec::parse(rest, style).map(Self::Endpoint).map_err(|problem| bad(text, problem));
             }
         }
         match text {
@@ -96,32 +64,6 @@ impl FromStr for PlayerSpec {
             folder => Ok(Self::Model(folder.into())),
         }
     }
-}
-
-fn endpoint(text: &str, style: PromptStyle) -> Result<EndpointSpec, &'static str> {
-    let (address, model) = text.split_once('#').ok_or("the model's name is missing, after a #")?;
-    let (key_variable, url) = match address.split_once('@') {
-        // Otherwise the @ follows a password in the URL.
-        Some((variable, url)) if !variable.contains("://") => (Some(key_variable(variable)?), url),
-        _ => (None, address),
-    };
-    if model.trim().is_empty() {
-        return Err("the model's name after the # is empty");
-    }
-    if model.chars().any(char::is_control) || model.len() > LONGEST_MODEL {
-        return Err("the model's name after the # is longer than 500 bytes or has a control character");
-    }
-    Ok(EndpointSpec { servers: Servers::parse(url)?, model: model.to_owned(), style, key_variable })
-}
-
-/// The name of a variable with a key. Its ending keeps other secrets of the environment from being sent.
-fn key_variable(name: &str) -> Result<String, &'static str> {
-    let is_upper = |byte: u8| byte.is_ascii_uppercase() || byte.is_ascii_digit() || byte == b'_';
-    let is_name = name.bytes().all(is_upper) && name.starts_with(|c: char| !c.is_ascii_digit());
-    if !is_name || !name.ends_with("_API_KEY") || name.len() > LONGEST_VARIABLE {
-        return Err("the text before the @ must be an environment variable of the form NAME_API_KEY, not a key");
-    }
-    Ok(name.to_owned())
 }
 
 fn bad(text: &str, problem: &'static str) -> Error {
@@ -152,16 +94,6 @@ impl fmt::Display for PlayerSpec {
             Self::Model(folder) => folder.display().fmt(f),
             Self::Adapted { model, adapter } => write!(f, "{} with {}", model.display(), adapter.display()),
             Self::Endpoint(endpoint) => endpoint.fmt(f),
-        }
-    }
-}
-
-impl fmt::Display for EndpointSpec {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let scheme = self.style.scheme();
-        match &self.key_variable {
-            Some(variable) => write!(f, "{scheme}{variable}@{}#{}", self.servers, self.model),
-            None => write!(f, "{scheme}{}#{}", self.servers, self.model),
         }
     }
 }

@@ -10,7 +10,6 @@ use spag_game::{
 };
 use spag_model::generate::Sampling;
 
-use crate::endpoint::TopK;
 use crate::limits;
 use crate::textarena::{PythonSettings, TextArena};
 
@@ -162,16 +161,6 @@ impl SamplingSettings {
             Sampling::random(self.temperature, self.top_k.unwrap_or(Sampling::REFERENCE_TOP_K), self.top_p)
         } else {
             Sampling::Greedy
-        }
-    }
-
-    /// The `top_k` that endpoints are asked for: the one that was set, or the reference's where it is accepted.
-    pub fn top_k_asked(&self) -> TopK {
-        match self.top_k {
-            Some(0) => TopK::All,
-            _ if self.temperature <= 0.0 => TopK::All,
-            Some(k) => TopK::Always(k),
-            None => TopK::WhereAccepted(Sampling::REFERENCE_TOP_K),
         }
     }
 }

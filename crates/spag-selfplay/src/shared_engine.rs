@@ -37,6 +37,11 @@ impl SharedEngine {
         Self { shared: self.shared.clone(), player }
     }
 
+    /// Whether both are parts of one engine.
+    pub fn is_that_of(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.shared, &other.shared)
+    }
+
     /// Calls `f` with the engine. Requests are submitted and stepped through players only.
     pub fn with<R>(&self, f: impl FnOnce(&mut Engine) -> R) -> R {
         f(&mut self.lock().engine)

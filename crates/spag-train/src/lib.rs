@@ -38,6 +38,7 @@ mod learner;
 mod log_prob_gap;
 mod offline;
 mod online;
+mod opening;
 pub mod optimizer;
 mod packing;
 mod position;
@@ -49,6 +50,7 @@ mod zero;
 
 // ── Files ──
 mod checkpoint;
+mod finished;
 mod job;
 pub mod metrics;
 mod tensorboard;

@@ -3,21 +3,22 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use spag_dist::{LaunchEnv, ProcessGroup, broadcast_text};
-use spag_model::checkpoint::{LoadOptions, check_checkpoint, load_model_with, load_tokenizer, save_checkpoint};
+use spag_dist::{LaunchEnv, ProcessGroup};
+use spag_model::checkpoint::{LoadOptions, load_model_with};
 use spag_model::params::WeightSource;
 use spag_model::tokenizer::BosRule;
 use spag_model::{Model, Tokenizer};
 use spag_ops::DeviceChoice;
 use spag_run::Provenance;
 
-use crate::checkpoint::{self, Origin, SavedRun, latest_checkpoint};
-use crate::config::{JobSettings, ShardingRequest, TrainConfig};
-use crate::deepspeed::{DeepSpeed, RunFacts};
+use crate::checkpoint::{self, Origin, latest_checkpoint};
+use crate::config::{JobSettings, TrainConfig};
 use crate::error::{Error, Result};
-use crate::learner::{Learner, ModelShard};
+use crate::finished::FinishedModel;
+use crate::learner::Learner;
 use crate::loss::Loss;
-use crate::memory::{Beside, RankMemory, fit};
+use crate::memory::{Beside, RankMemory};
+use crate::opening::{Beginning, Ranks};
 use crate::packing::Packing;
 use crate::reference::add_reference;
 use crate::trajectory::Trajectory;
@@ -82,48 +83,29 @@ impl OnlineLearner {
     /// # Errors
     /// A model or a checkpoint that cannot be read, or too little memory.
     pub fn open(job: OnlineJob, env: &LaunchEnv, group: Arc<dyn ProcessGroup>, loss: Box<dyn Loss>) -> Result<Self> {
+        let is_adapter = job.config.lora_r.is_some();
+        let mut checkpoint = None;
         if group.rank() == 0 {
             checkpoint::remove_leftovers(&job.output_dir)?;
+            // A model that an adapter begins with may be a checkpoint itself, of another learner.
+            let is_of_part_before = checkpoint::has_state(&job.model) && (!is_adapter || job.model != job.base);
+            let of_part_before = is_of_part_before.then(|| job.model.clone());
+            checkpoint = latest_checkpoint(&job.output_dir)?.or(of_part_before);
         }
-        let own = if group.rank() == 0 { latest_checkpoint(&job.output_dir)? } else { None };
-        let named = broadcast_text(&*group, &own.map(|dir| dir.to_string_lossy().into_owned()).unwrap_or_default())?;
-        let dir = if named.is_empty() { job.model.clone() } else { PathBuf::from(named) };
-        let is_adapter = job.config.lora_r.is_some();
-        // A model that an adapter begins with may be a checkpoint itself, of another learner.
-        let goes_on = SavedRun::is_saved(&dir) && (!is_adapter || dir != job.base);
-        let saved = goes_on.then(|| SavedRun::open(&dir)).transpose()?;
-        let (weights, adapter) = match is_adapter {
-            true => (job.base.clone(), goes_on.then_some(dir.as_path())),
-            false => (dir.clone(), None),
-        };
-        let device = job.device.open(env.local_rank)?;
-        let tokenizer = load_tokenizer(&weights)?.with_bos_rule(job.add_bos_token);
-        let architecture = check_checkpoint(&weights)?;
         // Of the run, not of its settings, which its checkpoints have.
         let config = on_policy_settings(&job.config, job.max_length);
-        let run = RunFacts { config: &config, world_size: group.size(), total_steps: job.steps };
-        let JobSettings { zero_stage, offload_param, offload_optimizer, deepspeed, .. } = &job.sharding;
-        let deepspeed = deepspeed.as_deref().map(|file| DeepSpeed::load(file, &run)).transpose()?;
-        let sharding = deepspeed.as_ref().map(DeepSpeed::sharding_plan);
-        let offload_param = offload_param.unwrap_or_default();
-        let request = ShardingRequest::new(*zero_stage, *offload_optimizer, offload_param, sharding)?;
-        let ranks = (group.size(), env.local_size);
-        let plan = fit(&architecture, &config, request, ranks, job.beside, &device)?;
+        let model = if is_adapter { &job.base } else { &job.model };
+        let beginning = Beginning::find(&*group, &config, (model, None), checkpoint)?;
+        let tokenizer = beginning.tokenizer(job.add_bos_token)?;
+        let (device, world_size) = (job.device.open(env.local_rank)?, group.size());
+        let ranks = Ranks { device: &device, env, group, beside: job.beside };
+        let plan = beginning.plan(&config, job.steps, &job.sharding, ranks)?;
         let planned = match device.device().is_cpu() {
-            true => RankMemory::on_cpu_exact(&architecture, &config, plan, group.size()),
-            false => RankMemory::on_gpu(&architecture, &config, plan, group.size()),
+            true => RankMemory::on_cpu_exact(&plan.architecture, &config, plan.sharding, world_size),
+            false => RankMemory::on_gpu(&plan.architecture, &config, plan.sharding, world_size),
         };
-        let scheduler = deepspeed.and_then(|file| file.scheduler);
-        let options = LoadOptions { device: device.device().clone(), dtype: job.config.dtype() };
-        let shard = ModelShard { dir: &weights, adapter, options: &options, plan, group };
-        let learner = Learner::load(shard, &config, job.steps)?.with_scheduler(scheduler);
-        let mut learner = learner.with_loss(loss).with_exact_attention();
-        if let Some(saved) = &saved {
-            saved.restore_optimizer(&mut learner)?;
-        }
-        if !learner.is_finite()? {
-            return Err(Error::NotFiniteModel { path: dir });
-        }
+        let learner = plan.open_learner(|saved, learner| saved.restore_optimizer(learner))?;
+        let learner = learner.with_loss(loss).with_exact_attention();
         let mut made_from = job.made_from.clone();
         if let Some(model) = Provenance::read_of(&job.model)? {
             made_from.extend(Provenance { wordings: Vec::new(), games: model.games });
@@ -131,7 +113,7 @@ impl OnlineLearner {
         let reference = match &job.reference {
             None => Reference::None,
             Some(dir) if is_adapter && *dir == job.base => Reference::Frozen,
-            Some(dir) => Reference::Model(Box::new(Self::load_reference(dir, &options, &learner)?)),
+            Some(dir) => Reference::Model(Box::new(Self::load_reference(dir, &plan.options, &learner)?)),
         };
         Ok(Self { learner, tokenizer, job, made_from, reference, planned: planned.on_device() })
     }
@@ -201,16 +183,7 @@ impl OnlineLearner {
     /// # Errors
     /// A full disk, too little memory for the sum, or a lost rank.
     pub fn write_model(&self, dir: &Path) -> Result<()> {
-        let sum = self.learner.merged()?;
-        let weights: &dyn WeightSource = sum.as_ref().map_or(self.learner.trained(), |sum| sum);
-        if self.learner.group().rank() > 0 {
-            return checkpoint::gather_layers(weights);
-        }
-        std::fs::create_dir_all(dir).map_err(Error::io(dir))?;
-        self.made_from.write_of(dir)?;
-        let (network, options) = (self.learner.network(), self.job.config.write_options());
-        save_checkpoint(network.config(), weights, Some(&self.tokenizer), dir, options)?;
-        Ok(())
+        self.finished().write_model(dir)
     }
 
     /// Writes the adapter to a folder of PEFT, on rank 0; nothing if all weights are trained. All ranks have to call it.
@@ -218,13 +191,11 @@ impl OnlineLearner {
     /// # Errors
     /// A full disk, or a lost rank.
     pub fn write_adapter(&self, dir: &Path) -> Result<()> {
-        let Some(adapter) = self.learner.adapter() else { return Ok(()) };
-        if self.learner.group().rank() > 0 {
-            return checkpoint::gather_layers(self.learner.trained());
-        }
-        std::fs::create_dir_all(dir).map_err(Error::io(dir))?;
-        self.made_from.write_of(dir)?;
-        adapter.save(self.learner.trained(), dir, self.job.config.write_options())?;
-        Ok(())
+        self.finished().write_adapter(dir)
+    }
+
+    fn finished(&self) -> FinishedModel<'_> {
+        let Self { learner, tokenizer, made_from, .. } = self;
+        FinishedModel { learner, tokenizer, made_from, options: self.job.config.write_options() }
     }
 }

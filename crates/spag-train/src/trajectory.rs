@@ -55,15 +55,6 @@ impl Trajectory {
         self.spans.iter().map(Span::predicted).sum()
     }
 
-    /// Labels as the reference pads them: -100 for tokens that are not labels. Leaves have no position, so none of them.
-    pub fn label_ids(&self) -> Vec<i64> {
-        let mut labels = vec![-100; self.ids.len()];
-        for at in self.spans.iter().flat_map(|span| span.tokens.clone()) {
-            labels[at] = i64::from(self.ids[at]);
-        }
-        labels
-    }
-
     /// Refuses spans that have no label, overlap or do not fit the tokens, and numbers that are not finite.
     ///
     /// # Errors
@@ -196,7 +187,6 @@ mod tests {
     fn labels_are_those_of_all_spans() {
         let trajectory =
             Trajectory { row: 0, ids: vec![5, 6, 7, 8, 9], spans: vec![Span::new(0..2, 1.0), Span::new(3..4, 1.0)] };
-        assert_eq!(trajectory.label_ids(), [5, 6, -100, 8, -100]);
         assert_eq!((trajectory.predicted(), trajectory.prompt_len()), (2, 0));
         let ended = Span { leaf: Some(2), ..trajectory.spans[0].clone() };
         assert_eq!((ended.labels(), ended.predicted()), (3, 2));

@@ -188,7 +188,7 @@ fn trainer_state() {
     target.run(|bytes| {
         fs::write(saved.join("trainer_state/state.json"), bytes).unwrap();
         if let Ok(run) = SavedRun::open(&saved) {
-            let _ = run.load_checkpoint();
+            let _ = spag_model::Checkpoint::load(run.dir());
         }
     });
 }

@@ -5,6 +5,7 @@ mod adapter_flags;
 mod bad_input;
 mod bench_generate;
 mod completions;
+mod credit;
 mod disk_faults;
 mod early_stop;
 mod env;

@@ -92,7 +92,7 @@ fn survives(settings: &str, kills: usize, limit: Option<usize>) {
             for (step, folder) in there {
                 let saved = SavedRun::open(&folder).unwrap_or_else(|e| panic!("after kill {killed}: {e}"));
                 assert_eq!(saved.state().position.step, step);
-                saved.load_checkpoint().unwrap();
+                spag_model::Checkpoint::load(saved.dir()).unwrap();
             }
             if killed == kills {
                 run(&mut resumed(settings, &output), 0);

@@ -46,7 +46,7 @@ impl<'a> Table<'a> {
         self.seated.retain(|(player, _)| pairing.0.contains(player));
         let players = pairing.0.map(|player| &self.players[player].player);
         let leagues = players.map(|player| in_league(self.players, player));
-        self.base = self.base.take().filter(|base| leagues.contains(&base.shared_folder()));
+        self.base = self.base.take().filter(|base| leagues.contains(&base.folder()));
         let [first, second] = pairing.0;
         let player = self.take(first)?;
         let mut pair = match first == second {
@@ -83,9 +83,9 @@ impl<'a> Table<'a> {
 
     /// A player of a league, whose model is loaded once.
     fn member(&mut self, player: &PlayerSpec, folder: &Path) -> Result<AnyPlayer> {
-        let base = match self.base.take().filter(|base| base.shared_folder() == Some(folder)) {
+        let base = match self.base.take().filter(|base| base.folder() == Some(folder)) {
             Some(base) => base,
-            None => self.args.open(&PlayerSpec::Model(folder.to_owned()), self.keys)?.shared(),
+            None => self.args.open(&PlayerSpec::Model(folder.to_owned()), self.keys)?,
         };
         let adapter = match player {
             PlayerSpec::Adapted { adapter, .. } => {
@@ -113,13 +113,10 @@ impl Work {
     /// The work of these players since they were loaded.
     fn by(players: &PlayerPair) -> Self {
         let mut all = Self::default();
-        let mut counted = Vec::new();
-        for player in players.iter() {
+        for (at, player) in players.iter().enumerate() {
             // The statistics of a shared engine are those of all its players.
-            let engine = player.shared_folder();
-            if engine.is_none() || !counted.contains(&engine) {
+            if players.iter().take(at).all(|before| !before.shares_engine(player)) {
                 all.truncated_prompts += player.generation().map_or(0, |stats| stats.truncated_prompts);
-                counted.push(engine);
             }
         }
         for stats in players.iter().filter_map(AnyPlayer::requests) {

@@ -140,14 +140,11 @@ impl PageArgs {
             if models.contains(&name) || endpoints.iter().any(|other| other.name == name) {
                 return Err(bad("another player of the page has this name".to_owned()));
             }
-            // A game may have a temperature of its own, at which the others apply.
-            let drawn = SamplingSettings { temperature: self.sampling.temperature.max(1.0), ..self.sampling };
             let config = EndpointConfig {
-                temperature: self.sampling.temperature,
                 key: keys.of(&spec),
                 retry: RetryConfig { tries: TRIES, ..RetryConfig::default() },
                 report: |line| exit::note(format_args!("note: {line}")),
-                ..EndpointConfig::new(&drawn, self.length.max_new_tokens, &self.requests)
+                ..EndpointConfig::new(&self.sampling, self.length.max_new_tokens, &self.requests)
             };
             endpoints.push(PageEndpoint { name, asker: Arc::new(EndpointAsker::new(spec, config)?) });
         }

@@ -6,11 +6,9 @@ use serde::{Deserialize, Serialize};
 use spag_model::generate::Sampling;
 use spag_rewards::{BatchShape, OutcomeRewards};
 use spag_selfplay::{EndpointSpec, PlayerSpec, SamplingSettings, limits};
-use spag_train::loss::{Length, Loss, PolicyGradient, Ratio};
+use spag_train::loss::{Loss, PolicyLoss, PolicyLossSettings, build_on_policy};
 
-use super::online_choices::{
-    Control, EstimatorChoice, GapRule, KlPlace, Opponent, PolicyLength, PolicyLoss, WordOrder,
-};
+use super::online_choices::{Control, EstimatorChoice, GapRule, Opponent, WordOrder};
 use super::run::RunConfig;
 use crate::error::{Error, Result};
 
@@ -78,45 +76,6 @@ spag_io::settings! {
         /// Most models in the pool, besides the model of the imitation. The oldest leaves first.
         pub pool_size: usize [1..=1000] = 4;
     }
-
-    /// The loss of an on-policy run, among the settings of `[online]`.
-    pub table PolicyLossSettings {
-        /// `reinforce`, `ppo`, `truncated` or `masked`: what importance ratios do, which differ from 1 on GPUs only.
-        pub loss: PolicyLoss;
-        /// PPO's clip range below 1.
-        pub clip_low: f64 [0.0..=1.0] = 0.2;
-        /// PPO's clip range above 1.
-        pub clip_high: f64 [0.0..=100.0] = 0.2;
-        /// The largest importance ratio of `truncated` and `masked`.
-        pub ratio_cap: f64 [1.0..=1e6] = 2.0;
-        /// What the sum over an utterance's tokens is divided by: `max_new_tokens`, or `own`, its length.
-        pub length: PolicyLength;
-        /// Coefficient of the KL divergence from the model of the imitation. With 0 that model is not loaded.
-        pub kl_coeff: f64 [0.0..=1e6] = 0.0;
-        /// Where the divergence counts: `loss` adds k3 to the loss, `reward` subtracts k1 from advantages.
-        pub kl_in: KlPlace;
-    }
-}
-
-impl PolicyLossSettings {
-    /// The loss for utterances of at most `max_new_tokens`.
-    fn build(&self, max_new_tokens: usize) -> PolicyGradient {
-        let ratio = match self.loss {
-            PolicyLoss::Reinforce => Ratio::None,
-            PolicyLoss::Ppo => Ratio::Clip { low: self.clip_low, high: self.clip_high },
-            PolicyLoss::Truncated => Ratio::Truncated { cap: self.ratio_cap },
-            PolicyLoss::Masked => Ratio::Masked { cap: self.ratio_cap },
-        };
-        let length = match self.length {
-            PolicyLength::MaxNewTokens => Length::Constant(max_new_tokens),
-            PolicyLength::Own => Length::Own,
-        };
-        let kl = match self.kl_in {
-            KlPlace::Loss => self.kl_coeff,
-            KlPlace::Reward => 0.0,
-        };
-        PolicyGradient { ratio, length, kl }
-    }
 }
 
 impl OnlineSettings {
@@ -177,7 +136,7 @@ impl OnlineSettings {
 
     /// The loss of the learner.
     pub(crate) fn loss(&self, config: &RunConfig) -> Box<dyn Loss> {
-        Box::new(self.policy_loss.build(config.self_play.length.max_new_tokens))
+        build_on_policy(&self.policy_loss, config.self_play.length.max_new_tokens)
     }
 
     /// Checks values that depend on others.

@@ -2,11 +2,10 @@
 
 use std::path::{Path, PathBuf};
 
-use serde::{Deserialize, Serialize};
 use spag_io::PromptFormat;
 use spag_model::tokenizer::BosRule;
 use spag_ops::DeviceChoice;
-use spag_rewards::{CreditConfig, RewardNorm};
+use spag_rewards::{CreditConfig, CreditRule, RewardNorm};
 use spag_selfplay::{GameSettings, GameShare, limits::TURNS};
 use spag_train::{TrainConfig, TrainMethod};
 
@@ -99,17 +98,6 @@ spag_io::settings! {
 
 /// The setting of the base model.
 pub(crate) const BASE_MODEL: &str = "base_model";
-
-/// Which utterances of offline rounds become samples.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum CreditRule {
-    /// The winner's: [`DecayedWinner`](spag_rewards::DecayedWinner).
-    #[default]
-    Winner,
-    /// Both players': [`SignedSeats`](spag_rewards::SignedSeats).
-    Signed,
-}
 
 impl RunConfig {
     /// Reads `file`, applies `overrides` (each `key.path=value`), finds inputs and checks all values.

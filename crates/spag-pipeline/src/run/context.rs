@@ -16,8 +16,8 @@ use spag_run::{Model, StageDone};
 use spag_selfplay::{AnyPlayer, ModelPlayer};
 use spag_world::Lexicon;
 
-use super::folder::StageFolder;
 use super::run_games::OpenGame;
+use super::stage_folder::StageFolder;
 use super::words::Words;
 use crate::config::{RunConfig, load_lexicon, load_prompts};
 use crate::error::{Error, Result};

@@ -47,11 +47,7 @@ pub(super) fn served(
 /// that may refuse it is asked for it.
 pub(super) fn endpoint_config(sampling: &SamplingSettings, settings: &SelfPlaySettings) -> EndpointConfig {
     let config = EndpointConfig::new(sampling, settings.length.max_new_tokens, &settings.requests);
-    let top_k = match config.top_k {
-        TopK::Always(k) => TopK::WhereAccepted(k),
-        other => other,
-    };
-    EndpointConfig { top_k, ..config }
+    EndpointConfig { top_k: TopK::WhereAccepted, ..config }
 }
 
 /// Runs the command with the model's name and folder in its environment.

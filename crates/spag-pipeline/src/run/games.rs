@@ -12,6 +12,7 @@ use spag_selfplay::{
 
 use super::context::RunContext;
 use super::run_games::OpenGame;
+use super::stage_folder::StageFolder;
 use crate::error::{Error, Result};
 
 /// Games to be played on some words.
@@ -49,7 +50,23 @@ pub(super) struct OpenGameSet<'a> {
     note: Note,
 }
 
-impl GameSet<'_> {
+impl<'a> GameSet<'a> {
+    /// The part of a game of a stage's games, on the words of the training, in the file of episodes of `folder`. `part` names
+    /// their seed.
+    pub(super) fn of_stage(
+        run: RunContext<'a>,
+        game: &'a OpenGame,
+        folder: &StageFolder,
+        (part, count): (&str, Option<usize>),
+        players: String,
+        done: &mut StageDone,
+    ) -> Self {
+        let words = &game.words.training;
+        let seed = run.seed(folder, part, done);
+        let count = game.part_of(run.config, count.unwrap_or(words.len()));
+        Self { game, path: folder.episodes(), words, count, seed, players, note: Note::Wins }
+    }
+
     /// Plays the missing games and writes the file of all games. `play` is only called if games are missing; it opens the
     /// players and calls [`OpenGameSet::play`] or [`OpenGameSet::play_pair`]. Returns the statistics of all games on rank 0.
     pub(super) fn complete(

@@ -3,6 +3,7 @@
 //! A stage reads the files of earlier stages and writes its own. `done.json` is written last and marks it as finished.
 
 mod context;
+mod ended;
 mod endpoints;
 mod folder;
 mod games;
@@ -15,6 +16,7 @@ mod report;
 mod rounds;
 mod run_games;
 mod stage;
+mod stage_folder;
 mod stages;
 mod status;
 mod stop;
@@ -37,19 +39,10 @@ use remaining::Remaining;
 use stage::{StageKind, StageWork};
 use status::StatusProgress;
 
+pub use ended::Ended;
 pub use measure::{RunMeasure, measure_run};
 pub use plan::{DiskPlan, PlannedStage, PlannedTraining, RunPlan, SAMPLES_PER_GAME, plan_run, plan_run_without};
 pub use stages::{OnlineMemory, OnlineParts};
-
-/// How a run ended.
-#[derive(Debug)]
-pub struct Ended {
-    /// The report, on rank 0.
-    pub report: Option<Report>,
-    /// [`Error::Stopped`] if the run stopped before its last stage: by a rule of `[stop_when]`, or since a round had no won
-    /// game. On every rank.
-    pub stopped: Option<Error>,
-}
 
 /// Runs the whole loop and returns the report, also if the run was stopped ([`Report::stopped`]).
 ///

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use spag_game::SEATS;
 use spag_run::{Model, files};
 
-use super::folder::StageFolder;
+use super::stage_folder::StageFolder;
 use crate::config::RunConfig;
 
 /// The words of evaluation games.

@@ -12,11 +12,11 @@ use spag_selfplay::arena::{self, ArenaSettings, ArenaTable, NamedPlayer};
 use spag_selfplay::{GameStats, PlayerSpec};
 
 use super::context::RunContext;
-use super::folder::{LockedRun, StageFolder};
+use super::folder::LockedRun;
 use super::pairings::{Pairing, WordSet, epochs, pairings};
 use super::rounds::{round_games, round_training, updates};
 use super::run_games::OpenGame;
-use super::stages::{EXACT, SCORES, SOURCES};
+use super::stage_folder::StageFolder;
 use crate::config::{ImitationSource, ImitationSources, RunConfig, SftShare};
 use crate::error::{Error, Result};
 use crate::play_stats::PlayStats;
@@ -129,7 +129,7 @@ impl ReportBuilder<'_> {
             imitation: self.imitation()?,
             held_out,
             ratings: self.ratings()?,
-            exact: read_json(self.eval.file(EXACT))?.unwrap_or_default(),
+            exact: read_json(self.eval.file(files::EXACT))?.unwrap_or_default(),
         };
         Ok((report, losses))
     }
@@ -277,7 +277,7 @@ impl ReportBuilder<'_> {
     /// What each source of the imitation gave; empty if the stage has not come so far, or is of an older run.
     fn imitation(&self) -> Result<Vec<ImitationPart>> {
         let stage = StageFolder::new(self.folder.root.join(Model::Im.stage()), &Model::Im.stage());
-        Ok(read_json(self.game.folder_in(&stage).file(SOURCES))?.unwrap_or_default())
+        Ok(read_json(self.game.folder_in(&stage).file(files::SOURCES))?.unwrap_or_default())
     }
 
     /// Games on the same words of IM and of the last evaluated model, which alternates between the seats. The words are
@@ -370,7 +370,7 @@ fn listed_files(run: RunContext<'_>) -> Vec<(String, String)> {
 /// The scores of the stage of benchmarks.
 fn benchmarks(run: RunContext<'_>, folder: &LockedRun) -> Result<Vec<ModelScores>> {
     match &run.config.benchmarks {
-        Some(_) => Ok(read_json(folder.root.join(files::BENCHMARKS).join(SCORES))?.unwrap_or_default()),
+        Some(_) => Ok(read_json(folder.root.join(files::BENCHMARKS).join(files::SCORES))?.unwrap_or_default()),
         None => Ok(Vec::new()),
     }
 }

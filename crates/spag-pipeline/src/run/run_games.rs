@@ -11,7 +11,7 @@ use spag_io::{Progress, quote};
 use spag_selfplay::GameSettings;
 use spag_world::Lexicon;
 
-use super::folder::StageFolder;
+use super::stage_folder::StageFolder;
 use super::words::Words;
 use crate::config::{ImitationSource, RunConfig, RunGame};
 use crate::error::{Error, Result};

@@ -6,7 +6,7 @@ use spag_io::Progress;
 use spag_run::{Model, StageDone};
 
 use super::context::RunContext;
-use super::folder::StageFolder;
+use super::stage_folder::StageFolder;
 use crate::error::{Error, Result};
 
 /// A stage of a run. Its files are in the folder of its name.

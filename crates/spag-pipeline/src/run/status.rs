@@ -12,7 +12,7 @@ use spag_ops::{OpenDevice, peak_device_memory};
 use spag_run::{RankState, RankStatus};
 use spag_train::ProcessMemory;
 
-use super::Ended;
+use super::ended::Ended;
 use crate::config::RunConfig;
 use crate::error::Result;
 

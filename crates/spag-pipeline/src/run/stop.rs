@@ -3,8 +3,8 @@
 use spag_selfplay::GameStats;
 
 use super::context::RunContext;
-use super::folder::StageFolder;
 use super::rounds::round_games;
+use super::stage_folder::StageFolder;
 use crate::config::StopRules;
 use crate::error::{Error, Result};
 use crate::report::RoundGames;

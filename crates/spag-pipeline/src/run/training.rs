@@ -9,7 +9,7 @@ use spag_run::{Model, Provenance, StageDone};
 use spag_train::{IntervalStrategy, Start, TrainConfig, TrainJob};
 
 use super::context::{RunContext, StageProgress};
-use super::folder::StageFolder;
+use super::stage_folder::StageFolder;
 use crate::config::{SftShare, TrainSettings};
 use crate::error::{Error, Result};
 

@@ -39,7 +39,8 @@ impl Estimator for Group {
         for game in games {
             groups.entry((&game.kind, &game.key)).or_default().push(game.rewards);
         }
-        let each = games.iter().map(|game| {
+        let mut all = Advantages::default();
+        for game in games {
             let group = &groups[&(game.kind.as_str(), game.key.as_str())];
             if group.len() < 2 {
                 return Err(Error::LoneGame { kind: game.kind.clone(), key: game.key.clone() });
@@ -57,8 +58,8 @@ impl Estimator for Group {
                 }
             };
             let advantages: [f64; SEATS] = std::array::from_fn(advantage);
-            game.advantages(|_, turn| Some(advantages[turn.seat.index()]))
-        });
-        each.collect()
+            all.push(game, |_, turn| Some(advantages[turn.seat.index()]))?;
+        }
+        Ok(all)
     }
 }

@@ -2,6 +2,7 @@
 //!
 //! [`EstimatorSettings`] chooses; [`OutcomeRewards`] gives the rewards.
 
+mod advantages;
 mod baseline;
 mod group;
 mod outcome;
@@ -14,10 +15,12 @@ mod winner;
 
 use std::cmp::Ordering;
 
+use serde::{Deserialize, Serialize};
 use spag_game::{Labels, SEATS, Seat, Verdict};
 
 use crate::{Error, Result};
 
+pub use advantages::Advantages;
 pub use baseline::EstimatorState;
 pub use group::{Deviation, Group};
 pub use outcome::OutcomeRewards;
@@ -28,8 +31,9 @@ pub use signed::Signed;
 pub use turn_baseline::{NormaliseOrder, TurnBaseline};
 pub use winner::Winner;
 
-/// A finished game of a batch. Made from a verdict; read by estimators.
-#[derive(Clone, Debug, PartialEq)]
+/// A finished game of a batch. Made from a verdict; read by estimators. In JSON, seats have the names of the game's labels:
+/// [`Labels::reading`].
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct RewardedGame {
     /// The kind of the game: [`Labels::name`], or any name that games with one baseline share.
     pub kind: String,
@@ -46,7 +50,7 @@ pub struct RewardedGame {
 }
 
 /// An utterance of a game, without its text.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Turn {
     /// Who spoke.
     pub seat: Seat,
@@ -54,9 +58,6 @@ pub struct Turn {
     /// learn, has no advantage.
     pub tokens: usize,
 }
-
-/// The advantages of a batch: for each game one for each turn, `None` for utterances that are left out.
-pub type Advantages = Vec<Vec<Option<f64>>>;
 
 /// How advantages follow from rewards.
 ///
@@ -70,9 +71,9 @@ pub type Advantages = Vec<Vec<Option<f64>>>;
 /// let verdict = Verdict::of(taboo::RIGHT_GUESS, 2);
 /// let game = RewardedGame::new(&taboo::LABELS, "apple", &verdict, turns, &OutcomeRewards::default());
 /// let mut estimator = EstimatorSettings::Rae(Default::default()).build();
-/// assert_eq!(estimator.advantages(&[game.clone()])?, [[Some(-1.0), Some(1.0)]]);
+/// assert_eq!(estimator.advantages(&[game.clone()])?.games(), [[Some(-1.0), Some(1.0)]]);
 /// // The baselines have moved towards the rewards.
-/// assert_eq!(estimator.advantages(&[game])?, [[Some(-0.95), Some(0.95)]]);
+/// assert_eq!(estimator.advantages(&[game])?.games(), [[Some(-0.95), Some(0.95)]]);
 /// # Ok(())
 /// # }
 /// ```
@@ -147,18 +148,6 @@ impl RewardedGame {
     fn turns_of(&self, seat: usize) -> impl DoubleEndedIterator<Item = usize> {
         let turns = self.turns.iter().enumerate();
         turns.filter(move |(_, turn)| turn.seat.index() == seat && turn.tokens > 0).map(|(at, _)| at)
-    }
-
-    /// The advantages of a game in which a turn has what `of` gives for its index.
-    fn advantages(&self, of: impl Fn(usize, &Turn) -> Option<f64>) -> Result<Vec<Option<f64>>> {
-        let each = self.turns.iter().enumerate().map(|(at, turn)| {
-            let advantage = of(at, turn).filter(|_| turn.tokens > 0);
-            match advantage {
-                Some(value) if !value.is_finite() => Err(Error::Advantage { key: self.key.clone(), value }),
-                advantage => Ok(advantage),
-            }
-        });
-        each.collect()
     }
 }
 

@@ -43,13 +43,14 @@ pub(super) struct RunningRae {
 impl Estimator for RunningRae {
     fn advantages(&mut self, games: &[RewardedGame]) -> Result<Advantages> {
         let Rae { decay, gamma } = self.settings;
-        let each = games.iter().map(|game| {
+        let mut all = Advantages::default();
+        for game in games {
             let advantages = self.state.compare(game, decay);
             let last = game.turns.len().saturating_sub(1);
             let discounted = |at: usize, seat: usize| advantages[seat] * gamma.powf((last - at) as f64);
-            game.advantages(|at, turn| Some(discounted(at, turn.seat.index())).filter(|advantage| *advantage != 0.0))
-        });
-        each.collect()
+            all.push(game, |at, turn| Some(discounted(at, turn.seat.index())).filter(|advantage| *advantage != 0.0))?;
+        }
+        Ok(all)
     }
 
     fn state(&self) -> EstimatorState {

@@ -42,7 +42,8 @@ pub(super) struct RunningSigned {
 impl Estimator for RunningSigned {
     fn advantages(&mut self, games: &[RewardedGame]) -> Result<Advantages> {
         let Signed { decay, decay_weight, norm } = self.settings;
-        let each = games.iter().map(|game| {
+        let mut all = Advantages::default();
+        for game in games {
             let mut shares = vec![0.0; game.turns.len()];
             for (seat, advantage) in self.state.compare(game, decay).into_iter().enumerate() {
                 let own: Vec<usize> = game.turns_of(seat).collect();
@@ -50,9 +51,9 @@ impl Estimator for RunningSigned {
                     shares[*at] = advantage * share;
                 }
             }
-            game.advantages(|at, _| Some(shares[at]))
-        });
-        each.collect()
+            all.push(game, |at, _| Some(shares[at]))?;
+        }
+        Ok(all)
     }
 
     fn state(&self) -> EstimatorState {

@@ -70,11 +70,15 @@ impl Estimator for TurnBaseline {
             }
         }
         turns.whiten();
-        let mut advantages: Vec<Vec<_>> = games.iter().map(|game| vec![None; game.turns.len()]).collect();
+        let mut values: Vec<Vec<_>> = games.iter().map(|game| vec![None; game.turns.len()]).collect();
         for turn in &turns.0 {
-            advantages[turn.game][turn.at] = Some(turn.value);
+            values[turn.game][turn.at] = Some(turn.value);
         }
-        games.iter().zip(advantages).map(|(game, of_turn)| game.advantages(|at, _| of_turn[at])).collect()
+        let mut all = Advantages::default();
+        for (game, of_turn) in games.iter().zip(values) {
+            all.push(game, |at, _| of_turn[at])?;
+        }
+        Ok(all)
     }
 }
 

@@ -31,7 +31,8 @@ impl Winner {
 
 impl Estimator for Winner {
     fn advantages(&mut self, games: &[RewardedGame]) -> Result<Advantages> {
-        let each = games.iter().map(|game| {
+        let mut all = Advantages::default();
+        for game in games {
             let mut shares = vec![None; game.turns.len()];
             if let Some(winner) = game.winner {
                 let own: Vec<usize> = game.turns_of(winner.index()).collect();
@@ -39,8 +40,8 @@ impl Estimator for Winner {
                     shares[*at] = Some(share);
                 }
             }
-            game.advantages(|at, _| shares[at])
-        });
-        each.collect()
+            all.push(game, |at, _| shares[at])?;
+        }
+        Ok(all)
     }
 }

@@ -16,37 +16,23 @@ pub struct AssignedRewards {
     pub summary: CreditSummary,
 }
 
-/// Judges every episode of `game`, and turns the winner's utterances up to the deciding one into weighted samples: the rule
-/// [`DecayedWinner`](crate::DecayedWinner).
+/// Judges every episode of `game`, and turns utterances up to the deciding one into weighted samples, by the rule of `config`.
 ///
 /// A sample's query is the game before the utterance, in a wording drawn from (`config.seed`, index of the episode, index
-/// of the utterance), or the messages of play in a chat. Episodes without a winner have no samples.
+/// of the utterance), or the messages of play in a chat.
 ///
 /// # Errors
 /// An episode cannot be judged (the error names its 1-based row), the samples of a game are too long, or a setting is out
 /// of range.
 pub fn assign_rewards(episodes: &[Episode], game: &dyn Game, config: &CreditConfig) -> Result<AssignedRewards> {
     config.check()?;
-    judge_and_credit(episodes, game, &config.rule(), config.seed)
-}
-
-/// As [`assign_rewards`], by any rule.
-///
-/// # Errors
-/// An episode cannot be judged (the error names its 1-based row), or the samples of a game are too long.
-pub fn judge_and_credit(
-    episodes: &[Episode],
-    game: &dyn Game,
-    rule: &dyn Credit,
-    seed: u64,
-) -> Result<AssignedRewards> {
     let mut judge = game.judge();
     let judged = (1..).zip(episodes).map(|(row, episode)| {
         let verdict = judge.judge(&episode.view()).map_err(|source| Error::Judge { row, source })?;
         Ok((episode, verdict))
     });
     let games = judged.collect::<Result<Vec<_>>>()?;
-    credit_games(game, &games, rule, seed)
+    credit_games(game, &games, &*config.rule(), config.seed)
 }
 
 /// Turns utterances of judged games of `game` into weighted samples by a rule.

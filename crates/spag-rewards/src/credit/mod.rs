@@ -2,6 +2,7 @@
 
 mod decayed_winner;
 mod in_memory;
+mod rule;
 mod signed_seats;
 mod winner;
 
@@ -10,7 +11,8 @@ use rand_chacha::rand_core::SeedableRng;
 use spag_game::{EpisodeView, Game, SEATS, Tally, Verdict, game_seed};
 
 pub use decayed_winner::{DecayedWinner, discounted_rewards};
-pub use in_memory::{AssignedRewards, assign_rewards, credit_games, judge_and_credit};
+pub use in_memory::{AssignedRewards, assign_rewards, credit_games};
+pub use rule::CreditRule;
 pub use signed_seats::SignedSeats;
 pub use winner::ImitatedWinner;
 
@@ -75,7 +77,7 @@ impl Crediting<'_> {
                 Ok(query) => query,
                 Err(error) => return Some(Err(error.into())),
             };
-            summary.count_sample(utterance.seat);
+            summary.count_sample(utterance.seat, verdict);
             let (seat, weight) = (Some(utterance.seat), summary.weight(utterance.seat));
             let extra = game_name.clone();
             Some(Ok(Sample { seat, reward, weight, extra, ..Sample::new(query, strip(&utterance.content)) }))

@@ -28,7 +28,7 @@ fn expected() -> Expected {
 }
 
 fn config() -> CreditConfig {
-    CreditConfig { decay_weight: expected().decay_weight, norm: RewardNorm::Sum, seed: 1 }
+    CreditConfig { decay_weight: expected().decay_weight, seed: 1, ..CreditConfig::default() }
 }
 
 fn assert_as_expected(samples: &[Sample]) {

@@ -8,27 +8,12 @@ use std::thread;
 
 use spag_io::TurnPrompt;
 
-use super::EndpointStats;
-use super::client::{Client, Job, NoUtterance};
+use super::client::{Client, Job};
 use super::config::EndpointConfig;
-use super::protocol::PromptStyle;
+use super::spec::{EndpointSpec, PromptStyle};
+use super::stats::EndpointStats;
+use super::turn::{EndpointTurn, NoUtterance};
 use crate::error::{Error, Result};
-use crate::player_spec::EndpointSpec;
-
-/// A turn that an endpoint is asked for.
-#[derive(Clone, Debug)]
-pub struct EndpointTurn {
-    /// The game; in a pool, its turns go to one server where possible.
-    pub game: usize,
-    /// What is asked.
-    pub prompt: TurnPrompt,
-    /// The turn's seed.
-    pub seed: u64,
-    /// The sampling temperature; that of the [`EndpointConfig`] if absent.
-    pub temperature: Option<f64>,
-    /// What the utterance must be one of; anything if empty. Servers that are not known to accept a list fail the turn.
-    pub choices: Vec<String>,
-}
 
 /// Asks a model behind a server, or a pool of servers, for utterances. Any thread may ask.
 ///

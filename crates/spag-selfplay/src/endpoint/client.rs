@@ -6,31 +6,20 @@ use std::sync::{Mutex, PoisonError};
 
 use spag_game::TurnFailure;
 
-use super::EndpointStats;
-use super::asker::EndpointTurn;
 use super::backoff::Backoff;
 use super::config::EndpointConfig;
 use super::dialect::Dialect;
 use super::pool::{Pool, Stopped};
-use super::protocol::{PromptStyle, request_body};
+use super::protocol::request_body;
+use super::spec::{EndpointSpec, PromptStyle};
+use super::stats::EndpointStats;
 use super::transport::{Attempt, Trouble};
-use crate::player_spec::EndpointSpec;
+use super::turn::{EndpointTurn, NoUtterance};
 
 /// A turn that waits for an utterance, and who gets it.
 pub(super) struct Job {
     pub(super) turn: EndpointTurn,
     pub(super) answered: Box<dyn FnOnce(Result<String, NoUtterance>) + Send>,
-}
-
-/// Why an endpoint gives no utterance.
-#[derive(Debug, thiserror::Error)]
-pub enum NoUtterance {
-    /// This turn failed.
-    #[error("{0}")]
-    Turn(TurnFailure),
-    /// Every turn would fail: a refused key, an unknown model.
-    #[error("{0}")]
-    Fatal(String),
 }
 
 /// Why a turn ends without an utterance.
@@ -112,7 +101,7 @@ impl Client {
 
     /// Asks for an utterance until there is one, or until the turn has had all tries of all URLs.
     fn answer(&self, turn: &EndpointTurn) -> Result<String, Failed> {
-        let temperature = turn.temperature.unwrap_or(self.config.temperature);
+        let temperature = turn.temperature.unwrap_or(self.config.sampling.temperature);
         let sampled = |dialect: Dialect| {
             if dialect.lacks_top_k(&self.config, temperature) && !self.told_of_top_k.swap(true, Ordering::Relaxed) {
                 (self.config.report)(&format!(

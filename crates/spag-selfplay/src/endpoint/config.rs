@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use spag_model::generate::Sampling;
+
 use super::key::ApiKey;
 use crate::error::{Error, Result};
 use crate::settings::{EndpointSettings, LengthSettings, SamplingSettings};
@@ -9,27 +11,15 @@ use crate::settings::{EndpointSettings, LengthSettings, SamplingSettings};
 /// The longest timeout or wait.
 const LONGEST: Duration = Duration::from_secs(24 * 3600);
 
-/// Of how many of the most likely tokens one is drawn: `top_k`, which is not of OpenAI's protocol. OpenAI's own servers refuse
-/// it; `spag serve`, vLLM, SGLang and llama.cpp's server accept it and are recognised by their list of models.
+/// Which servers are asked for the `top_k` of the settings, which is not of OpenAI's protocol. OpenAI's own servers refuse it;
+/// `spag serve`, vLLM, SGLang and llama.cpp's server accept it and are recognised by their list of models. Others draw from all
+/// tokens.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TopK {
-    /// Of all.
-    All,
-    /// Of so many, at servers that are known to accept it; of all at others.
-    WhereAccepted(usize),
-    /// Of so many: asked of every server, and one that refuses it fails the turn.
-    Always(usize),
-}
-
-impl TopK {
-    /// As records of games name it.
-    pub fn describe(self) -> String {
-        match self {
-            Self::All => String::new(),
-            Self::WhereAccepted(k) => format!(" with top_k {k} where accepted"),
-            Self::Always(k) => format!(" with top_k {k}"),
-        }
-    }
+    /// Servers that are known to accept it.
+    WhereAccepted,
+    /// Every server if the settings have a number: one that refuses it fails the turn. The reference's number, where it is accepted.
+    Always,
 }
 
 /// Settings of an endpoint.
@@ -37,12 +27,10 @@ impl TopK {
 pub struct EndpointConfig {
     /// Maximum tokens of an utterance; 256 in the paper.
     pub max_tokens: usize,
-    /// Sampling temperature; 0 is greedy. 1.2 in the paper's self-play.
-    pub temperature: f64,
-    /// Of how many likely tokens one is drawn.
+    /// How tokens are drawn. A turn may have a temperature of its own.
+    pub sampling: SamplingSettings,
+    /// Which servers are asked for `top_k`.
     pub top_k: TopK,
-    /// Nucleus sampling: draw from the likeliest tokens with this total probability.
-    pub top_p: Option<f64>,
     /// Maximum concurrent requests to a URL, each in a thread.
     pub in_flight: usize,
     /// Timeout of one try, including the answer.
@@ -99,9 +87,8 @@ impl EndpointConfig {
     pub fn new(sampling: &SamplingSettings, max_tokens: usize, requests: &EndpointSettings) -> Self {
         Self {
             max_tokens,
-            temperature: sampling.temperature,
-            top_k: sampling.top_k_asked(),
-            top_p: sampling.top_p.filter(|_| sampling.temperature > 0.0),
+            sampling: *sampling,
+            top_k: TopK::Always,
             in_flight: requests.requests_in_flight,
             // What is no duration is refused as 0 is.
             timeout: Duration::try_from_secs_f64(requests.request_timeout).unwrap_or_default(),
@@ -112,16 +99,34 @@ impl EndpointConfig {
         }
     }
 
+    /// The number of likely tokens that one is drawn from, and which servers are asked for it; `None` is all.
+    pub(super) fn top_k(&self) -> Option<(usize, TopK)> {
+        match self.sampling.top_k {
+            Some(0) => None,
+            Some(k) => Some((k, self.top_k)),
+            None => Some((Sampling::REFERENCE_TOP_K, TopK::WhereAccepted)),
+        }
+    }
+
+    /// The number of likely tokens that one is drawn from, as records of games have it.
+    pub fn describe_top_k(&self) -> String {
+        match self.top_k().filter(|_| self.sampling.temperature > 0.0) {
+            None => String::new(),
+            Some((k, TopK::WhereAccepted)) => format!(" with top_k {k} where accepted"),
+            Some((k, TopK::Always)) => format!(" with top_k {k}"),
+        }
+    }
+
     pub(super) fn check(&self) -> Result<()> {
         let positive = |x: f64| x.is_finite() && x > 0.0;
         let waits = [self.retry.cap, self.retry.retry_after_cap, self.retry.rest];
         let waits_are_short = waits.iter().all(|wait| *wait <= LONGEST);
-        let temperature_is_valid = self.temperature.is_finite() && self.temperature >= 0.0;
+        let SamplingSettings { temperature, top_p, .. } = self.sampling;
+        let temperature_is_valid = temperature.is_finite() && temperature >= 0.0;
         for (setting, is_valid, problem) in [
             ("max_tokens", self.max_tokens > 0, "must be at least 1"),
             ("temperature", temperature_is_valid, "must be a number of 0 or more"),
-            ("top_k", !matches!(self.top_k, TopK::WhereAccepted(0) | TopK::Always(0)), "must be at least 1"),
-            ("top_p", self.top_p.is_none_or(|p| positive(p) && p <= 1.0), "must be above 0 and at most 1"),
+            ("top_p", top_p.is_none_or(|p| positive(p) && p <= 1.0), "must be above 0 and at most 1"),
             ("in_flight", self.in_flight > 0, "must be at least 1"),
             ("timeout", !self.timeout.is_zero() && self.timeout <= LONGEST, "must be longer than 0 and at most a day"),
             ("retry", waits_are_short, "a wait must be at most a day"),

@@ -57,18 +57,18 @@ impl Dialect {
     pub(super) fn add_sampling(self, body: &mut Value, config: &EndpointConfig, temperature: f64) {
         body["temperature"] = temperature.into();
         let draws = temperature > 0.0;
-        let top_k = match (config.top_k, self) {
-            (TopK::Always(k), _) => Some(json!(k)),
-            (TopK::WhereAccepted(_) | TopK::All, Self::OpenAi) => None,
-            (TopK::WhereAccepted(k), _) => Some(json!(k)),
-            (TopK::All, Self::Vllm | Self::SgLang) => Some(json!(-1)),
-            (TopK::All, Self::LlamaCpp) => Some(json!(0)),
+        let top_k = match (config.top_k(), self) {
+            (Some((k, TopK::Always)), _) => Some(json!(k)),
+            (_, Self::OpenAi) => None,
+            (Some((k, TopK::WhereAccepted)), _) => Some(json!(k)),
+            (None, Self::Vllm | Self::SgLang) => Some(json!(-1)),
+            (None, Self::LlamaCpp) => Some(json!(0)),
         };
         let off = |value| (self != Self::OpenAi).then_some(value);
         let penalty = if self == Self::LlamaCpp { "repeat_penalty" } else { "repetition_penalty" };
         for (name, value) in [
             ("top_k", top_k.filter(|_| draws)),
-            ("top_p", config.top_p.or(off(1.0)).filter(|_| draws).map(Value::from)),
+            ("top_p", config.sampling.top_p.or(off(1.0)).filter(|_| draws).map(Value::from)),
             ("min_p", off(0.0).filter(|_| draws).map(Value::from)),
             (penalty, off(1.0).map(Value::from)),
         ] {
@@ -96,7 +96,7 @@ impl Dialect {
 
     /// Whether tokens are drawn from all, although fewer are wanted.
     pub(super) fn lacks_top_k(self, config: &EndpointConfig, temperature: f64) -> bool {
-        self == Self::OpenAi && temperature > 0.0 && matches!(config.top_k, TopK::WhereAccepted(_))
+        self == Self::OpenAi && temperature > 0.0 && matches!(config.top_k(), Some((_, TopK::WhereAccepted)))
     }
 }
 
@@ -113,6 +113,7 @@ fn regex(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::SamplingSettings;
 
     #[test]
     fn owner_of_the_model_decides() {
@@ -145,16 +146,16 @@ mod tests {
     fn what_is_not_wanted_is_sent_as_off_where_the_server_has_it() {
         let sent = |dialect: Dialect, top_k, top_p, temperature| {
             let mut body = json!({});
-            dialect.add_sampling(&mut body, &EndpointConfig { top_k, top_p, ..EndpointConfig::default() }, temperature);
+            let sampling = SamplingSettings { top_k, top_p, ..SamplingSettings::default() };
+            dialect.add_sampling(&mut body, &EndpointConfig { sampling, ..EndpointConfig::default() }, temperature);
             assert_eq!(body["temperature"].take(), temperature);
             body.as_object_mut().unwrap().remove("temperature");
             body
         };
-        let default = TopK::WhereAccepted(50);
         for (top_k, openai, vllm, llama) in [
-            (default, json!({}), json!({"top_k": 50}), json!({"top_k": 50})),
-            (TopK::Always(7), json!({"top_k": 7}), json!({"top_k": 7}), json!({"top_k": 7})),
-            (TopK::All, json!({}), json!({"top_k": -1}), json!({"top_k": 0})),
+            (None, json!({}), json!({"top_k": 50}), json!({"top_k": 50})),
+            (Some(7), json!({"top_k": 7}), json!({"top_k": 7}), json!({"top_k": 7})),
+            (Some(0), json!({}), json!({"top_k": -1}), json!({"top_k": 0})),
         ] {
             let with = |top_k: &Value, more: Value| {
                 let mut all = more;
@@ -167,12 +168,12 @@ mod tests {
             let neutral = json!({"top_p": 1.0, "min_p": 0.0, "repeat_penalty": 1.0});
             assert_eq!(sent(Dialect::LlamaCpp, top_k, None, 1.2), with(&llama, neutral));
         }
-        assert_eq!(sent(Dialect::OpenAi, default, Some(0.5), 1.2), json!({"top_p": 0.5}));
-        assert_eq!(sent(Dialect::Vllm, default, Some(0.5), 1.2)["top_p"], 0.5);
-        assert_eq!(sent(Dialect::SgLang, TopK::All, None, 1.2), sent(Dialect::Vllm, TopK::All, None, 1.2));
+        assert_eq!(sent(Dialect::OpenAi, None, Some(0.5), 1.2), json!({"top_p": 0.5}));
+        assert_eq!(sent(Dialect::Vllm, None, Some(0.5), 1.2)["top_p"], 0.5);
+        assert_eq!(sent(Dialect::SgLang, Some(0), None, 1.2), sent(Dialect::Vllm, Some(0), None, 1.2));
         // Greedy: a penalty would change the likeliest token too.
-        assert_eq!(sent(Dialect::OpenAi, TopK::Always(7), Some(0.5), 0.0), json!({}));
-        assert_eq!(sent(Dialect::Vllm, TopK::Always(7), Some(0.5), 0.0), json!({"repetition_penalty": 1.0}));
+        assert_eq!(sent(Dialect::OpenAi, Some(7), Some(0.5), 0.0), json!({}));
+        assert_eq!(sent(Dialect::Vllm, Some(7), Some(0.5), 0.0), json!({"repetition_penalty": 1.0}));
     }
 
     #[test]

@@ -3,8 +3,9 @@
 use std::collections::BTreeSet;
 
 use super::key::{ApiKey, COMMON_VARIABLE};
+use super::spec::EndpointSpec;
 use crate::error::{Error, Result};
-use crate::player_spec::{EndpointSpec, PlayerSpec};
+use crate::player_spec::PlayerSpec;
 
 /// The keys of the endpoints of a run.
 ///

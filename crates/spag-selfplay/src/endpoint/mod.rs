@@ -11,7 +11,10 @@ mod pool;
 mod protocol;
 mod rate_limiter;
 mod scheduler;
+mod spec;
+mod stats;
 mod transport;
+mod turn;
 
 use std::fmt;
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -19,41 +22,19 @@ use std::time::Duration;
 
 use spag_game::{Policy, PolicyError, PollMode, Reply, TurnRequest};
 
-pub use asker::{EndpointAsker, EndpointTurn};
-pub use client::NoUtterance;
+pub use asker::EndpointAsker;
 pub use config::{EndpointConfig, RetryConfig, TopK};
 pub use key::ApiKey;
 pub use keys::EndpointKeys;
-pub use protocol::PromptStyle;
+pub(crate) use spec::key_variable;
+pub use spec::{EndpointSpec, PromptStyle};
+pub use stats::EndpointStats;
+pub use turn::{EndpointTurn, NoUtterance};
 
 use crate::error::Result;
-use crate::player_spec::EndpointSpec;
-use protocol::Usage;
 
 /// The longest wait of a poll, so that signals are noticed.
 const WAIT: Duration = Duration::from_millis(100);
-
-/// The work of an endpoint, of all its URLs together.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct EndpointStats {
-    /// Requests sent, including retries.
-    pub requests: u64,
-    /// Retries.
-    pub retries: u64,
-    /// Turns without an utterance.
-    pub failures: u64,
-    /// Prompt tokens as reported by the server.
-    pub prompt_tokens: u64,
-    /// Completion tokens as reported by the server.
-    pub completion_tokens: u64,
-}
-
-impl EndpointStats {
-    fn add(&mut self, usage: Usage) {
-        self.prompt_tokens = self.prompt_tokens.saturating_add(usage.prompt_tokens);
-        self.completion_tokens = self.completion_tokens.saturating_add(usage.completion_tokens);
-    }
-}
 
 /// A model behind any OpenAI-compatible server, or a pool of servers.
 ///

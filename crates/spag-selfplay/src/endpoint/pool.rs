@@ -6,8 +6,8 @@ use std::time::{Duration, Instant};
 use super::config::EndpointConfig;
 use super::rate_limiter::RateLimit;
 use super::scheduler::{Scheduler, Standing};
+use super::spec::EndpointSpec;
 use super::transport::Transport;
-use crate::player_spec::EndpointSpec;
 
 /// The longest wait for a free slot, after which pauses and rests are looked at again.
 const WAIT: Duration = Duration::from_millis(50);

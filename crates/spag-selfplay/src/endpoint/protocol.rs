@@ -4,10 +4,10 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use spag_io::{ChatRole, PromptText, TurnPrompt};
 
-use super::asker::EndpointTurn;
 use super::config::EndpointConfig;
 use super::key::ApiKey;
-use crate::player_spec::EndpointSpec;
+use super::spec::{EndpointSpec, PromptStyle};
+use super::turn::EndpointTurn;
 
 /// Maximum characters of a quoted message.
 const EXCERPT: usize = 300;
@@ -18,35 +18,6 @@ const LONGEST_UTTERANCE: usize = 1 << 20;
 
 /// The limit of tokens of a completion, by its older name.
 const MAX_TOKENS: &str = "max_tokens";
-
-/// The format of a prompt.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum PromptStyle {
-    /// Messages to `/chat/completions`, for chat models: a plain prompt as a single one of the user.
-    Chat,
-    /// A text to complete, to `/completions`. Checkpoints get prompts in this format too.
-    Completion,
-}
-
-impl PromptStyle {
-    pub(crate) const ALL: [Self; 2] = [Self::Chat, Self::Completion];
-
-    /// The path after the base URL.
-    pub(crate) fn path(self) -> &'static str {
-        match self {
-            Self::Chat => "/chat/completions",
-            Self::Completion => "/completions",
-        }
-    }
-
-    /// What a [`PlayerSpec`](crate::PlayerSpec) starts with.
-    pub(crate) fn scheme(self) -> &'static str {
-        match self {
-            Self::Chat => "openai:",
-            Self::Completion => "openai-completions:",
-        }
-    }
-}
 
 /// The JSON of a request for one utterance, without the settings of sampling that differ between servers.
 pub(super) fn request_body(spec: &EndpointSpec, config: &EndpointConfig, turn: &EndpointTurn) -> Value {

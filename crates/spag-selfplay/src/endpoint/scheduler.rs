@@ -1,4 +1,8 @@
 //! Which server of a pool gets the next turn.
+//!
+//! A plain proxy before the servers does not do this. It does not know which turns are of one game, so prompts miss the prefix
+//! caches, nor which servers a turn has tried, so a turn that one server cannot answer is sent there again; and limits of requests
+//! and `Retry-After` would hold for the pool instead of for each server.
 
 use std::collections::HashMap;
 use std::time::{Duration, Instant};

@@ -12,10 +12,8 @@ use super::backoff::retry_after;
 use super::config::EndpointConfig;
 use super::dialect::{Dialect, is_of_openai};
 use super::key::ApiKey;
-use super::protocol::{
-    Content, PromptStyle, Usage, excerpt, read_answer, refuses_max_tokens, rename_limit, server_message,
-};
-use crate::player_spec::EndpointSpec;
+use super::protocol::{Content, Usage, excerpt, read_answer, refuses_max_tokens, rename_limit, server_message};
+use super::spec::{EndpointSpec, PromptStyle};
 
 /// Maximum size of an answer in bytes.
 const LONGEST_ANSWER: u64 = 16 << 20;

@@ -249,7 +249,6 @@ mod tests {
                 distinct_2: Some(9.0 / 15.0),
             }
         );
-        assert_eq!(stats.speech(taboo::ATTACKER).empty_share(), Some(1.0 / 6.0));
         assert_eq!(stats.speech(taboo::DEFENDER).repeated_share(), Some(1.0 / 5.0));
         let overall = stats.all_speech();
         assert_eq!((overall.utterances, overall.empty, overall.repeated), (11, 1, 1));
@@ -276,7 +275,7 @@ mod tests {
             (stats.counts().games(), stats.counts().mean_turns(), stats.all_speech().distinct_1),
             (0, None, None)
         );
-        assert_eq!((stats.all_speech().empty_share(), stats.counts().games()), (None, 0));
+        assert_eq!((stats.all_speech().repeated_share(), stats.counts().games()), (None, 0));
         let json = serde_json::to_value(&stats).unwrap();
         assert_eq!(json["outcomes"]["tied game"], json!({"games": 0, "share": 0.0}));
         assert_eq!(json["utterances"]["attacker"]["mean_words"], Value::Null);

@@ -59,17 +59,8 @@ pub struct SpeechStats {
 }
 
 impl SpeechStats {
-    /// Empty utterances over all, 0–1.
-    pub fn empty_share(&self) -> Option<f64> {
-        self.share(self.empty)
-    }
-
     /// Repeated utterances over all, 0–1.
     pub fn repeated_share(&self) -> Option<f64> {
-        self.share(self.repeated)
-    }
-
-    fn share(&self, count: u64) -> Option<f64> {
-        (self.utterances > 0).then(|| count as f64 / self.utterances as f64)
+        (self.utterances > 0).then(|| self.repeated as f64 / self.utterances as f64)
     }
 }

@@ -11,23 +11,13 @@ use crate::endpoint::{EndpointPlayer, EndpointStats};
 use crate::error::Result;
 use crate::job::PlayerWork;
 use crate::model_player::{ContextBudget, ModelPlayer};
-use crate::shared_engine::SharedEngine;
 
 /// A player of either kind.
 pub enum AnyPlayer {
-    /// A checkpoint.
+    /// A checkpoint, or an adapter of one, whose engine other players may share.
     Model {
-        /// The engine and its open turns.
-        player: Box<ModelPlayer>,
-        /// Games that it plays at a time.
-        games: usize,
-        /// The folder of the checkpoint.
-        folder: PathBuf,
-    },
-    /// A checkpoint, or an adapter of one, whose engine other players share.
-    Shared {
         /// The player's part of the engine, and its open turns.
-        player: Box<ModelPlayer<SharedEngine>>,
+        player: Box<ModelPlayer>,
         /// Games that it plays at a time.
         games: usize,
         /// The folder of the checkpoint.
@@ -41,7 +31,7 @@ impl AnyPlayer {
     /// The number of games that the player plays concurrently.
     pub fn games_at_a_time(&self) -> usize {
         match self {
-            Self::Model { games, .. } | Self::Shared { games, .. } => *games,
+            Self::Model { games, .. } => *games,
             Self::Endpoint(player) => player.requests_in_flight(),
         }
     }
@@ -50,7 +40,6 @@ impl AnyPlayer {
     pub fn generation(&self) -> Option<GenerationStats> {
         match self {
             Self::Model { player, .. } => Some(player.stats()),
-            Self::Shared { player, .. } => Some(player.stats()),
             Self::Endpoint(_) => None,
         }
     }
@@ -65,45 +54,42 @@ impl AnyPlayer {
             Self::Model { player, games, folder } => {
                 Self::Model { player: Box::new(player.with_held_actions()?), games, folder }
             }
-            Self::Shared { player, games, folder } => {
-                Self::Shared { player: Box::new(player.with_held_actions()?), games, folder }
-            }
             Self::Endpoint(player) => Self::Endpoint(Box::new(player.with_held_actions())),
         })
-    }
-
-    /// The same player with an engine that others can share, if it is a checkpoint.
-    pub fn shared(self) -> Self {
-        match self {
-            Self::Model { player, games, folder } => Self::Shared { player: Box::new(player.shared()), games, folder },
-            other => other,
-        }
     }
 
     /// Another player with the engine of this one: the model, or the model with an adapter, which has this name there.
     ///
     /// # Errors
-    /// As [`ModelPlayer::beside`], or this one is not [shared](AnyPlayer::shared).
+    /// As [`ModelPlayer::beside`], or this one is an endpoint.
     pub fn beside(&self, adapter: Option<(&str, &Adapter)>) -> Result<Self> {
-        let Self::Shared { player, games, folder } = self else {
-            return Err(spag_model::Error::Generation("a player has an engine that others cannot share".into()).into());
+        let Self::Model { player, games, folder } = self else {
+            return Err(spag_model::Error::Generation("an endpoint has no engine that others can share".into()).into());
         };
         let player = Box::new(player.beside(adapter, None)?);
-        Ok(Self::Shared { player, games: *games, folder: folder.clone() })
+        Ok(Self::Model { player, games: *games, folder: folder.clone() })
     }
 
-    /// The folder of the checkpoint whose engine others share.
-    pub fn shared_folder(&self) -> Option<&Path> {
+    /// The folder of the checkpoint; `None` for an endpoint.
+    pub fn folder(&self) -> Option<&Path> {
         match self {
-            Self::Shared { folder, .. } => Some(folder),
-            Self::Model { .. } | Self::Endpoint(_) => None,
+            Self::Model { folder, .. } => Some(folder),
+            Self::Endpoint(_) => None,
+        }
+    }
+
+    /// Whether both play with one engine, whose statistics are those of all its players.
+    pub fn shares_engine(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::Model { player, .. }, Self::Model { player: other, .. }) => player.shares_engine(other),
+            _ => false,
         }
     }
 
     /// The statistics of requests to an endpoint.
     pub fn requests(&self) -> Option<EndpointStats> {
         match self {
-            Self::Model { .. } | Self::Shared { .. } => None,
+            Self::Model { .. } => None,
             Self::Endpoint(player) => Some(player.stats()),
         }
     }
@@ -112,7 +98,6 @@ impl AnyPlayer {
     pub fn work(&self) -> PlayerWork {
         match self {
             Self::Model { player, .. } => PlayerWork::Engine(player.stats()),
-            Self::Shared { player, .. } => PlayerWork::Engine(player.stats()),
             Self::Endpoint(player) => PlayerWork::Endpoint(player.stats()),
         }
     }
@@ -124,7 +109,6 @@ impl AnyPlayer {
     pub fn context_budget(&self, prompt: &TurnPrompt) -> Result<Option<(&Path, ContextBudget)>> {
         match self {
             Self::Model { player, folder, .. } => Ok(Some((folder, player.context_budget(prompt)?))),
-            Self::Shared { player, folder, .. } => Ok(Some((folder, player.context_budget(prompt)?))),
             Self::Endpoint(_) => Ok(None),
         }
     }
@@ -134,7 +118,6 @@ impl Policy for AnyPlayer {
     fn submit(&mut self, turn: &TurnRequest<'_>) -> Result<(), PolicyError> {
         match self {
             Self::Model { player, .. } => player.submit(turn),
-            Self::Shared { player, .. } => player.submit(turn),
             Self::Endpoint(player) => player.submit(turn),
         }
     }
@@ -142,7 +125,6 @@ impl Policy for AnyPlayer {
     fn poll(&mut self, mode: PollMode) -> Result<Vec<Reply>, PolicyError> {
         match self {
             Self::Model { player, .. } => player.poll(mode),
-            Self::Shared { player, .. } => player.poll(mode),
             Self::Endpoint(player) => player.poll(mode),
         }
     }

@@ -2,40 +2,20 @@
 
 mod answer;
 mod process;
+mod settings;
 mod table;
 
 use std::sync::{Mutex, PoisonError};
-use std::time::Duration;
 
 use rand::RngCore;
 use serde_json::{Map, Value, json};
 use spag_game::{EpisodeView, Game, GameSpec, Judge, Labels, Match, RecordedTextArena, Result};
 use spag_io::TurnPrompt;
 
+pub use settings::PythonSettings;
+
 use process::Process;
 use table::RemoteMatch;
-
-/// The interpreter, if no other is set.
-const PYTHON: &str = "python3";
-/// Seconds for an answer, if no other number is set. The first answer of a process imports TextArena.
-const TIMEOUT: f64 = 60.0;
-
-/// How the processes are started and waited for.
-#[derive(Clone, Debug, PartialEq)]
-pub struct PythonSettings {
-    /// The interpreter.
-    pub python: String,
-    /// The time for an answer.
-    pub timeout: Duration,
-}
-
-impl PythonSettings {
-    /// The settings, with their defaults where they are absent: `python3` and 60 seconds.
-    pub fn new(python: Option<&str>, timeout_s: Option<f64>) -> Self {
-        let timeout = Duration::try_from_secs_f64(timeout_s.unwrap_or(TIMEOUT)).unwrap_or(Duration::MAX);
-        Self { python: python.unwrap_or(PYTHON).to_owned(), timeout }
-    }
-}
 
 /// A game of the TextArena package. Each game under way has a process, which later games use again.
 ///

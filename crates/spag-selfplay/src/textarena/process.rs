@@ -13,8 +13,8 @@ use std::time::Duration;
 use serde_json::Value;
 use spag_io::quote;
 
-use super::PythonSettings;
 use super::answer::Answer;
+use super::settings::PythonSettings;
 
 /// The program of the process.
 const SCRIPT: &str = include_str!("../../../../python/textarena_child.py");

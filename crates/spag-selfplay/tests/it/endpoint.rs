@@ -14,7 +14,9 @@ use spag_game::{
     PromptSet, ScriptedPolicy, Seats, TurnRequest, UtteranceRule, game_seed, play_games, read_episodes, taboo,
 };
 use spag_io::{PromptFormat, PromptText, TurnPrompt};
-use spag_selfplay::{ApiKey, EndpointConfig, EndpointPlayer, EndpointSpec, PromptStyle, RetryConfig, Servers, TopK};
+use spag_selfplay::{
+    ApiKey, EndpointConfig, EndpointPlayer, EndpointSpec, PromptStyle, RetryConfig, SamplingSettings, Servers,
+};
 use spag_tests::{Answer, Received, Server, reserve_port};
 
 fn config() -> EndpointConfig {
@@ -76,7 +78,11 @@ fn games_send_the_expected_requests() {
         let mut player = player(
             server.base_url(),
             style,
-            EndpointConfig { top_k: TopK::Always(40), top_p: Some(0.9), key: key.clone(), ..config() },
+            EndpointConfig {
+                sampling: SamplingSettings { top_k: Some(40), top_p: Some(0.9), ..config().sampling },
+                key: key.clone(),
+                ..config()
+            },
         );
         let games = play(&mut player, 12);
         assert_eq!((games.finished.len(), games.failed.len()), (12, 0));
@@ -132,7 +138,11 @@ fn chat_is_sent_as_messages_and_refused_by_endpoints_that_complete_texts() {
 #[test]
 fn greedy_is_temperature_0_and_what_is_not_set_is_left_out() {
     let server = Server::start(|_| Answer::says("tea"));
-    let mut player = player(server.base_url(), PromptStyle::Chat, EndpointConfig { temperature: 0.0, ..config() });
+    let mut player = player(
+        server.base_url(),
+        PromptStyle::Chat,
+        EndpointConfig { sampling: SamplingSettings { temperature: 0.0, ..config().sampling }, ..config() },
+    );
     play(&mut player, 1);
     let body = &server.received()[0].body;
     assert_eq!((body["temperature"].as_f64(), body.get("top_k"), body.get("top_p")), (Some(0.0), None, None));
@@ -507,9 +517,11 @@ fn invalid_settings_are_refused() {
     };
     for (config, setting) in [
         (EndpointConfig { in_flight: 0, ..config() }, "in_flight"),
-        (EndpointConfig { temperature: f64::NAN, ..config() }, "temperature"),
-        (EndpointConfig { top_k: TopK::Always(0), ..config() }, "top_k"),
-        (EndpointConfig { top_p: Some(1.5), ..config() }, "top_p"),
+        (
+            EndpointConfig { sampling: SamplingSettings { temperature: f64::NAN, ..config().sampling }, ..config() },
+            "temperature",
+        ),
+        (EndpointConfig { sampling: SamplingSettings { top_p: Some(1.5), ..config().sampling }, ..config() }, "top_p"),
         (EndpointConfig { max_tokens: 0, ..config() }, "max_tokens"),
         (EndpointConfig { timeout: Duration::ZERO, ..config() }, "timeout"),
         (EndpointConfig { timeout: Duration::MAX, ..config() }, "timeout"),

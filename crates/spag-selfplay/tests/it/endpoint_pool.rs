@@ -9,14 +9,16 @@ use std::time::{Duration, Instant};
 
 use spag_game::taboo::Taboo;
 use spag_game::{CollectedGames, GameSpec, PlayConfig, PromptSet, Seats, game_seed, play_games};
-use spag_selfplay::{EndpointConfig, EndpointPlayer, EndpointSpec, PromptStyle, RetryConfig, Servers, TopK};
+use spag_selfplay::{
+    EndpointConfig, EndpointPlayer, EndpointSpec, PromptStyle, RetryConfig, SamplingSettings, Servers,
+};
 use spag_tests::{Answer, Received, Server, reserve_port};
 
 fn config() -> EndpointConfig {
     let ms = Duration::from_millis;
     EndpointConfig {
         max_tokens: 32,
-        top_k: TopK::All,
+        sampling: SamplingSettings { top_k: Some(0), ..SamplingSettings::default() },
         in_flight: 4,
         timeout: Duration::from_secs(20),
         retry: RetryConfig { base: ms(2), cap: ms(8), retry_after_cap: ms(300), tries: 4, rest: ms(100) },

@@ -36,8 +36,8 @@ fn games(first: &mut dyn Policy, second: &mut dyn Policy) -> Vec<Episode> {
 #[test]
 fn games_in_one_engine_are_those_of_two() {
     let adapter = adapter();
-    let apart = games(&mut player(), &mut player().shared().beside(Some(("a", &adapter)), Some(7)).unwrap());
-    let mut policy = player().shared();
+    let apart = games(&mut player(), &mut player().beside(Some(("a", &adapter)), Some(7)).unwrap());
+    let mut policy = player();
     let mut opponent = policy.beside(Some(("a", &adapter)), Some(7)).unwrap();
     let together = games(&mut policy, &mut opponent);
     assert_eq!(format!("{together:?}"), format!("{apart:?}"));

@@ -33,7 +33,8 @@ pub(crate) fn named_checkpoints(output_dir: &Path) -> Result<Vec<(usize, PathBuf
     Ok(found)
 }
 
-fn has_state(path: &Path) -> bool {
+/// Whether a folder has the state of a run.
+pub(crate) fn has_state(path: &Path) -> bool {
     path.join(TRAINER_STATE).join(STATE_FILE).is_file()
 }
 

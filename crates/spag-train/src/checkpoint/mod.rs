@@ -22,7 +22,7 @@ pub use read::SavedRun;
 pub(crate) use state::CHANGEABLE;
 pub use state::SavedState;
 
-pub(crate) use folders::{named_checkpoints, prune, remove, remove_leftovers};
+pub(crate) use folders::{has_state, named_checkpoints, prune, remove, remove_leftovers};
 pub(crate) use write::{Origin, follow_write, gather_layers, write};
 
 /// The folder inside a checkpoint for what only training reads.

@@ -3,7 +3,6 @@
 use std::path::{Path, PathBuf};
 
 use spag_io::quote;
-use spag_model::Checkpoint;
 
 use super::state::{FORMAT, SavedState};
 use super::{STATE_FILE, TRAINER_STATE, folders};
@@ -81,19 +80,6 @@ impl SavedRun {
     /// Progress and settings of the run.
     pub fn state(&self) -> &SavedState {
         &self.state
-    }
-
-    /// The model and the tokenizer.
-    ///
-    /// # Errors
-    /// As [`Checkpoint::load`].
-    pub fn load_checkpoint(&self) -> Result<Checkpoint> {
-        Ok(Checkpoint::load(&self.dir)?)
-    }
-
-    /// Whether a folder has the state of a run.
-    pub(crate) fn is_saved(dir: &Path) -> bool {
-        dir.join(TRAINER_STATE).join(STATE_FILE).is_file()
     }
 
     /// Restores the optimizer and the position of a learner whose model is that of the checkpoint, of a run without files of

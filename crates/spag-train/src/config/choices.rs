@@ -4,21 +4,6 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-/// The loss.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub enum TrainMethod {
-    /// Cross-entropy over target tokens.
-    #[default]
-    #[serde(rename = "SFT", alias = "sft")]
-    Sft,
-    /// Imitation: weighted log-likelihood with a KL term against the reference model.
-    #[serde(rename = "SFTwithKL")]
-    SftWithKl,
-    /// Offline policy optimisation: clipped importance-weighted rewards with a KL term, mixed with SFT data.
-    #[serde(rename = "OfflinePO")]
-    OfflinePo,
-}
-
 /// The learning rate after the warm-up.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -102,7 +87,7 @@ macro_rules! named_in_flags {
 }
 
 named_in_flags!(
-    TrainMethod,
+    crate::loss::TrainMethod,
     Optim,
     SchedulerType,
     FirstStepRate,

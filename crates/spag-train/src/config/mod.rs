@@ -17,8 +17,9 @@ use spag_model::params::{AdapterPlaces, Layout};
 
 use crate::error::{Error, Result};
 
+pub use crate::loss::TrainMethod;
 pub use crate::packing::Packing;
-pub use choices::{DataOrder, FirstStepRate, IntervalStrategy, Optim, SchedulerType, TrainMethod};
+pub use choices::{DataOrder, FirstStepRate, IntervalStrategy, Optim, SchedulerType};
 pub use job_settings::JobSettings;
 pub use placement::{Placement, ShardingPlan, ShardingRequest, ZeroStage};
 pub use target_modules::TargetModules;

@@ -6,30 +6,27 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use serde_json::Value;
-use spag_dist::{JoinOptions, LaunchEnv, ProcessGroup, agree, broadcast_text, join_on};
+use spag_dist::{JoinOptions, LaunchEnv, ProcessGroup, agree, join_on};
 use spag_io::Progress;
-use spag_model::checkpoint::{
-    LoadOptions, check_checkpoint, load_config, load_model_with, own_head_note, save_checkpoint,
-};
-use spag_model::params::WeightSource;
-use spag_model::{Model, ModelConfig, Tokenizer};
+use spag_model::checkpoint::{LoadOptions, load_config, load_model_with, own_head_note};
+use spag_model::{Model, ModelConfig};
 use spag_ops::OpenDevice;
-use spag_run::Provenance;
 
 use super::notes::notes;
 use super::output::{OutputDir, RankObserver};
 use super::provenance::sources;
 use super::{Start, TrainJob};
 use crate::batch_sampler::BatchSampler;
-use crate::checkpoint::{self, Origin, SavedRun, latest_checkpoint};
-use crate::config::{Optim, ShardingRequest};
+use crate::checkpoint::{Origin, SavedRun, latest_checkpoint};
+use crate::config::JobSettings;
 use crate::dataset::{Dataset, SampleFiles};
-use crate::deepspeed::{DeepSpeed, RunFacts};
+use crate::deepspeed::DeepSpeed;
 use crate::error::{Error, Result};
-use crate::learner::{Learner, ModelShard};
+use crate::finished::FinishedModel;
 use crate::loss;
-use crate::memory::{Beside, fit};
+use crate::memory::Beside;
 use crate::offline::OfflineRun;
+use crate::opening::{Beginning, Ranks};
 use crate::reference::{ReferenceKey, cached_reference_log_probs};
 use crate::summary::TrainSummary;
 
@@ -87,39 +84,40 @@ fn train(
     }
     let (files, eval_files) = (SampleFiles::open(&job.train_data_path)?, SampleFiles::open(&job.eval_data_path)?);
     let output = if group.rank() == 0 { Some(OutputDir::open(job)?) } else { None };
-    let saved = match start_from(job, &**group)? {
-        Some(dir) if group.rank() == 0 => Some(SavedRun::open(dir)?),
-        Some(dir) => Some(SavedRun::open_unchecked(dir)?),
-        None => None,
+    let checkpoint = match group.rank() {
+        0 => start_from(job)?,
+        _ => None,
     };
-    // The checkpoints of an adapter have no model.
-    let resumed = saved.as_ref().map(SavedRun::dir);
-    let (model_dir, adapter) = match job.config.lora_r {
-        Some(_) => (job.model_name_or_path.clone(), resumed.or(job.adapter.as_deref())),
-        None => (resumed.unwrap_or(&job.model_name_or_path).to_owned(), None),
-    };
-    check_dropout(job, &model_dir)?;
-    let tokenizer = spag_model::checkpoint::load_tokenizer(&model_dir)?.with_bos_rule(job.add_bos_token);
+    let model = (job.model_name_or_path.as_path(), job.adapter.as_deref());
+    let beginning = Beginning::find(&**group, &job.config, model, checkpoint)?;
+    let Beginning { weights: model_dir, saved, .. } = &beginning;
+    check_dropout(job, model_dir)?;
+    let tokenizer = beginning.tokenizer(job.add_bos_token)?;
     let dataset = Dataset::read(files, &tokenizer, job.config.max_length)?;
-    let deepspeed = deepspeed(job, dataset.samples().len(), group.size())?;
-    let ignored = deepspeed.as_ref().and_then(DeepSpeed::without_effect);
+    let sharding = JobSettings {
+        deepspeed: job.deepspeed.clone(),
+        zero_stage: job.zero_stage,
+        offload_optimizer: job.offload_optimizer,
+        offload_param: Some(job.offload_param),
+        ..JobSettings::default()
+    };
+    let ranks = Ranks { device: &device, env, group: group.clone(), beside: Beside::default() };
+    let steps = BatchSampler::new(&job.config, dataset.samples().len(), group.size()).steps;
+    let plan = beginning.plan(&job.config, steps, &sharding, ranks)?;
+    let deepspeed = plan.deepspeed.as_ref();
+    let ignored = deepspeed.and_then(DeepSpeed::without_effect);
     let ignored =
         job.deepspeed.iter().zip(ignored).map(|(file, keys)| format!("{}: no effect here: {keys}", file.display()));
-    let notes = own_head_note(&model_dir)?.into_iter().chain(notes(&job.config, &dataset)).chain(ignored);
+    let notes = own_head_note(model_dir)?.into_iter().chain(notes(&job.config, &dataset)).chain(ignored);
     notes.for_each(|note| progress.message(&format!("note: {note}")));
-    let architecture = check_checkpoint(&model_dir)?;
-    if let (Some(file), Some(name)) = (&job.deepspeed, deepspeed.as_ref().and_then(DeepSpeed::scheduler_name)) {
+    if let (Some(file), Some(name)) = (&job.deepspeed, deepspeed.and_then(DeepSpeed::scheduler_name)) {
         let (file, kind) = (file.display(), job.config.lr_scheduler_type);
         progress.message(&format!("note: the scheduler of {file}, {name}, replaces --lr_scheduler_type {kind}"));
     }
-    let file = deepspeed.as_ref().map(DeepSpeed::sharding_plan);
-    let request = ShardingRequest::new(job.zero_stage, job.offload_optimizer, job.offload_param, file)?;
-    let ranks = (group.size(), env.local_size);
-    let plan = fit(&architecture, &job.config, request, ranks, Beside::default(), &device)?;
     let job = &TrainJob {
-        zero_stage: Some(plan.stage),
-        offload_param: plan.parameters,
-        offload_optimizer: Some(plan.optimizer),
+        zero_stage: Some(plan.sharding.stage),
+        offload_param: plan.sharding.parameters,
+        offload_optimizer: Some(plan.sharding.optimizer),
         ..job.clone()
     };
     // The other ranks write no model.
@@ -127,20 +125,18 @@ fn train(
     if let Some(warning) = warning {
         progress.message(&warning);
     }
-    let options = LoadOptions { device: device.device().clone(), dtype: job.config.dtype() };
-    let scheduler = deepspeed.as_ref().and_then(|settings| settings.scheduler.clone());
     let data_sha256 = dataset.content_digest();
     let mut origin = Origin {
         tokenizer: &tokenizer,
         config: &job.config,
-        scheduler: scheduler.as_ref(),
+        scheduler: deepspeed.and_then(|file| file.scheduler.as_ref()),
         data_sha256: &data_sha256,
         samples: dataset.samples().len(),
         ranks: group.size(),
         reference_sha256: BTreeMap::new(),
         made_from: &made_from,
     };
-    if let Some(saved) = &saved {
+    if let Some(saved) = saved {
         let differences = saved.state().differences(&origin);
         if !differences.is_empty() {
             return Err(Error::OtherRun { path: saved.dir().to_owned(), differences });
@@ -148,34 +144,38 @@ fn train(
     }
     let eval = (!eval_files.is_empty()).then(|| Dataset::read(eval_files, &tokenizer, job.config.max_length));
     let eval = eval.transpose()?;
-    check_agreement(job, &**group, &device, &architecture, &dataset, eval.as_ref())?;
+    check_agreement(job, &**group, &device, &plan.architecture, &dataset, eval.as_ref())?;
 
     // The reference model is dropped before the trained model is loaded.
     let needs_reference = loss::build(&job.config).needs_reference();
     let mut with_reference = |dataset: Dataset| match needs_reference {
-        true => with_reference(job, &**group, dataset, &options, saved.as_ref(), &mut origin, progress),
+        true => with_reference(job, &**group, dataset, &plan.options, saved.as_ref(), &mut origin, progress),
         false => Ok(dataset),
     };
     let dataset = with_reference(dataset)?;
     let eval = eval.map(with_reference).transpose()?;
 
     let run = OfflineRun::new(&dataset, &job.config, group.size())?;
-    let shard = ModelShard { dir: &model_dir, adapter, options: &options, plan, group: group.clone() };
-    let mut learner = Learner::load(shard, &job.config, run.sampler.steps)?.with_scheduler(scheduler.clone());
-    if let Some(saved) = &saved {
-        saved.restore(&mut learner, &run.sampler)?;
-    }
-    if !learner.is_finite()? {
-        return Err(Error::NotFiniteModel { path: model_dir });
-    }
+    let mut learner = plan.open_learner(|saved, learner| saved.restore(learner, &run.sampler))?;
     let resumed_at = learner.position().step;
-    let writer =
-        output.as_ref().map(|output| output.writer(job, deepspeed.as_ref(), origin, resumed_at)).transpose()?;
+    let writer = output.as_ref().map(|output| output.writer(job, deepspeed, origin, resumed_at)).transpose()?;
     let mut observer = RankObserver(writer);
     run.run(&mut learner, eval.as_ref(), &mut observer, progress)?;
     observer.finish()?;
     output.as_ref().map_or(Ok(()), OutputDir::check)?;
-    finish(job, &learner, &tokenizer, &made_from)?;
+    let finished = FinishedModel {
+        learner: &learner,
+        tokenizer: &tokenizer,
+        made_from: &made_from,
+        options: job.config.write_options(),
+    };
+    finished.write_adapter(&job.output_dir)?;
+    match (&job.model_dir, learner.adapter()) {
+        (Some(dir), _) => finished.write_model(dir)?,
+        (None, None) => finished.write_model(&job.output_dir)?,
+        // The adapter is the model.
+        (None, Some(_)) => {}
+    }
     // The folder may have been removed while the model was written into it.
     output.as_ref().map_or(Ok(()), OutputDir::check)?;
     // A launcher may take the exit of a rank for the end of the run, so no rank exits before all files are written.
@@ -183,17 +183,13 @@ fn train(
     Ok(TrainSummary { resumed_at, ..TrainSummary::new(learner.position(), dataset.dropped(), started.elapsed()) })
 }
 
-/// The checkpoint to resume from. Rank 0 looks it up for all.
-fn start_from(job: &TrainJob, group: &dyn ProcessGroup) -> Result<Option<PathBuf>> {
-    let found = match &job.start {
-        Start::New | Start::Overwrite => None,
-        Start::Latest if group.rank() == 0 => latest_checkpoint(&job.output_dir)?,
-        Start::Latest => None,
-        Start::From(dir) => Some(dir.clone()),
-    };
-    let named = found.map(|dir| dir.to_string_lossy().into_owned()).unwrap_or_default();
-    let named = broadcast_text(group, &named)?;
-    Ok((!named.is_empty()).then(|| PathBuf::from(named)))
+/// The checkpoint to resume from.
+fn start_from(job: &TrainJob) -> Result<Option<PathBuf>> {
+    match &job.start {
+        Start::New | Start::Overwrite => Ok(None),
+        Start::Latest => latest_checkpoint(&job.output_dir),
+        Start::From(dir) => Ok(Some(dir.clone())),
+    }
 }
 
 /// Checks that the ranks agree on everything that a step's result, or the order of collectives, depends on.
@@ -241,21 +237,6 @@ fn check_dropout(job: &TrainJob, model: &Path) -> Result<()> {
     Ok(())
 }
 
-/// The settings of the DeepSpeed file, checked against those of the run.
-fn deepspeed(job: &TrainJob, samples: usize, ranks: usize) -> Result<Option<DeepSpeed>> {
-    let Some(path) = &job.deepspeed else { return Ok(None) };
-    if job.config.optim != Optim::AdamW {
-        let reason = format!("{} is not the AdamW of a DeepSpeed file; leave out --deepspeed", job.config.optim);
-        return Err(Error::Setting { name: "optim", reason });
-    }
-    let run = RunFacts {
-        config: &job.config,
-        world_size: ranks,
-        total_steps: BatchSampler::new(&job.config, samples, ranks).steps,
-    };
-    Ok(Some(DeepSpeed::load(path, &run)?))
-}
-
 /// A data set with ℓ_ref, from the output folder or from the reference model.
 fn with_reference(
     job: &TrainJob,
@@ -282,39 +263,4 @@ fn with_reference(
     }
     origin.reference_sha256.insert(name, digest);
     Ok(dataset)
-}
-
-/// Writes the finished model, on rank 0: into the output folder, or that of the model if the job names one. An adapter is written into
-/// the output folder, and its sum with the model into the other one.
-fn finish(job: &TrainJob, learner: &Learner, tokenizer: &Tokenizer, made_from: &Provenance) -> Result<()> {
-    let is_writer = learner.group().rank() == 0;
-    let (config, options) = (learner.network().config(), job.config.write_options());
-    let create = |dir: &Path| std::fs::create_dir_all(dir).map_err(Error::io(dir));
-    if let Some(adapter) = learner.adapter() {
-        match is_writer {
-            true => {
-                create(&job.output_dir)?;
-                made_from.write_of(&job.output_dir)?;
-                adapter.save(learner.trained(), &job.output_dir, options)?;
-            }
-            false => checkpoint::gather_layers(learner.trained())?,
-        }
-    }
-    let sum = match &job.model_dir {
-        Some(_) => learner.merged()?,
-        None => None,
-    };
-    let (dir, weights): (&Path, &dyn WeightSource) = match (&job.model_dir, learner.adapter(), &sum) {
-        (None, Some(_), _) => return Ok(()),
-        (Some(dir), Some(_), Some(sum)) => (dir, sum),
-        (Some(dir), ..) => (dir, learner.trained()),
-        (None, None, _) => (&job.output_dir, learner.trained()),
-    };
-    if !is_writer {
-        return if sum.is_some() { Ok(()) } else { checkpoint::gather_layers(learner.trained()) };
-    }
-    create(dir)?;
-    made_from.write_of(dir)?;
-    save_checkpoint(config, weights, Some(tokenizer), dir, options)?;
-    Ok(())
 }

@@ -1,9 +1,10 @@
-//! Losses. One loss a file; [`build`] chooses that of a configuration, and
-//! [`Learner::with_loss`](crate::Learner::with_loss) takes any.
+//! Losses. One loss a file; [`build`] chooses that of a training on samples and [`build_on_policy`] that of an on-policy run, by the
+//! names in `choices.rs`. [`Learner::with_loss`](crate::Learner::with_loss) takes any.
 //!
 //! A [`Loss`] computes its value with tensor operations from the log-probabilities of a micro-batch ([`LossInput`]);
 //! automatic differentiation gives the gradient.
 
+mod choices;
 mod input;
 mod offline_po;
 mod policy_gradient;
@@ -14,10 +15,11 @@ mod tests;
 
 use candle_core::Tensor;
 
-use crate::config::{TrainConfig, TrainMethod};
+use crate::config::TrainConfig;
 use crate::error::Result;
 use crate::metrics::{Metric, MetricValues};
 
+pub use choices::{KlPlace, PolicyLength, PolicyLoss, PolicyLossSettings, TrainMethod};
 pub use input::LossInput;
 pub use offline_po::OfflinePo;
 pub use policy_gradient::{Length, PolicyGradient, Ratio};
@@ -84,6 +86,25 @@ pub fn build(config: &TrainConfig) -> Box<dyn Loss> {
         TrainMethod::OfflinePo => {
             Box::new(OfflinePo { kl: config.lm_kl_coeff, sft: config.lm_sft_coeff, clip: config.clip_range })
         }
+    }
+}
+
+/// The loss of an on-policy run, for utterances of at most `max_new_tokens`.
+pub fn build_on_policy(settings: &PolicyLossSettings, max_new_tokens: usize) -> Box<dyn Loss> {
+    let length = match settings.length {
+        PolicyLength::MaxNewTokens => Length::Constant(max_new_tokens),
+        PolicyLength::Own => Length::Own,
+    };
+    let kl = match settings.kl_in {
+        KlPlace::Loss => settings.kl_coeff,
+        KlPlace::Reward => 0.0,
+    };
+    let gradient = |ratio| Box::new(PolicyGradient { ratio, length, kl });
+    match settings.loss {
+        PolicyLoss::Reinforce => gradient(Ratio::None),
+        PolicyLoss::Ppo => gradient(Ratio::Clip { low: settings.clip_low, high: settings.clip_high }),
+        PolicyLoss::Truncated => gradient(Ratio::Truncated { cap: settings.ratio_cap }),
+        PolicyLoss::Masked => gradient(Ratio::Masked { cap: settings.ratio_cap }),
     }
 }
 

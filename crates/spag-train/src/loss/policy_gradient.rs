@@ -1,11 +1,10 @@
 //! Policy gradients on tokens, for utterances of the learner's own games.
 
 use candle_core::{DType, Tensor};
-use serde::{Deserialize, Serialize};
 
 use super::{Loss, LossInput, LossValue, divide, mean};
 use crate::batch::BatchSample;
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::metrics::Metric;
 
 /// The policy part of the loss.
@@ -35,8 +34,7 @@ pub struct PolicyGradient {
 
 /// The loss L of a token with advantage A, probability π and importance ratio ρ = π/π_sampling. Where ρ is 1, all have the
 /// gradient of [`Ratio::None`].
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Ratio {
     /// REINFORCE: −A·ln π.
     None,
@@ -60,8 +58,7 @@ pub enum Ratio {
 }
 
 /// What the sum over a sample's tokens is divided by.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Length {
     /// A constant, which `max_new_tokens` is made for: every token counts the same (Dr. GRPO, Liu et al. 2025).
     Constant(usize),
@@ -70,33 +67,6 @@ pub enum Length {
 }
 
 impl PolicyGradient {
-    /// Refuses coefficients that the formulas are not made for.
-    ///
-    /// # Errors
-    /// [`Error::Setting`] with the name, the value and the range.
-    pub fn check(&self) -> Result<()> {
-        let refused = |name, given: f64, range| {
-            Err(Error::Setting { name, reason: format!("{given} is out of range; use {range}") })
-        };
-        match self.ratio {
-            Ratio::Clip { low, .. } if !(0.0..=1.0).contains(&low) => refused("clip_low", low, "0 to 1")?,
-            Ratio::Clip { high, .. } if !(high >= 0.0 && high.is_finite()) => {
-                refused("clip_high", high, "a finite number of at least 0")?;
-            }
-            Ratio::Truncated { cap } | Ratio::Masked { cap } if !(cap >= 1.0 && cap.is_finite()) => {
-                refused("ratio_cap", cap, "a finite number of at least 1")?;
-            }
-            _ => {}
-        }
-        if self.length == Length::Constant(0) {
-            return refused("max_new_tokens", 0.0, "at least 1");
-        }
-        if !(self.kl >= 0.0 && self.kl.is_finite()) {
-            return refused("kl_coeff", self.kl, "a finite number of at least 0");
-        }
-        Ok(())
-    }
-
     /// Factor of a sample's tokens in the mean over samples.
     fn share(&self, sample: &BatchSample) -> f64 {
         let length = match self.length {

@@ -7,8 +7,8 @@ use spag_run::{Model, StageDone};
 use crate::config::RunConfig;
 use crate::error::Result;
 use crate::run::context::RunContext;
-use crate::run::folder::StageFolder;
 use crate::run::stage::StageWork;
+use crate::run::stage_folder::StageFolder;
 
 /// The note of the model's path.
 const NOTE: &str = "where.txt";

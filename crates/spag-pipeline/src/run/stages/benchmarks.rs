@@ -12,11 +12,8 @@ use spag_run::{Model, StageDone, files};
 use crate::config::{BenchmarkSettings, RunConfig, WholeFor};
 use crate::error::{Error, Result};
 use crate::run::context::{RunContext, StageProgress};
-use crate::run::folder::StageFolder;
 use crate::run::stage::{StageKind, StageWork};
-
-/// The scores of all models, for the report.
-pub(in crate::run) const SCORES: &str = "scores.json";
+use crate::run::stage_folder::StageFolder;
 
 pub(super) fn stage(config: &RunConfig, settings: &BenchmarkSettings) -> StageWork {
     let stage = StageWork::measuring(files::BENCHMARKS, StageKind::EvaluateFromRecords, Box::new(benchmarks));
@@ -32,7 +29,7 @@ fn benchmarks(run: RunContext<'_>, stage: &StageFolder, progress: &mut dyn Progr
     if let Some(settings) = &run.config.benchmarks {
         run.ranks.on_rank_0(|| {
             let scores = evaluate_models(run, settings, &mut done, progress)?;
-            Ok(write_json_atomically(stage.file(SCORES), &scores)?)
+            Ok(write_json_atomically(stage.file(files::SCORES), &scores)?)
         })?;
     }
     Ok(done)

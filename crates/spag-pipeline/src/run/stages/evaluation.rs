@@ -10,15 +10,12 @@ use crate::config::RunConfig;
 use crate::error::{Error, Result};
 use crate::report::ExactPlay;
 use crate::run::context::{RunContext, StageProgress};
-use crate::run::folder::StageFolder;
 use crate::run::games::{GameSet, Note};
 use crate::run::pairings::{Pairing, WordSet, epochs, pairings};
 use crate::run::run_games;
 use crate::run::stage::{StageKind, StageWork};
+use crate::run::stage_folder::StageFolder;
 use crate::seeds::stage_seed;
-
-/// The file of exact measures.
-pub(in crate::run) const EXACT: &str = "exact.json";
 
 pub(super) fn stage(config: &RunConfig) -> StageWork {
     let stage = StageWork::measuring(files::EVALUATION, StageKind::Evaluate, Box::new(evaluate));
@@ -103,7 +100,7 @@ fn measure(run: RunContext<'_>, eval: &StageFolder) -> Result<()> {
                 measured.extend(measure.map(|measure| ExactPlay { model: model.name(), measure }));
             }
         }
-        write_json_atomically(open.folder_in(eval).file(EXACT), &measured)?;
+        write_json_atomically(open.folder_in(eval).file(files::EXACT), &measured)?;
     }
     Ok(())
 }

@@ -4,18 +4,18 @@ use std::path::PathBuf;
 
 use spag_game::read_episodes;
 use spag_io::Progress;
-use spag_rewards::{Credit, DecayedWinner, Sample, SignedSeats, judge_and_credit, write_samples};
+use spag_rewards::{CreditConfig, Sample, assign_rewards, write_samples};
 use spag_run::{Model, StageDone};
 use spag_selfplay::PlayerPair;
 
-use super::stage_games;
-use crate::config::{CreditRule, RewardSettings, RunConfig};
+use crate::config::{RewardSettings, RunConfig};
 use crate::error::Result;
 use crate::run::context::{RunContext, StageProgress};
 use crate::run::endpoints::served;
-use crate::run::folder::StageFolder;
+use crate::run::games::GameSet;
 use crate::run::run_games;
 use crate::run::stage::StageWork;
+use crate::run::stage_folder::StageFolder;
 use crate::run::stop::stop_if_asked;
 use crate::run::training::{sft_samples, train, write_provenance};
 
@@ -42,7 +42,8 @@ fn round(run: RunContext<'_>, current: Model, stage: &StageFolder, progress: &mu
     for game in &run.inputs.games {
         let own = game.folder_in(stage);
         run.ranks.on_rank_0(|| own.create())?;
-        let games = stage_games(run, game, &own, &game.part("play"), settings.games, current.stage(), &mut done);
+        let games =
+            GameSet::of_stage(run, game, &own, (&game.part("play"), settings.games), current.stage(), &mut done);
         let played = games.complete(run, &mut done, |games| {
             let players = match &mut players {
                 Some(players) => players,
@@ -73,14 +74,11 @@ fn round(run: RunContext<'_>, current: Model, stage: &StageFolder, progress: &mu
 fn samples(run: RunContext<'_>, stage: &StageFolder, wordings: u64, sft: u64) -> Result<Vec<Sample>> {
     let RunContext { config, inputs, .. } = run;
     let RewardSettings { decay_weight, reward_norm: norm, credit } = config.rewards;
-    let rule: &dyn Credit = match credit {
-        CreditRule::Winner => &DecayedWinner { decay_weight, norm },
-        CreditRule::Signed => &SignedSeats { decay_weight, norm },
-    };
+    let rule = CreditConfig { decay_weight, norm, credit, seed: wordings };
     let mut samples = Vec::new();
     for game in &inputs.games {
         let episodes = read_episodes(game.folder_in(stage).episodes())?;
-        samples.extend(judge_and_credit(&episodes, &*game.game, rule, wordings)?.samples);
+        samples.extend(assign_rewards(&episodes, &*game.game, &rule)?.samples);
     }
     // Without a won game there is nothing to learn, whatever texts there are.
     if !samples.is_empty() {

@@ -7,7 +7,7 @@ use spag_io::{Progress, write_jsonl_atomically};
 use spag_rewards::{Sample, read_samples, write_samples};
 use spag_run::Provenance;
 
-use super::Source;
+use super::source::Source;
 use crate::error::Result;
 use crate::run::context::RunContext;
 use crate::run::run_games::OpenGame;

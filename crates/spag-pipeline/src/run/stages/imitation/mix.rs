@@ -8,12 +8,12 @@ use spag_io::write_jsonl_atomically;
 use spag_rewards::{read_samples, write_samples};
 use spag_run::{Provenance, StageDone};
 
-use super::Source;
+use super::source::Source;
 use crate::error::{Error, Result};
 use crate::report::ImitationPart;
 use crate::run::context::RunContext;
-use crate::run::folder::StageFolder;
 use crate::run::run_games::OpenGame;
+use crate::run::stage_folder::StageFolder;
 
 /// Writes the samples of all sources of a game by their shares, and all their games. As many samples are taken as the shares allow without
 /// repeating one; which ones are left out is drawn from the run's seed.
@@ -86,13 +86,7 @@ fn write_games(stage: &StageFolder, sources: &[(Source<'_>, f64)]) -> Result<()>
 fn provenance(sources: &[(Source<'_>, f64)], file: impl Fn(&StageFolder) -> std::path::PathBuf) -> Result<Provenance> {
     let mut all = Provenance::default();
     for (source, _) in sources {
-        let Provenance { wordings, games } = Provenance::read_of(file(&source.folder))?.unwrap_or_default();
-        for wordings in wordings {
-            if !all.wordings.contains(&wordings) {
-                all.wordings.push(wordings);
-            }
-        }
-        all.games.extend(games);
+        all.extend(Provenance::read_of(file(&source.folder))?.unwrap_or_default());
     }
     Ok(all)
 }

@@ -3,6 +3,7 @@
 mod files;
 mod mix;
 mod played;
+mod source;
 
 use std::path::PathBuf;
 
@@ -14,13 +15,11 @@ use crate::config::{ImitationSource, RunConfig};
 use crate::error::{Error, Result};
 use crate::report::ImitationPart;
 use crate::run::context::RunContext;
-use crate::run::folder::StageFolder;
 use crate::run::run_games::{self, OpenGame};
 use crate::run::stage::StageWork;
+use crate::run::stage_folder::StageFolder;
 use crate::run::training::{train, write_provenance};
-
-/// What each source gave, for the report.
-pub(in crate::run) const SOURCES: &str = "sources.json";
+use source::{Source, sources};
 
 pub(super) fn stage(config: &RunConfig) -> StageWork {
     let model = Model::Im;
@@ -38,42 +37,6 @@ pub(super) fn stage(config: &RunConfig) -> StageWork {
     let parts =
         if source.any(ImitationSource::plays) { vec!["play", "credit", "train"] } else { vec!["credit", "train"] };
     StageWork { inputs, outputs, parts, ..stage }
-}
-
-/// A source of samples of one game, with its files.
-struct Source<'a> {
-    kind: ImitationSource,
-    game: &'a OpenGame,
-    /// The folder of the game in the stage, or one in it for each of several sources.
-    folder: StageFolder,
-    /// What the names of its seeds start with.
-    prefix: String,
-}
-
-impl Source<'_> {
-    /// The name of a part of the stage, which its seed follows from.
-    fn part(&self, part: &str) -> String {
-        self.game.part(&format!("{}{part}", self.prefix))
-    }
-
-    /// The name of its stage for people.
-    fn title(&self) -> String {
-        self.game.title(&self.folder.name)
-    }
-}
-
-/// The sources of a game with their shares of the samples.
-fn sources<'a>(config: &RunConfig, game: &'a OpenGame, own: &StageFolder) -> Vec<(Source<'a>, f64)> {
-    let parts = config.imitation.source.parts();
-    let is_alone = parts.len() == 1;
-    let source = |(kind, share): (ImitationSource, f64)| {
-        let (folder, prefix) = match is_alone {
-            true => (own.clone(), String::new()),
-            false => (StageFolder::new(own.file(kind.name()), &own.name), format!("{}/", kind.name())),
-        };
-        (Source { kind, game, folder, prefix }, share)
-    };
-    parts.into_iter().map(source).collect()
 }
 
 fn imitation(run: RunContext<'_>, stage: &StageFolder, progress: &mut dyn Progress) -> Result<StageDone> {
@@ -108,7 +71,7 @@ fn imitate(
     if sources.len() > 1 {
         mix::mix(run, game, own, &sources, &mut parts, done)?;
     }
-    run.ranks.on_rank_0(|| Ok(write_json_atomically(own.file(SOURCES), &parts)?))
+    run.ranks.on_rank_0(|| Ok(write_json_atomically(own.file(spag_run::files::SOURCES), &parts)?))
 }
 
 /// Writes the samples of all games, one game after the other, into the file of the stage.

@@ -9,13 +9,12 @@ use spag_run::{Model, StageDone};
 use spag_selfplay::{AnyPlayer, EndpointConfig, EndpointSettings, EndpointStats, GameStats, PlayerPair};
 use spag_world::{ScriptedAttacker, ScriptedDefender};
 
-use super::Source;
+use super::source::Source;
 use crate::config::{self, ImitationSource};
 use crate::error::{Error, Result};
 use crate::run::context::{RunContext, StageProgress};
 use crate::run::endpoints::{cost, open_endpoint};
 use crate::run::games::{GameSet, Note};
-use crate::run::stages::stage_games;
 
 /// Games after which a model that wins almost none is given up.
 const TRIAL: usize = 300;
@@ -32,17 +31,8 @@ pub(super) fn scripted(
     progress: &mut dyn Progress,
 ) -> Result<()> {
     let lexicon = run.inputs.lexicon()?;
-    let games = run.config.imitation.games;
-    stage_games(run, source.game, &source.folder, &source.part("play"), games, "scripted".to_owned(), done).complete(
-        run,
-        done,
-        |games| {
-            let (mut first, mut second) = (ScriptedAttacker::new(lexicon), ScriptedDefender::new(lexicon));
-            let seats = Seats::Versus([&mut first, &mut second]);
-            games.play(seats, &mut StageProgress { stage: &source.title(), inner: &mut *progress })
-        },
-    )?;
-    Ok(())
+    let (mut first, mut second) = (ScriptedAttacker::new(lexicon), ScriptedDefender::new(lexicon));
+    play_scripted(run, source, ("scripted", Seats::Versus([&mut first, &mut second])), done, progress)
 }
 
 /// Both players choose any of the legal actions.
@@ -52,16 +42,21 @@ pub(super) fn random(
     done: &mut StageDone,
     progress: &mut dyn Progress,
 ) -> Result<()> {
-    let games = run.config.imitation.games;
-    stage_games(run, source.game, &source.folder, &source.part("play"), games, "random".to_owned(), done).complete(
-        run,
-        done,
-        |games| {
-            let seats = Seats::SelfPlay(&mut ScriptedPolicy::random_actions());
-            games.play(seats, &mut StageProgress { stage: &source.title(), inner: &mut *progress })
-        },
-    )?;
-    Ok(())
+    play_scripted(run, source, ("random", Seats::SelfPlay(&mut ScriptedPolicy::random_actions())), done, progress)
+}
+
+/// Plays the games of players that are no models.
+fn play_scripted(
+    run: RunContext<'_>,
+    source: &Source<'_>,
+    (players, seats): (&str, Seats<'_>),
+    done: &mut StageDone,
+    progress: &mut dyn Progress,
+) -> Result<()> {
+    let wanted = (&*source.part("play"), run.config.imitation.games);
+    let games = GameSet::of_stage(run, source.game, &source.folder, wanted, players.to_owned(), done);
+    let mut progress = StageProgress { stage: &source.title(), inner: progress };
+    games.complete(run, done, |games| games.play(seats, &mut progress)).map(drop)
 }
 
 /// The base model plays both seats.
@@ -94,7 +89,8 @@ pub(super) fn endpoint(
     let settings = &run.config.imitation;
     let endpoint = config::endpoint("imitation.player", player)?;
     let config = EndpointConfig::new(&settings.sampling, settings.max_new_tokens, &EndpointSettings::default());
-    let players = format!("{}{}; temperature={}", endpoint.address(), config.top_k.describe(), config.temperature);
+    let players =
+        format!("{}{}; temperature={}", endpoint.address(), config.describe_top_k(), config.sampling.temperature);
     let pair = play_model(run, source, players, || open_endpoint(endpoint, config), done, progress)?;
     let spent = pair.as_ref().map_or_else(EndpointStats::default, cost);
     if pair.is_some() {
@@ -131,7 +127,7 @@ fn play_model(
     progress: &mut dyn Progress,
 ) -> Result<Option<PlayerPair>> {
     let games = run.config.imitation.games;
-    let all = stage_games(run, source.game, &source.folder, &source.part("play"), games, players, done);
+    let all = GameSet::of_stage(run, source.game, &source.folder, (&source.part("play"), games), players, done);
     let all = GameSet { note: Note::Accepted, ..all };
     let (mut open, mut pair) = (Some(open), None);
     let mut play = |games: GameSet<'_>, done: &mut StageDone| {

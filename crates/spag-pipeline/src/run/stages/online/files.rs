@@ -14,7 +14,7 @@ use super::opponents::Pool;
 use super::record::UpdateRecord;
 use crate::error::Result;
 use crate::run::context::RunContext;
-use crate::run::folder::StageFolder;
+use crate::run::stage_folder::StageFolder;
 
 /// What is saved beside a checkpoint of the learner.
 #[derive(Clone, Debug, Serialize, Deserialize)]

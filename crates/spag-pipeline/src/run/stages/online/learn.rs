@@ -5,10 +5,11 @@ use std::borrow::Cow;
 use rand::SeedableRng;
 use rand::seq::SliceRandom;
 use rand_chacha::ChaCha8Rng;
+use spag_train::loss::KlPlace;
 use spag_train::{LogProbGap, OnlineLearner, Span, StepRecord, Trajectory};
 
 use super::play::gather_games;
-use crate::config::{GapRule, KlPlace, OnlineSettings};
+use crate::config::{GapRule, OnlineSettings};
 use crate::error::{Error, Result};
 use crate::seeds::stage_seed;
 

@@ -2,7 +2,7 @@
 //!
 //! 1. [`Schedule`]: the items, seeds and opponents of the batch, from the run's seed and the number of the update alone.
 //! 2. [`Batch::play`]: this rank's share of the games, by one engine in this process with the weights of the step before.
-//! 3. `of_all_ranks`, `advantages`: rewards of all ranks' games; the [`Estimator`] makes an advantage of each utterance.
+//! 3. `of_all_ranks`, [`play::advantages`]: rewards of all ranks' games; the [`Estimator`] makes an advantage of each utterance.
 //! 4. [`trajectories::of`]: the sampled tokens as they are, with their log-probabilities at sampling; nothing is tokenized again.
 //! 5. [`learn::learn`]: the reference's log-probabilities if there is a divergence, then optimizer steps (`minibatches` times
 //!    `ppo_epochs`, by default one). The first compares its log-probabilities with those at sampling; a gap ends the run where
@@ -42,7 +42,7 @@ use spag_model::checkpoint::load_config;
 use spag_model::generate::Processor;
 use spag_rewards::Estimator;
 use spag_run::{Model, PlayedGames, Provenance, StageDone};
-use spag_selfplay::{ModelPlayer, SharedEngine};
+use spag_selfplay::ModelPlayer;
 use spag_train::{OnlineJob, OnlineLearner, TrainConfig, latest_checkpoint};
 
 use self::files::{Files, Saved};
@@ -55,9 +55,9 @@ use self::schedule::Schedule;
 use crate::config::{OnlineSettings, RunConfig, WordOrder};
 use crate::error::Result;
 use crate::run::context::{RunContext, StageProgress};
-use crate::run::folder::StageFolder;
 use crate::run::run_games;
 use crate::run::stage::StageWork;
+use crate::run::stage_folder::StageFolder;
 
 /// The stage of the updates after which the model of an epoch is measured.
 pub(super) fn stage(config: &RunConfig, settings: &OnlineSettings, epoch: usize) -> StageWork {
@@ -79,7 +79,7 @@ pub(super) fn stage(config: &RunConfig, settings: &OnlineSettings, epoch: usize)
 
 /// What plays and learns.
 struct Sides {
-    player: ModelPlayer<SharedEngine>,
+    player: ModelPlayer,
     opponents: Opponents,
     learner: OnlineLearner,
     estimator: Box<dyn Estimator>,
@@ -113,8 +113,7 @@ impl Part {
         let plays = if self.settings.learns_from_itself() && is_whole { self.before } else { Model::Im };
         // Where an adapter is trained over quantised weights, games are played with quantised weights too.
         let checkpoint = run.load_in(&run.config.folder_of(plays), dtype, run.config.train.config.quantize)?;
-        let player = play::player(run, checkpoint, (engine, self.settings.sampling()))?;
-        let mut player = player.shared();
+        let mut player = play::player(run, checkpoint, (engine, self.settings.sampling()))?;
         self.refresh(&mut player, &mut learner, begin)?;
         let pool = saved.as_ref().map(|saved| saved.pool.clone());
         let opponents = Opponents::new(&self.settings, (dtype, engine), pool);
@@ -162,12 +161,12 @@ impl Part {
         let batch = Batch::play(run, &self.settings, (player, opponents), (update, &schedule))?;
         seconds.play = lap();
         let all = batch.of_all_ranks(run, &schedule)?;
-        let advantages = batch.advantages(&self.settings, &mut **estimator, &all)?;
+        let advantages = play::advantages(&self.settings, &mut **estimator, &all)?;
         if self.settings.words == WordOrder::Balanced {
             schedule.count(items, &all);
         }
         let against = opponents.count(run.config, update, &all);
-        let mut trajectories = trajectories::of(player, &batch.games, &advantages)?;
+        let mut trajectories = trajectories::of(player, &batch.games, (&all, &advantages))?;
         let step = learn::learn(&self.settings, learner, &mut trajectories, (update, seed))?;
         seconds.learn = lap();
         self.refresh(player, learner, update + 1)?;
@@ -180,12 +179,7 @@ impl Part {
     }
 
     /// Gives the learner's weights to the engine, if the games are the learner's.
-    fn refresh(
-        &self,
-        player: &mut ModelPlayer<SharedEngine>,
-        learner: &mut OnlineLearner,
-        updates: usize,
-    ) -> Result<()> {
+    fn refresh(&self, player: &mut ModelPlayer, learner: &mut OnlineLearner, updates: usize) -> Result<()> {
         match self.settings.learns_from_itself() {
             true => Ok(player.refresh(&*learner.learner().weights(), updates as u64)?),
             false => Ok(()),

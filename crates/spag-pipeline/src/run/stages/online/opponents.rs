@@ -13,7 +13,7 @@ use spag_model::adapter::Adapter;
 use spag_model::dtype::WeightDtype;
 use spag_rewards::RewardedGame;
 use spag_run::Model;
-use spag_selfplay::{AnyPlayer, ModelPlayer, SharedEngine};
+use spag_selfplay::{AnyPlayer, ModelPlayer};
 use spag_train::OnlineLearner;
 
 use super::play;
@@ -72,7 +72,7 @@ impl Pool {
 /// Who plays the other seat.
 enum Player {
     /// The model of a folder with its engine, or the adapter of a folder in the engine of the policy.
-    Model(PathBuf, Box<ModelPlayer<SharedEngine>>),
+    Model(PathBuf, Box<ModelPlayer>),
     Endpoint(AnyPlayer),
 }
 
@@ -143,7 +143,7 @@ impl Opponents {
         &mut self,
         run: RunContext<'_>,
         update: usize,
-        policy: &ModelPlayer<SharedEngine>,
+        policy: &ModelPlayer,
     ) -> Result<&mut dyn Policy> {
         let member = self.pool.members.get(self.member(run.config, update)).copied().unwrap_or_default();
         let folder = self.folder(run.config, member);
@@ -178,7 +178,7 @@ impl Opponents {
                     run.load_in(&folder, self.dtype, None)?,
                     (self.engine, self.settings.sampling()),
                 )?;
-                Player::Model(folder, Box::new(model.with_version(member.update as u64).shared()))
+                Player::Model(folder, Box::new(model.with_version(member.update as u64)))
             }
         };
         Ok(match self.player.insert(player) {

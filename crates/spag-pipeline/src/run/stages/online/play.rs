@@ -1,16 +1,16 @@
 //! The games of an update.
 
+use serde::Serialize;
 use serde::de::DeserializeOwned;
-use serde::{Deserialize, Serialize};
 use spag_dist::{ProcessGroup, gather_texts};
 use spag_game::{
-    CollectedGames, FinishedGame, GameSpec, Labels, PlayConfig, SEATS, Seat, Seats, TokenRecords, TurnContext,
-    Utterance, UtteranceEnd, play_games,
+    CollectedGames, FinishedGame, GameSpec, PlayConfig, Seat, Seats, TokenRecords, TurnContext, Utterance,
+    UtteranceEnd, play_games,
 };
 use spag_model::generate::Sampling;
 use spag_model::{Checkpoint, EngineConfig};
 use spag_rewards::{Advantages, Estimator, OutcomeRewards, RandomWinner, RewardedGame, Turn};
-use spag_selfplay::{ModelPlayer, SharedEngine};
+use spag_selfplay::ModelPlayer;
 
 use super::opponents::Opponents;
 use super::schedule::{Schedule, Scheduled};
@@ -38,34 +38,6 @@ pub(super) struct Played {
     pub(super) rewarded: RewardedGame,
 }
 
-/// A game of another rank for the estimator.
-#[derive(Serialize, Deserialize)]
-struct Exchanged {
-    kind: String,
-    key: String,
-    rewards: [f64; SEATS],
-    /// Indices of seats.
-    winner: Option<usize>,
-    learner: Option<usize>,
-    /// Seat and tokens.
-    turns: Vec<(usize, usize)>,
-}
-
-impl Exchanged {
-    fn of(rewarded: &RewardedGame) -> Self {
-        let RewardedGame { kind, key, rewards, winner, learner, turns } = rewarded.clone();
-        let turns = turns.iter().map(|turn| (turn.seat.index(), turn.tokens)).collect();
-        Self { kind, key, rewards, winner: winner.map(Seat::index), learner: learner.map(Seat::index), turns }
-    }
-
-    fn rewarded(self, labels: &Labels) -> RewardedGame {
-        let seat = |index: usize| labels.seats[index % SEATS];
-        let turns = self.turns.into_iter().map(|(index, tokens)| Turn { seat: seat(index), tokens }).collect();
-        let (winner, learner) = (self.winner.map(seat), self.learner.map(seat));
-        RewardedGame { kind: self.kind, key: self.key, rewards: self.rewards, winner, learner, turns }
-    }
-}
-
 impl Played {
     /// The utterances of seats that learn, with their places in the game.
     pub(super) fn learned(&self) -> impl Iterator<Item = (usize, &Utterance)> {
@@ -90,7 +62,7 @@ impl Batch {
     pub(super) fn play(
         run: RunContext<'_>,
         settings: &OnlineSettings,
-        (policy, opponents): (&mut ModelPlayer<SharedEngine>, &mut Opponents),
+        (policy, opponents): (&mut ModelPlayer, &mut Opponents),
         (update, schedule): (usize, &Schedule),
     ) -> Result<Self> {
         let RunContext { config, ranks, inputs, .. } = run;
@@ -135,33 +107,35 @@ impl Batch {
 
     /// The games of all ranks as estimators see them, with their numbers.
     pub(super) fn of_all_ranks(&self, run: RunContext<'_>, schedule: &Schedule) -> Result<Vec<(usize, RewardedGame)>> {
-        let own = self.games.iter().map(|played| (played.game.number, Exchanged::of(&played.rewarded)));
-        let all = gather_games(&*run.ranks.group, own.collect())?;
-        let rewarded = |(number, game): (usize, Exchanged)| {
-            let labels = run.inputs.games.get(schedule.get(number)?.index)?.game.labels();
-            Some((number, game.rewarded(labels)))
-        };
-        Ok(all.into_iter().filter_map(rewarded).collect())
+        let text = |played: &Played| Ok((played.game.number, serde_json::to_string(&played.rewarded)?));
+        let own = self.games.iter().map(text).collect::<serde_json::Result<_>>().map_err(Error::Exchange)?;
+        let mut all = Vec::new();
+        for (number, text) in gather_games::<String>(&*run.ranks.group, own)? {
+            let of = schedule.get(number).and_then(|scheduled| run.inputs.games.get(scheduled.index));
+            let Some(OpenGame { game, .. }) = of else { continue };
+            let rewarded = game.labels().reading(|| serde_json::from_str(&text)).map_err(Error::Exchange)?;
+            all.push((number, rewarded));
+        }
+        Ok(all)
     }
+}
 
-    /// The advantages of the utterances of this rank's games. All ranks estimate those of all games, so that their baselines agree.
-    pub(super) fn advantages(
-        &self,
-        settings: &OnlineSettings,
-        estimator: &mut dyn Estimator,
-        all: &[(usize, RewardedGame)],
-    ) -> Result<Advantages> {
-        let games: Vec<RewardedGame> = all.iter().map(|(_, game)| game.clone()).collect();
-        let advantages = match settings.learns_from_itself() {
-            true => estimator.advantages(&games)?,
-            false => games.iter().map(imitation).collect(),
-        };
-        let of_own = |played: &Played| {
-            let at = all.binary_search_by_key(&played.game.number, |(number, _)| *number).ok();
-            at.and_then(|at| advantages.get(at).cloned()).unwrap_or_default()
-        };
-        Ok(self.games.iter().map(of_own).collect())
+/// The advantages of all ranks' games. All ranks estimate all of them, so that their baselines agree.
+pub(super) fn advantages(
+    settings: &OnlineSettings,
+    estimator: &mut dyn Estimator,
+    all: &[(usize, RewardedGame)],
+) -> Result<Advantages> {
+    let games: Vec<RewardedGame> = all.iter().map(|(_, game)| game.clone()).collect();
+    if settings.learns_from_itself() {
+        return Ok(estimator.advantages(&games)?);
     }
+    // The utterances of winners have an advantage of 1.
+    let mut advantages = Advantages::default();
+    for game in &games {
+        advantages.push(game, |_, turn| (Some(turn.seat) == game.winner).then_some(1.0))?;
+    }
+    Ok(advantages)
 }
 
 /// The model of a folder as a player of an on-policy run, in the learner's number format.
@@ -175,11 +149,6 @@ pub(super) fn player(
     Ok(player.with_verbatim_history())
 }
 
-/// The utterances of a game's winner, with an advantage of 1.
-fn imitation(game: &RewardedGame) -> Vec<Option<f64>> {
-    game.turns.iter().map(|turn| (Some(turn.seat) == game.winner && turn.tokens > 0).then_some(1.0)).collect()
-}
-
 /// What each rank has of its games, in the order of their numbers: that of all ranks, in order.
 pub(super) fn gather_games<T: Serialize + DeserializeOwned>(
     group: &dyn ProcessGroup,
@@ -189,8 +158,8 @@ pub(super) fn gather_games<T: Serialize + DeserializeOwned>(
         return Ok(own);
     }
     let mut all: Vec<(usize, T)> = Vec::new();
-    for text in gather_texts(group, &serde_json::to_string(&own).map_err(Error::exchange)?)? {
-        all.extend(serde_json::from_str::<Vec<(usize, T)>>(&text).map_err(Error::exchange)?);
+    for text in gather_texts(group, &serde_json::to_string(&own).map_err(Error::Exchange)?)? {
+        all.extend(serde_json::from_str::<Vec<(usize, T)>>(&text).map_err(Error::Exchange)?);
     }
     all.sort_by_key(|(game, _)| *game);
     Ok(all)

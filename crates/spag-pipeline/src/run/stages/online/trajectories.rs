@@ -1,24 +1,27 @@
 //! Sequences of tokens to learn from: one for each seat of a game, as far as its prompts are one growing sequence.
 
 use spag_game::{Generation, SEATS, TurnContext, UtteranceEnd};
-use spag_selfplay::{ModelPlayer, SharedEngine};
+use spag_rewards::{Advantages, RewardedGame};
+use spag_selfplay::ModelPlayer;
 use spag_train::{Span, Trajectory};
 
 use super::play::Played;
 use crate::error::Result;
 
-/// The trajectories of games of `player` with the advantages of their utterances. Utterances without an advantage are context only.
+/// The trajectories of games of `player`, with the advantages of their utterances among those of all ranks' games. Utterances without
+/// an advantage are context only.
 pub(super) fn of(
-    player: &mut ModelPlayer<SharedEngine>,
+    player: &mut ModelPlayer,
     games: &[Played],
-    advantages: &[Vec<Option<f64>>],
+    (all_ranks, advantages): (&[(usize, RewardedGame)], &Advantages),
 ) -> Result<Vec<Trajectory>> {
     let mut all = Vec::new();
-    for (played, advantages) in games.iter().zip(advantages) {
+    for played in games {
+        let Ok(index) = all_ranks.binary_search_by_key(&played.game.number, |(number, _)| *number) else { continue };
         for seat in 0..SEATS {
             let mut grown: Vec<Trajectory> = Vec::new();
             for (at, said) in played.learned().filter(|(_, said)| said.seat.index() == seat) {
-                let advantage = advantages.get(at).copied().flatten();
+                let advantage = advantages.of_turn(index, at);
                 let Some(generation) = &said.generation else { continue };
                 let Some(context) = &generation.context else { continue };
                 add(player, &mut grown, (played.game.number, advantage), (generation, context))?;
@@ -31,7 +34,7 @@ pub(super) fn of(
 
 /// Adds an utterance to the trajectories of its seat in a game.
 fn add(
-    player: &mut ModelPlayer<SharedEngine>,
+    player: &mut ModelPlayer,
     all: &mut Vec<Trajectory>,
     (game, advantage): (usize, Option<f64>),
     (Generation { token_ids, sampling_log_probs, .. }, TurnContext { prompt, rule, end }): (&Generation, &TurnContext),

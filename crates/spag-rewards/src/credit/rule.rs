@@ -1,0 +1,46 @@
+//! The rules of credit by their names, as flags and configurations have them.
+
+use std::fmt;
+use std::str::FromStr;
+
+use serde::de::value::{Error, StrDeserializer};
+use serde::{Deserialize, Serialize};
+
+use super::{Credit, DecayedWinner, SignedSeats};
+use crate::RewardNorm;
+
+/// Which utterances of games become samples. A new rule is a file beside this one, a variant here and its arm in
+/// [`CreditRule::build`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum CreditRule {
+    /// The winner's: [`DecayedWinner`].
+    #[default]
+    Winner,
+    /// Both players': [`SignedSeats`].
+    Signed,
+}
+
+impl CreditRule {
+    /// The rule, whose rewards fall by `decay_weight` for each utterance before the last one and have the scale `norm`.
+    pub fn build(self, decay_weight: f64, norm: RewardNorm) -> Box<dyn Credit> {
+        match self {
+            Self::Winner => Box::new(DecayedWinner { decay_weight, norm }),
+            Self::Signed => Box::new(SignedSeats { decay_weight, norm }),
+        }
+    }
+}
+
+impl FromStr for CreditRule {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self, Error> {
+        Self::deserialize(StrDeserializer::new(text))
+    }
+}
+
+impl fmt::Display for CreditRule {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.serialize(f)
+    }
+}

@@ -1,0 +1,138 @@
+//! Opening a learner: the model or the checkpoint that it begins with, its share of memory and its learning rates. Jobs over files
+//! and on-policy runs open theirs here.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use spag_dist::{LaunchEnv, ProcessGroup, broadcast_text};
+use spag_model::checkpoint::{LoadOptions, check_checkpoint, load_tokenizer};
+use spag_model::tokenizer::BosRule;
+use spag_model::{ModelConfig, Tokenizer};
+use spag_ops::OpenDevice;
+
+use crate::checkpoint::SavedRun;
+use crate::config::{JobSettings, Optim, ShardingPlan, ShardingRequest, TrainConfig};
+use crate::deepspeed::{DeepSpeed, RunFacts};
+use crate::error::{Error, Result};
+use crate::learner::{Learner, ModelShard};
+use crate::memory::{Beside, fit};
+
+/// The files that a learner begins with.
+pub(crate) struct Beginning {
+    /// Folder of the model, or of the weights under an adapter.
+    pub(crate) weights: PathBuf,
+    /// Folder of the adapter that training goes on with.
+    adapter: Option<PathBuf>,
+    /// The checkpoint that training goes on from.
+    pub(crate) saved: Option<SavedRun>,
+}
+
+impl Beginning {
+    /// `checkpoint` is that of rank 0, from which all ranks go on. Without one they begin with `model` and, if the settings train an
+    /// adapter, with `adapter`.
+    pub(crate) fn find(
+        group: &dyn ProcessGroup,
+        config: &TrainConfig,
+        (model, adapter): (&Path, Option<&Path>),
+        checkpoint: Option<PathBuf>,
+    ) -> Result<Self> {
+        let named = checkpoint.map(|dir| dir.to_string_lossy().into_owned()).unwrap_or_default();
+        let named = broadcast_text(group, &named)?;
+        let saved = match (named.as_str(), group.rank()) {
+            ("", _) => None,
+            (dir, 0) => Some(SavedRun::open(dir)?),
+            (dir, _) => Some(SavedRun::open_unchecked(dir)?),
+        };
+        // The checkpoints of an adapter have no model.
+        let resumed = saved.as_ref().map(SavedRun::dir);
+        let (weights, adapter) = match config.lora_r {
+            Some(_) => (model, resumed.or(adapter)),
+            None => (resumed.unwrap_or(model), None),
+        };
+        Ok(Self { weights: weights.to_owned(), adapter: adapter.map(Path::to_owned), saved })
+    }
+
+    /// The tokenizer of the model.
+    pub(crate) fn tokenizer(&self, bos: BosRule) -> Result<Tokenizer> {
+        Ok(load_tokenizer(&self.weights)?.with_bos_rule(bos))
+    }
+
+    /// Chooses what is sharded and where it is stored, by free memory where that is left open.
+    ///
+    /// # Errors
+    /// A DeepSpeed file that contradicts the settings, or too little memory.
+    pub(crate) fn plan<'a>(
+        &'a self,
+        config: &'a TrainConfig,
+        steps: usize,
+        sharding: &JobSettings,
+        ranks: Ranks<'_>,
+    ) -> Result<LearnerPlan<'a>> {
+        let Ranks { device, env, group, beside } = ranks;
+        let architecture = check_checkpoint(&self.weights)?;
+        let world_size = group.size();
+        let run = RunFacts { config, world_size, total_steps: steps };
+        let deepspeed = sharding.deepspeed.as_deref().map(|file| load_deepspeed(file, &run)).transpose()?;
+        let file = deepspeed.as_ref().map(DeepSpeed::sharding_plan);
+        let JobSettings { zero_stage, offload_optimizer, offload_param, .. } = sharding;
+        let request = ShardingRequest::new(*zero_stage, *offload_optimizer, offload_param.unwrap_or_default(), file)?;
+        let plan = fit(&architecture, config, request, (world_size, env.local_size), beside, device)?;
+        let options = LoadOptions { device: device.device().clone(), dtype: config.dtype() };
+        Ok(LearnerPlan { beginning: self, config, steps, architecture, sharding: plan, deepspeed, options, group })
+    }
+}
+
+/// Where a learner is opened.
+pub(crate) struct Ranks<'a> {
+    /// This rank's device.
+    pub(crate) device: &'a OpenDevice,
+    pub(crate) env: &'a LaunchEnv,
+    pub(crate) group: Arc<dyn ProcessGroup>,
+    /// What is beside the learner on the device.
+    pub(crate) beside: Beside,
+}
+
+/// A learner before its weights are loaded.
+pub(crate) struct LearnerPlan<'a> {
+    beginning: &'a Beginning,
+    config: &'a TrainConfig,
+    steps: usize,
+    group: Arc<dyn ProcessGroup>,
+    /// The model.
+    pub(crate) architecture: ModelConfig,
+    /// What is sharded, and where it is stored.
+    pub(crate) sharding: ShardingPlan,
+    pub(crate) deepspeed: Option<DeepSpeed>,
+    /// How the weights are loaded.
+    pub(crate) options: LoadOptions,
+}
+
+impl LearnerPlan<'_> {
+    /// Loads this rank's share. `restore` gives it the state of the checkpoint, if training goes on from one.
+    ///
+    /// # Errors
+    /// A model or a checkpoint that cannot be read or is not finite, or a lost rank.
+    pub(crate) fn open_learner(&self, restore: impl FnOnce(&SavedRun, &mut Learner) -> Result<()>) -> Result<Learner> {
+        let Beginning { weights, adapter, saved } = self.beginning;
+        let (plan, group) = (self.sharding, self.group.clone());
+        let shard = ModelShard { dir: weights, adapter: adapter.as_deref(), options: &self.options, plan, group };
+        let scheduler = self.deepspeed.as_ref().and_then(|file| file.scheduler.clone());
+        let mut learner = Learner::load(shard, self.config, self.steps)?.with_scheduler(scheduler);
+        if let Some(saved) = saved {
+            restore(saved, &mut learner)?;
+        }
+        match learner.is_finite()? {
+            true => Ok(learner),
+            false => Err(Error::NotFiniteModel { path: adapter.as_ref().unwrap_or(weights).clone() }),
+        }
+    }
+}
+
+/// The settings of a DeepSpeed file, checked against those of the run.
+fn load_deepspeed(file: &Path, run: &RunFacts<'_>) -> Result<DeepSpeed> {
+    if run.config.optim != Optim::AdamW {
+        let reason = format!("{} is not the AdamW of a DeepSpeed file; leave out --deepspeed", run.config.optim);
+        return Err(Error::Setting { name: "optim", reason });
+    }
+    DeepSpeed::load(file, run)
+}
