@@ -54,7 +54,7 @@ pub use error::{Error, Result};
 pub use failure::{FailureCause, PolicyError, TurnFailure};
 pub use game::{Game, Judge, Match, Refusal, Ruling};
 pub use games::taboo::{
-    self, AfterDecision, JudgeKind, Outcome, PromptSet, Referee, Rules, Taboo, WordList, is_prediction, judge_episode,
+    self, AfterDecision, JudgeKind, PromptSet, Referee, Rules, Taboo, WordList, is_prediction, judge_episode,
     pluralize, read_words, word_forms,
 };
 pub use games::textarena::RecordedTextArena;

@@ -74,8 +74,9 @@ pub enum PollMode {
 /// An utterance must depend on its [`TurnRequest`] alone, so that games do not depend on how many are played at a time.
 ///
 /// ```
+/// use spag_game::taboo::Outcome;
 /// use spag_game::{
-///     CollectedGames, GameSpec, Outcome, PlayConfig, Policy, PolicyError, PollMode, PromptSet, Reply, Rules, Seats, TurnRequest,
+///     CollectedGames, GameSpec, PlayConfig, Policy, PolicyError, PollMode, PromptSet, Reply, Rules, Seats, TurnRequest,
 ///     play_games,
 /// };
 ///
@@ -122,8 +123,9 @@ pub trait Policy {
 /// A player that answers at once by a rule, for tests and scripted opponents.
 ///
 /// ```
+/// use spag_game::taboo::Outcome;
 /// use spag_game::{
-///     CollectedGames, GameSpec, Outcome, PlayConfig, PromptSet, Rules, ScriptedPolicy, Seats, play_games,
+///     CollectedGames, GameSpec, PlayConfig, PromptSet, Rules, ScriptedPolicy, Seats, play_games,
 /// };
 ///
 /// # fn main() -> spag_game::Result<()> {

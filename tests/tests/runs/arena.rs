@@ -7,7 +7,8 @@ use std::process::Command;
 use std::time::Duration;
 
 use serde_json::Value;
-use spag_game::{JudgeKind, Outcome, judge_episode, read_episodes};
+use spag_game::taboo::Outcome;
+use spag_game::{JudgeKind, judge_episode, read_episodes};
 use spag_tests::{Answer, Running, Server, copy_folder, json, program, root, run, wait_until};
 
 const NAMES: [&str; 3] = ["base", "a, \"copy\"", "random"];

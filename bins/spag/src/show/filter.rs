@@ -2,7 +2,8 @@
 
 use clap::ValueEnum;
 use serde_json::Value;
-use spag_game::{Ending, Episode, Outcome};
+use spag_game::taboo::Outcome;
+use spag_game::{Ending, Episode};
 
 /// `--outcome`
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]

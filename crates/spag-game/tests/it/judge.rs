@@ -1,6 +1,7 @@
 //! The paper's judge against the reference implementation's verdicts on 3,000 episodes, and both judges on hard texts.
 
-use spag_game::{Episode, EpisodeReader, JudgeKind, Outcome, Referee, Seat, judge_episode, taboo};
+use spag_game::taboo::Outcome;
+use spag_game::{Episode, EpisodeReader, JudgeKind, Referee, Seat, judge_episode, taboo};
 use spag_tests::fixture;
 
 fn rule(kind: JudgeKind, word: &str, role: Seat, text: &str) -> Option<Outcome> {

@@ -2,7 +2,8 @@
 
 use std::time::{Duration, Instant};
 
-use spag_game::{JudgeKind, Outcome, Referee, taboo, word_forms};
+use spag_game::taboo::Outcome;
+use spag_game::{JudgeKind, Referee, taboo, word_forms};
 
 /// The limit of each call, in a debug build on a busy machine. A quadratic step takes minutes.
 const LIMIT: Duration = Duration::from_secs(120);

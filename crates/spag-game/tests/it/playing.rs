@@ -4,10 +4,11 @@ use std::cell::RefCell;
 
 use spag_game::taboo::{Rules, Taboo};
 
+use spag_game::taboo::Outcome;
 use spag_game::{
-    AfterDecision, FailedGame, FinishedGame, GameSink, GameSpec, JudgeKind, Outcome, PlayConfig, Policy, PolicyError,
-    PollMode, PromptSet, Reply, ScriptedPolicy, Seat, Seats, TokenRecords, TurnFailure, TurnRequest, game_seed,
-    play_games, taboo,
+    AfterDecision, FailedGame, FinishedGame, GameSink, GameSpec, JudgeKind, PlayConfig, Policy, PolicyError, PollMode,
+    PromptSet, Reply, ScriptedPolicy, Seat, Seats, TokenRecords, TurnFailure, TurnRequest, game_seed, play_games,
+    taboo,
 };
 
 const STOP: PlayConfig = PlayConfig { games_in_flight: 4, max_failed_in_a_row: 10, tokens: TokenRecords::Dropped };

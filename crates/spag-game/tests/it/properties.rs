@@ -3,9 +3,10 @@
 use std::cell::Cell;
 
 use proptest::prelude::*;
+use spag_game::taboo::Outcome;
 use spag_game::taboo::Rules;
 use spag_game::{
-    AfterDecision, Episode, EpisodeReader, FinishedGame, GameSpec, JudgeKind, Outcome, PlayConfig, PromptSet, Referee,
+    AfterDecision, Episode, EpisodeReader, FinishedGame, GameSpec, JudgeKind, PlayConfig, PromptSet, Referee,
     ScriptedPolicy, Seats, TurnRequest, judge_episode, play_games, pluralize, read_episodes, taboo, word_forms,
 };
 

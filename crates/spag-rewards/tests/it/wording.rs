@@ -1,7 +1,8 @@
 //! Queries of samples.
 
 use proptest::prelude::*;
-use spag_game::{Episode, Outcome, Taboo, taboo};
+use spag_game::taboo::Outcome;
+use spag_game::{Episode, Taboo, taboo};
 use spag_rewards::{CreditConfig, Sample, assign_rewards};
 
 /// A game in which the defender says or predicts the word in the last turn.

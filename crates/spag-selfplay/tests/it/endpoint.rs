@@ -8,10 +8,11 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use serde_json::json;
+use spag_game::taboo::Outcome;
 use spag_game::taboo::Taboo;
 use spag_game::{
-    CollectedGames, Episode, FailedGame, FinishedGame, GameRecord, GameSink, GameSpec, Outcome, PlayConfig, Policy,
-    PromptSet, ScriptedPolicy, Seats, TurnRequest, UtteranceRule, game_seed, play_games, read_episodes, taboo,
+    CollectedGames, Episode, FailedGame, FinishedGame, GameRecord, GameSink, GameSpec, PlayConfig, Policy, PromptSet,
+    ScriptedPolicy, Seats, TurnRequest, UtteranceRule, game_seed, play_games, read_episodes, taboo,
 };
 use spag_io::{PromptFormat, PromptText, TurnPrompt};
 use spag_selfplay::{

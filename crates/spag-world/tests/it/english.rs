@@ -4,9 +4,10 @@ use std::collections::BTreeSet;
 use std::fs;
 
 use proptest::prelude::*;
+use spag_game::taboo::Outcome;
 use spag_game::taboo::Taboo;
 use spag_game::{
-    FinishedGame, GameSpec, JudgeKind, Outcome, PlayConfig, PromptSet, Referee, Seats, game_seed, play_games, taboo,
+    FinishedGame, GameSpec, JudgeKind, PlayConfig, PromptSet, Referee, Seats, game_seed, play_games, taboo,
 };
 use spag_world::{Lexicon, ScriptedAttacker, ScriptedDefender, clue_truth};
 

@@ -5,10 +5,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use proptest::prelude::*;
 use rand::SeedableRng;
 use rand_chacha::ChaCha8Rng;
+use spag_game::taboo::Outcome;
 use spag_game::taboo::Taboo;
 use spag_game::{
-    FinishedGame, GameSpec, JudgeKind, Outcome, PlayConfig, PromptSet, Referee, Seats, game_seed, play_games,
-    read_words, taboo, word_forms,
+    FinishedGame, GameSpec, JudgeKind, PlayConfig, PromptSet, Referee, Seats, game_seed, play_games, read_words, taboo,
+    word_forms,
 };
 use spag_tests::root;
 use spag_world::{

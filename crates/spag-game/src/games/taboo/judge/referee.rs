@@ -49,7 +49,8 @@ fn plain_forms(word: &str) -> Vec<String> {
 /// The rules for one target word.
 ///
 /// ```
-/// use spag_game::{JudgeKind, Outcome, Referee, Seat, taboo};
+/// use spag_game::taboo::Outcome;
+/// use spag_game::{JudgeKind, Referee, Seat, taboo};
 ///
 /// # fn main() -> spag_game::Result<()> {
 /// let referee = Referee::new(JudgeKind::Paper, "art")?;
