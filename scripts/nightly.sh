@@ -12,6 +12,8 @@
 #              about 17 s on two quiet cores, and run
 #   api        the public items of spag-game and spag-rewards against those of the commit api_baseline, by cargo-semver-checks,
 #              which is compiled in target/ci
+#   mutants    spag-game and spag-rewards with one change each, by cargo-mutants, which is compiled in target/ci: their tests must
+#              catch at least 95% of the changes that compile. MUTANTS=K/N tests the K-th of N parts (from 0); all take hours
 #   tiny       the report of configs/tiny.toml on each of CPU_PATHS (avx2), line by line against tests/fixtures/tiny-report.txt
 #   python     scripts/python-tests.sh --all
 #   cuda       scripts/stand-in.sh check: kernels, models and programs of a CUDA build without a GPU; needs nvcc on PATH
@@ -89,6 +91,26 @@ api() {
   cargo semver-checks --baseline-rev $api_baseline -p spag-game -p spag-rewards
 }
 
+mutants() {
+  PATH="$PATH:$PWD/target/ci/bin"
+  command -v cargo-mutants >/dev/null || cargo install --quiet --locked cargo-mutants@27.1.0 --root target/ci || return
+  rm -rf target/mutants
+  mkdir -p target/mutants
+  # Its exit code says that any were missed; the share decides here. Tests take most of the time, so they are optimised.
+  CARGO_PROFILE_DEV_OPT_LEVEL=1 CARGO_PROFILE_DEV_DEBUG=0 \
+    cargo mutants -p spag-game -p spag-rewards --output target/mutants --timeout 120 --colors never \
+    ${MUTANTS:+--shard "$MUTANTS" --sharding round-robin} -- --lib --tests
+  python3 - target/mutants/mutants.out <<'PYTHON'
+import pathlib, sys
+folder = pathlib.Path(sys.argv[1])
+count = {kind: len((folder / f"{kind}.txt").read_text().splitlines()) for kind in ("caught", "missed", "timeout", "unviable")}
+# A change that makes a test run without end is caught by it.
+caught, viable = count["caught"] + count["timeout"], sum(count.values()) - count["unviable"]
+print(f"{caught} of {viable} viable mutants caught ({caught / max(viable, 1):.1%}): {count}")
+sys.exit(viable == 0 or caught < 0.95 * viable)
+PYTHON
+}
+
 python() { build && scripts/python-tests.sh --all; }
 
 aarch64() { scripts/aarch64.sh whole; }
@@ -98,12 +120,12 @@ cuda() { scripts/stand-in.sh check; }
 # With tests, dependencies have the features that `cargo test` has compiled them with.
 build() { cargo build --release --workspace --bins --examples --tests --locked; }
 
-campaigns=(fuzz kills hostile load launchers outside api tiny python cuda aarch64)
+campaigns=(fuzz kills hostile load launchers outside api mutants tiny python cuda aarch64)
 if (($#)); then campaigns=("$@"); fi
 failed=()
 for campaign in "${campaigns[@]}"; do
   case $campaign in
-    fuzz | kills | hostile | load | launchers | outside | api | tiny | python | cuda | aarch64) ;;
+    fuzz | kills | hostile | load | launchers | outside | api | mutants | tiny | python | cuda | aarch64) ;;
     *) echo "no such campaign: $campaign" >&2; exit 2 ;;
   esac
   printf '\n== %s, seed %s\n' "$campaign" "$seed"

@@ -50,9 +50,9 @@ fn broken_rules_are_the_attackers_loss_and_ties_are_not_decided() {
     assert_eq!((tally.games(), tally.decided(), tally.mean_turns()), (14, 10, Some(1.5)));
     assert_eq!((tally.wins(taboo::ATTACKER), tally.wins(taboo::DEFENDER)), (5, 5));
     assert_eq!((tally.ended(taboo::RIGHT_GUESS), tally.ended(taboo::BROKEN_RULE)), (3, 2));
-    assert_eq!((tally.won_by_the_rules(), tally.ties()), (8, 4));
+    assert_eq!((tally.won_by_the_rules(), tally.ties(), tally.utterances()), (8, 4, 42));
     let both = Tally::sum(&taboo::LABELS, [&tally, &tally]);
-    assert_eq!((both.wins(taboo::ATTACKER), both.decided(), both.failed), (10, 20, 6));
+    assert_eq!((both.wins(taboo::ATTACKER), both.decided(), both.failed, both.utterances()), (10, 20, 6, 84));
     assert_eq!(Tally::new(&taboo::LABELS).mean_turns(), None);
 }
 

@@ -2,6 +2,7 @@
 
 mod any_order;
 mod endings;
+mod episode;
 mod files;
 mod judge;
 mod long_words;
