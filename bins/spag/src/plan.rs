@@ -35,16 +35,21 @@ fn planned_length(arg: Arg) -> Arg {
 }
 
 pub(crate) fn run(args: PlanArgs) -> Result<()> {
-    let (file, model) = match args.config {
-        Some(path) if path.extension().is_some_and(|end| end == "toml") => (PlanFile::load(&path)?, None),
-        model => (PlanFile::default(), model),
-    };
+    let is_plan = |path: &PathBuf| path.extension().is_some_and(|end| end == "toml");
+    let (path, model) =
+        if args.config.as_ref().is_some_and(is_plan) { (args.config, None) } else { (None, args.config) };
+    let file = path.as_ref().map(|path| PlanFile::load(path)).transpose()?.unwrap_or_default();
     let Some(model) = args.model_name_or_path.or(model).or(file.model.config) else {
         let problem = "no model is named: pass a config.json, a plan file, or --model_name_or_path";
         return Err(Error::BadValue { flag: "spag plan".into(), problem: problem.into() });
     };
     let machine = args.machine.over(file.hardware).map_err(Error::Flags)?;
     let training = args.training.over(file.training.settings).map_err(Error::Flags)?;
-    let plan = TrainingPlan::new(model, machine, training)?;
+    let plan = TrainingPlan::new(model, machine, training).map_err(|error| match (path, error) {
+        (Some(path), spag_pipeline::Error::Malformed { place, message }) => {
+            Error::BadValue { flag: path.display().to_string(), problem: format!("{place}: {message}") }
+        }
+        (_, error) => error.into(),
+    })?;
     if args.json { exit::say(format_args!("{:#}", plan.json())) } else { exit::say(plan.text().trim_end()) }
 }
