@@ -17,11 +17,11 @@ pub use advantage::{
     Advantages, BatchShape, Deviation, Estimator, EstimatorSettings, EstimatorState, Group, NormaliseOrder,
     OutcomeRewards, Rae, RandomWinner, RewardedGame, Signed, Turn, TurnBaseline, Winner,
 };
-pub use config::{CreditConfig, RewardNorm};
+pub use config::CreditConfig;
 pub use convert::{AlpacaRow, AlpacaTemplate, Demonstration, convert_alpaca, convert_imitation, read_sft_samples};
 pub use credit::{
-    AssignedRewards, Credit, CreditRule, DecayedWinner, ImitatedWinner, SignedSeats, assign_rewards, credit_games,
-    discounted_rewards,
+    AssignedRewards, Credit, CreditRule, DecayedWinner, ImitatedWinner, RewardNorm, SignedSeats, assign_rewards,
+    credit_games, discounted_rewards,
 };
 pub use error::{Error, Result};
 pub use files::{AssignJob, assign_rewards_in_files};

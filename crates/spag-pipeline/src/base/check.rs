@@ -8,7 +8,6 @@ use spag_model::ModelConfig;
 use spag_model::params::Layout;
 use spag_ops::{OpenDevice, free_memory};
 
-use super::llama_keys;
 use crate::config::BaseConfig;
 use crate::error::{Error, Result};
 
@@ -46,7 +45,7 @@ pub(super) fn output(folder: &Path) -> Result<()> {
 
 /// Rejects settings that take more memory than is free.
 pub(super) fn memory(config: &BaseConfig) -> Result<()> {
-    let shape = ModelConfig::from_keys(llama_keys(&config.model, config.tokenizer.pieces))?;
+    let shape = ModelConfig::from_keys(config.model.llama_keys(config.tokenizer.pieces))?;
     let parameters = Layout::new(&shape.architecture).len() as u64;
     let documents = config.documents.count.max(config.tokenizer.documents) as u64;
     let free = free_memory(OpenDevice::cpu().device())?.free;

@@ -10,14 +10,13 @@ mod tokenizer;
 use std::time::Instant;
 
 use serde::{Deserialize, Serialize};
-use serde_json::{Map, Value};
 use spag_io::{Progress, write_atomically, write_json_atomically, write_jsonl_atomically};
 use spag_model::tokenizer::SpecialIds;
 use spag_model::{Checkpoint, Model, ModelConfig, Tokenizer};
 use spag_rewards::Sample;
 use spag_train::{Record, TrainConfig, train_samples};
 
-use crate::config::{BaseConfig, ShapeSettings};
+use crate::config::BaseConfig;
 use crate::error::Result;
 use crate::seeds::stage_seed;
 
@@ -76,7 +75,7 @@ pub fn make_base(config: &BaseConfig, progress: &mut dyn Progress) -> Result<Bas
     });
     progress.message(&format!("tokenizer: {} tokens{}", tokenizer.vocab_size(), noted.unwrap_or_default()));
 
-    let mut keys = llama_keys(&config.model, tokenizer.vocab_size());
+    let mut keys = config.model.llama_keys(tokenizer.vocab_size());
     keys.extend(
         [("bos_token_id", tokenizer.bos_token()), ("eos_token_id", Some(tokenizer.eos()))]
             .map(|(key, id)| (key.into(), id.into())),
@@ -126,22 +125,4 @@ fn make_tokenizer(config: &BaseConfig, texts: &Texts, documents: &[Document], fo
         write_json_atomically(folder.path().join(name), &contents)?;
     }
     Ok(())
-}
-
-/// The model's `config.json` without its special tokens.
-fn llama_keys(shape: &ShapeSettings, vocab_size: usize) -> Map<String, Value> {
-    let keys = [
-        ("hidden_size", Value::from(shape.hidden_size)),
-        ("intermediate_size", shape.intermediate_size.into()),
-        ("vocab_size", vocab_size.into()),
-        ("num_hidden_layers", shape.num_hidden_layers.into()),
-        ("num_attention_heads", shape.num_attention_heads.into()),
-        ("num_key_value_heads", shape.num_attention_heads.into()),
-        ("max_position_embeddings", shape.max_position_embeddings.into()),
-        ("rms_norm_eps", shape.rms_norm_eps.into()),
-        ("rope_theta", shape.rope_theta.into()),
-        ("tie_word_embeddings", false.into()),
-        ("initializer_range", shape.initializer_range.into()),
-    ];
-    keys.map(|(key, value)| (key.to_owned(), value)).into_iter().collect()
 }

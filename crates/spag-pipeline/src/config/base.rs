@@ -4,11 +4,13 @@ use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
 use spag_model::generate::Sampling;
 use spag_selfplay::{SamplingSettings, limits};
 use spag_train::{DataOrder, TrainConfig};
 
-use super::layers::{InputFinder, load_config};
+use super::inputs::InputFinder;
+use super::layers::load_config;
 use crate::error::{Error, Result};
 
 /// Documents, which are kept in memory.
@@ -123,6 +125,26 @@ pub enum TokenSplit {
     /// Around digits, single capital letters and the cells of boards, and at ends of lines: the fixed phrases of a game become
     /// one token, and what differs between positions keeps its own.
     Phrases,
+}
+
+impl ShapeSettings {
+    /// The model's `config.json` without its special tokens.
+    pub(crate) fn llama_keys(&self, vocab_size: usize) -> Map<String, Value> {
+        let keys = [
+            ("hidden_size", Value::from(self.hidden_size)),
+            ("intermediate_size", self.intermediate_size.into()),
+            ("vocab_size", vocab_size.into()),
+            ("num_hidden_layers", self.num_hidden_layers.into()),
+            ("num_attention_heads", self.num_attention_heads.into()),
+            ("num_key_value_heads", self.num_attention_heads.into()),
+            ("max_position_embeddings", self.max_position_embeddings.into()),
+            ("rms_norm_eps", self.rms_norm_eps.into()),
+            ("rope_theta", self.rope_theta.into()),
+            ("tie_word_embeddings", false.into()),
+            ("initializer_range", self.initializer_range.into()),
+        ];
+        keys.map(|(key, value)| (key.to_owned(), value)).into_iter().collect()
+    }
 }
 
 impl ProbeSettings {

@@ -3,7 +3,6 @@
 //! The layers are merged as TOML trees, in which later layers win setting by setting, and read once. An error names the
 //! highest layer that has the setting, with its line if it is a file.
 
-use std::fmt;
 use std::path::{Path, PathBuf};
 
 use serde::Serialize;
@@ -134,56 +133,6 @@ pub(crate) fn read_toml<T: DeserializeOwned>(path: impl AsRef<Path>) -> Result<T
 /// The number that is beyond its limits, if that is the error.
 fn out_of_range(error: &toml::de::Error) -> Option<&str> {
     error.message().strip_prefix("expected a ")?.rsplit_once(", not ").map(|(_, value)| value)
-}
-
-/// A file or folder of a setting that does not exist.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct MissingInput {
-    /// The dotted key.
-    pub setting: &'static str,
-    /// The paths that were looked up.
-    pub tried: Vec<PathBuf>,
-}
-
-impl fmt::Display for MissingInput {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let tried: Vec<String> = self.tried.iter().map(|path| path.display().to_string()).collect();
-        write!(f, "setting `{}`: {} not found", self.setting, tried.join(" or "))
-    }
-}
-
-/// Finds the inputs of a configuration.
-pub(super) struct InputFinder<'a> {
-    config_file: &'a Path,
-    /// Those that do not exist.
-    pub(super) missing: Vec<MissingInput>,
-}
-
-impl<'a> InputFinder<'a> {
-    pub(super) fn new(config_file: &'a Path) -> Self {
-        Self { config_file, missing: Vec::new() }
-    }
-
-    /// Finds an input file or folder. A relative path is looked up in the current directory, then in the parent of the
-    /// configuration's folder, so that `configs/tiny.toml` with `data/tiny-llama` works from any directory. One that does not
-    /// exist stays as it is, and is noted.
-    pub(super) fn find(&mut self, setting: &'static str, path: &mut PathBuf) {
-        let mut tried = vec![path.clone()];
-        if path.is_relative() {
-            let canonical = self.config_file.canonicalize().ok();
-            tried.extend(canonical.and_then(|file| Some(file.parent()?.parent()?.join(&*path))));
-        }
-        match tried.iter().find(|path| path.exists()) {
-            Some(found) => path.clone_from(found),
-            None => self.missing.push(MissingInput { setting, tried }),
-        }
-    }
-
-    /// # Errors
-    /// [`Error::MissingInputs`], if one does not exist.
-    pub(super) fn finish(self) -> Result<()> {
-        if self.missing.is_empty() { Ok(()) } else { Err(Error::MissingInputs { inputs: self.missing }) }
-    }
 }
 
 /// An override; a value is a tree of tables with one leaf.

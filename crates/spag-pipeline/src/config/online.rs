@@ -6,10 +6,10 @@ use serde::{Deserialize, Serialize};
 use spag_model::generate::Sampling;
 use spag_rewards::{BatchShape, OutcomeRewards};
 use spag_selfplay::{EndpointSpec, PlayerSpec, SamplingSettings, limits};
-use spag_train::loss::{Loss, PolicyLoss, PolicyLossSettings, build_on_policy};
+use spag_train::TrainConfig;
+use spag_train::loss::{PolicyLoss, PolicyLossSettings};
 
 use super::online_choices::{Control, EstimatorChoice, GapRule, Opponent, WordOrder};
-use super::run::RunConfig;
 use crate::error::{Error, Result};
 
 /// How a run trains after imitation.
@@ -94,9 +94,9 @@ impl OnlineSettings {
     }
 
     /// Whether opponents are adapters of the policy's model, or that model, and play in its engine.
-    pub(crate) fn has_adapters_for_opponents(&self, config: &RunConfig) -> bool {
+    pub(crate) fn has_adapters_for_opponents(&self, train: &TrainConfig) -> bool {
         let is_of_run = self.opponent() == Opponent::Pool || self.opponents.opponent_model.is_none();
-        config.train.config.lora_r.is_some() && is_of_run
+        train.lora_r.is_some() && is_of_run
     }
 
     /// The endpoint that plays the other seat, if one does.
@@ -132,11 +132,6 @@ impl OnlineSettings {
     /// The most optimizer steps of the run, which the learning rate follows.
     pub(crate) fn steps(&self) -> usize {
         self.updates.saturating_mul(self.minibatches).saturating_mul(self.ppo_epochs)
-    }
-
-    /// The loss of the learner.
-    pub(crate) fn loss(&self, config: &RunConfig) -> Box<dyn Loss> {
-        build_on_policy(&self.policy_loss, config.self_play.length.max_new_tokens)
     }
 
     /// Checks values that depend on others.

@@ -10,7 +10,9 @@ use spag_selfplay::{GameSettings, GameShare, limits::TURNS};
 use spag_train::{TrainConfig, TrainMethod};
 
 use super::evaluation::{BenchmarkSettings, EvaluationSettings, HardwareSettings, StopRules};
-use super::layers::{InputFinder, MissingInput, load_config};
+use super::inputs::InputFinder;
+use super::layers::load_config;
+use super::missing::MissingInput;
 use super::online::{OnlineSettings, RunMethod};
 use super::play::SelfPlaySettings;
 use super::sources::{ImitationSettings, ImitationSource, SftSettings, SftShare, WordSettings};

@@ -5,8 +5,7 @@ use std::process::{Command, Stdio};
 use spag_io::{Progress, quote};
 use spag_run::Model;
 use spag_selfplay::{
-    AnyPlayer, EndpointConfig, EndpointKeys, EndpointPlayer, EndpointSpec, EndpointStats, PlayerPair, PlayerSpec,
-    SamplingSettings, TopK,
+    AnyPlayer, EndpointConfig, EndpointKeys, EndpointPlayer, EndpointSpec, PlayerSpec, SamplingSettings, TopK,
 };
 
 use super::context::RunContext;
@@ -62,9 +61,4 @@ fn prepare(run: RunContext<'_>, program: &str, arguments: &[String], current: Mo
     let status =
         command.stdin(Stdio::null()).stdout(Stdio::null()).status().map_err(|error| failed(error.to_string()))?;
     if status.success() { Ok(()) } else { Err(failed(status.to_string())) }
-}
-
-/// Requests and tokens of endpoints since they were opened.
-pub(super) fn cost(players: &PlayerPair) -> EndpointStats {
-    players.iter().next().and_then(AnyPlayer::requests).unwrap_or_default()
 }

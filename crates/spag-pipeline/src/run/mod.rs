@@ -108,7 +108,7 @@ fn run_stages(config: &RunConfig, ranks: &RankContext, progress: &mut dyn Progre
                 done.extend(finished);
             }
             Err(error @ Error::Stopped { .. }) => {
-                progress.message(&format!("{error}; measuring the models that there are"));
+                progress.message(&format!("{error}; measuring the models trained so far"));
                 stopped = Some(error);
                 continue;
             }

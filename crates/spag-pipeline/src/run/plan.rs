@@ -261,7 +261,7 @@ struct Written {
     model: u64,
     /// Checkpoints that are kept.
     kept: u64,
-    /// A checkpoint beside those that are kept, while it is written.
+    /// The next checkpoint, which is written beside the kept ones.
     next: u64,
 }
 

@@ -2,6 +2,7 @@
 
 mod decayed_winner;
 mod in_memory;
+mod norm;
 mod rule;
 mod signed_seats;
 mod winner;
@@ -12,6 +13,7 @@ use spag_game::{EpisodeView, Game, SEATS, Tally, Verdict, game_seed};
 
 pub use decayed_winner::{DecayedWinner, discounted_rewards};
 pub use in_memory::{AssignedRewards, assign_rewards, credit_games};
+pub use norm::RewardNorm;
 pub use rule::CreditRule;
 pub use signed_seats::SignedSeats;
 pub use winner::ImitatedWinner;

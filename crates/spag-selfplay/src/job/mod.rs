@@ -18,8 +18,6 @@ pub use run_stats::{Played, PlayerWork, RunStats};
 
 use spag_game::{Game, GameSpec, PlayConfig};
 
-use crate::error::Result;
-
 /// Games to be played, the processes that share them, and the files that they are written to.
 ///
 /// All processes of a run have the same job except for the rank. Rank 0 hands out the games and writes the results. Each
@@ -71,16 +69,4 @@ pub struct PlayJob<'g> {
     pub files: JobFiles,
     /// The processes that share the games.
     pub ranks: Ranks,
-}
-
-impl<'g> PlayJob<'g> {
-    /// Opens the record of this process, reads the games that it and others have played, and joins the other ranks. All
-    /// ranks open the job before they load models, which may take longer than the join timeout.
-    ///
-    /// # Errors
-    /// A file that cannot be read or written, that another process writes to, or that has games of another run; rank 0
-    /// cannot be reached, or a rank has another job.
-    pub fn open(self) -> Result<OpenJob<'g>> {
-        OpenJob::open(self)
-    }
 }

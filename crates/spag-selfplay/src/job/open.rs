@@ -1,7 +1,6 @@
 //! A job with its record open: knows and plays the missing games.
 
 use std::cell::Cell;
-use std::path::Path;
 use std::time::Instant;
 
 use sha2::{Digest, Sha256};
@@ -34,9 +33,15 @@ pub struct OpenJob<'g> {
     players: Vec<(&'static str, PlayerWork)>,
 }
 
-impl<'g> OpenJob<'g> {
-    pub(super) fn open(job: PlayJob<'g>) -> Result<Self> {
-        let PlayJob { game, games, players, play, files, ranks } = job;
+impl<'g> PlayJob<'g> {
+    /// Opens the record of this process, reads the games that it and others have played, and joins the other ranks. All
+    /// ranks open the job before they load models, which may take longer than the join timeout.
+    ///
+    /// # Errors
+    /// A file that cannot be read or written, that another process writes to, or that has games of another run; rank 0
+    /// cannot be reached, or a rank has another job.
+    pub fn open(self) -> Result<OpenJob<'g>> {
+        let Self { game, games, players, play, files, ranks } = self;
         let task = describe(&games, &players);
         // `is_taken` locks a file for a moment, so no other process may call it while this one locks its record.
         let gate = files.lock().map(FileLock::wait).transpose()?;
@@ -52,7 +57,7 @@ impl<'g> OpenJob<'g> {
         drop(gate);
         let mut stats = GameStats::new(game.labels());
         record.games().for_each(|(episode, verdict)| stats.add(episode, verdict));
-        let mut open = Self {
+        let mut open = OpenJob {
             game,
             files,
             ranks,
@@ -68,7 +73,9 @@ impl<'g> OpenJob<'g> {
         open.queue = open.ranks.join(&open.task, open.total())?;
         Ok(open)
     }
+}
 
+impl OpenJob<'_> {
     /// Reads the records of all other ranks.
     pub(super) fn read_other_ranks(&mut self) -> Result<()> {
         let own = self.ranks.rank();
@@ -98,11 +105,6 @@ impl<'g> OpenJob<'g> {
     /// Statistics of the finished games.
     pub fn stats(&self) -> &GameStats {
         &self.stats
-    }
-
-    /// The file of the games that failed in this process, which may not exist yet.
-    pub fn failed_path(&self) -> &Path {
-        self.record.failed_path()
     }
 
     /// The work of this process since the job was opened. The work of the players is that since they were loaded.

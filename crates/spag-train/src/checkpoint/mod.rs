@@ -13,6 +13,7 @@
 //! It is written under a temporary name, synced and renamed, so a folder of this name is complete.
 
 mod folders;
+mod origin;
 mod read;
 mod state;
 mod write;
@@ -23,7 +24,8 @@ pub(crate) use state::CHANGEABLE;
 pub use state::SavedState;
 
 pub(crate) use folders::{has_state, named_checkpoints, prune, remove, remove_leftovers};
-pub(crate) use write::{Origin, follow_write, gather_layers, write};
+pub(crate) use origin::Origin;
+pub(crate) use write::{follow_write, gather_layers, write};
 
 /// The folder inside a checkpoint for what only training reads.
 pub(crate) const TRAINER_STATE: &str = "trainer_state";

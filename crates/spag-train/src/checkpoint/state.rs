@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use spag_model::checkpoint::WrittenFile;
 
-use super::write::Origin;
+use super::origin::Origin;
 use crate::config::TrainConfig;
 use crate::position::Position;
 

@@ -1,45 +1,19 @@
 //! Writing a checkpoint: under a temporary name, renamed when it is complete.
 
-use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
 use spag_io::{sync_folder, write_json_atomically};
-use spag_model::Tokenizer;
 use spag_model::checkpoint::{WriteOptions, WrittenFile, save_checkpoint, write_buffers};
 use spag_model::params::WeightSource;
-use spag_run::Provenance;
 
+use super::origin::Origin;
 use super::state::{DataPosition, FORMAT, SavedState};
 use super::{STATE_FILE, TRAINER_STATE, folders};
 use crate::batch_sampler::BatchSampler;
-use crate::config::TrainConfig;
-use crate::deepspeed::Scheduler;
 use crate::error::{Error, Result};
 use crate::learner::Learner;
 use crate::optimizer::StateBuffer;
-
-/// What a run was started with; saved in its checkpoints.
-pub(crate) struct Origin<'a> {
-    pub(crate) tokenizer: &'a Tokenizer,
-    pub(crate) config: &'a TrainConfig,
-    /// The schedule of a DeepSpeed file, if it replaces that of the settings.
-    pub(crate) scheduler: Option<&'a Scheduler>,
-    pub(crate) data_sha256: &'a str,
-    pub(crate) samples: usize,
-    pub(crate) ranks: usize,
-    /// SHA-256 of ℓ_ref by the name of their file.
-    pub(crate) reference_sha256: BTreeMap<String, String>,
-    /// The record of the model's data, written beside the weights.
-    pub(crate) made_from: &'a Provenance,
-}
-
-impl Origin<'_> {
-    pub(super) fn scheduler_value(&self) -> Option<serde_json::Value> {
-        // Numbers and names always serialize.
-        self.scheduler.and_then(|scheduler| serde_json::to_value(scheduler).ok())
-    }
-}
 
 /// This rank's part of a [`write`] on rank 0, which gathers its shards.
 pub(crate) fn follow_write(learner: &Learner) -> Result<()> {

@@ -1,6 +1,6 @@
 //! Settings of the file that contradict each other.
 
-use super::RunFacts;
+use super::facts::RunFacts;
 use super::read::{COUNT, DEVICE, Reader, STAGE, SWITCH};
 use crate::config::{Placement, ZeroStage};
 

@@ -28,6 +28,7 @@
 
 mod checks;
 mod error;
+mod facts;
 mod json;
 mod read;
 mod resolve;
@@ -43,41 +44,17 @@ use serde::Serialize;
 use serde_json::Value;
 use spag_io::quote;
 
-use crate::config::{ShardingPlan, TrainConfig};
+use crate::config::ShardingPlan;
 use crate::error::Result;
-use crate::schedule::Schedule;
 use read::Reader;
 
 pub use error::DeepSpeedError;
+pub use facts::RunFacts;
 
 pub(crate) use scheduler::{Scheduler, SchedulerParams, WarmupType};
 
 /// The most bytes of a DeepSpeed file.
 const MAX_BYTES: u64 = 1 << 26;
-
-/// The run of a DeepSpeed file: its values fill in `"auto"`, and given values have to agree with them.
-#[derive(Clone, Copy, Debug)]
-pub struct RunFacts<'a> {
-    /// The flags.
-    pub config: &'a TrainConfig,
-    /// Ranks in all.
-    pub world_size: usize,
-    /// Optimizer steps of the whole run.
-    pub total_steps: usize,
-}
-
-impl RunFacts<'_> {
-    /// Samples of an optimizer step over all ranks.
-    fn train_batch_size(&self) -> u64 {
-        let factors =
-            [self.config.per_device_train_batch_size, self.config.gradient_accumulation_steps, self.world_size];
-        factors.into_iter().fold(1, |product, factor| product.saturating_mul(factor as u64))
-    }
-
-    fn warmup_steps(&self) -> u64 {
-        Schedule::warmup_steps(self.config, self.total_steps) as u64
-    }
-}
 
 /// The resolved settings of a DeepSpeed file: numbers instead of `"auto"`, DeepSpeed's defaults for absent keys. Written as
 /// JSON, they are a valid DeepSpeed file.

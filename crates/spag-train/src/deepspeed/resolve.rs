@@ -1,7 +1,8 @@
 //! The settings with `"auto"` filled in, as transformers' `HfTrainerDeepSpeedConfig` does.
 
+use super::facts::RunFacts;
 use super::read::{BETAS, COUNT, DEVICE, Given, NAME, NUMBER, RATE, Reader, STAGE, SWITCH, WARMUP};
-use super::{RunFacts, Scheduler, SchedulerParams, WarmupType};
+use super::{Scheduler, SchedulerParams, WarmupType};
 use crate::config::{Placement, ShardingPlan, ZeroStage};
 
 /// Resolves all settings; their problems are left with the reader.

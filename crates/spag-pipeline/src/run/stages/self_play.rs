@@ -80,7 +80,7 @@ fn samples(run: RunContext<'_>, stage: &StageFolder, wordings: u64, sft: u64) ->
         let episodes = read_episodes(game.folder_in(stage).episodes())?;
         samples.extend(assign_rewards(&episodes, &*game.game, &rule)?.samples);
     }
-    // Without a won game there is nothing to learn, whatever texts there are.
+    // Without a won game there is nothing to learn from, and SFT texts alone are no round.
     if !samples.is_empty() {
         samples.extend(sft_samples(run, samples.len(), sft)?);
     }

@@ -1,7 +1,19 @@
 //! The log-likelihood of strengths and edge, with its derivatives.
 
-use super::Seating;
+use spag_game::SEATS;
+
 use super::matrix::Matrix;
+
+/// The score of two players in fixed seats.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Seating {
+    /// The indices in the list of players, in the order of the seats. Equal for self-play, which only determines the edge.
+    pub players: [usize; SEATS],
+    /// Games.
+    pub games: f64,
+    /// The points of the first seat in them: wins, and half of the ties.
+    pub points: f64,
+}
 
 /// The log-likelihood of games and virtual ties. Its parameters are the strengths of all players in log odds, followed by
 /// the edge.

@@ -18,10 +18,10 @@ mod likelihood;
 mod matrix;
 
 use serde::{Deserialize, Serialize};
-use spag_game::SEATS;
 
 use crate::rate::Z95;
 use likelihood::Likelihood;
+pub use likelihood::Seating;
 use matrix::Matrix;
 
 /// Elo points of one unit of log odds.
@@ -41,17 +41,6 @@ const ROUNDING: f64 = 1e-13;
 /// Below this size, in log odds, each step is less than half of the one before. If one is not, it is rounding error and the
 /// last step.
 const SMALL_STEP: f64 = 1e-3;
-
-/// The score of two players in fixed seats.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Seating {
-    /// The indices in the list of players, in the order of the seats. Equal for self-play, which only determines the edge.
-    pub players: [usize; SEATS],
-    /// Games.
-    pub games: f64,
-    /// The points of the first seat in them: wins, and half of the ties.
-    pub points: f64,
-}
 
 /// A value on Elo's scale with its 95% interval.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]

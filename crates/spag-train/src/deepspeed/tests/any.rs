@@ -4,6 +4,7 @@ use proptest::prelude::*;
 use serde_json::{Value, json};
 
 use super::{super::*, at, config, run};
+use crate::config::TrainConfig;
 
 /// The keys that are read.
 fn known() -> Vec<String> {

@@ -13,7 +13,9 @@
 use std::path::Path;
 
 use super::super::*;
+use crate::config::TrainConfig;
 use crate::config::{FirstStepRate, SchedulerType};
+use crate::schedule::Schedule;
 
 const RATES_OF_5: [f64; 5] = [0.0, 0.0, 5e-06, 5e-06, 3.3333333333333333e-06];
 

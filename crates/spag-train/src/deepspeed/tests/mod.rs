@@ -5,6 +5,7 @@ use std::{error::Error, path::Path};
 use serde_json::{Value, json};
 
 use super::*;
+use crate::config::TrainConfig;
 
 mod any;
 mod curves;

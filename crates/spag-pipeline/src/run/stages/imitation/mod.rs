@@ -8,7 +8,7 @@ mod source;
 use std::path::PathBuf;
 
 use spag_io::{Progress, write_json_atomically};
-use spag_rewards::{CreditSummary, convert_imitation, read_samples, write_samples};
+use spag_rewards::{convert_imitation, read_samples, write_samples};
 use spag_run::{Model, Provenance, StageDone};
 
 use crate::config::{ImitationSource, RunConfig};
@@ -118,7 +118,7 @@ fn make_samples(
             if source.kind.has_games() {
                 let summary = convert_imitation(folder.episodes(), folder.samples(), &*source.game.game, seed)?;
                 write_provenance(run, std::slice::from_ref(folder), folder)?;
-                (part.games, part.won, part.samples) = counts(&summary);
+                (part.games, part.won, part.samples) = (summary.episodes(), summary.decided(), summary.samples());
             } else {
                 part.samples = read_samples(folder.samples())?.len();
             }
@@ -127,9 +127,4 @@ fn make_samples(
         })
     })?;
     Ok(part)
-}
-
-/// Games, those that were won without a broken rule, and samples.
-fn counts(summary: &CreditSummary) -> (usize, usize, usize) {
-    (summary.episodes(), summary.decided(), summary.samples())
 }

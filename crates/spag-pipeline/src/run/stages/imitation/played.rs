@@ -6,14 +6,14 @@
 use spag_game::{ScriptedPolicy, Seats, Tally, taboo};
 use spag_io::{Progress, write_json_atomically};
 use spag_run::{Model, StageDone};
-use spag_selfplay::{AnyPlayer, EndpointConfig, EndpointSettings, EndpointStats, GameStats, PlayerPair};
+use spag_selfplay::{AnyPlayer, EndpointConfig, EndpointSettings, GameStats, PlayerPair};
 use spag_world::{ScriptedAttacker, ScriptedDefender};
 
 use super::source::Source;
 use crate::config::{self, ImitationSource};
 use crate::error::{Error, Result};
 use crate::run::context::{RunContext, StageProgress};
-use crate::run::endpoints::{cost, open_endpoint};
+use crate::run::endpoints::open_endpoint;
 use crate::run::games::{GameSet, Note};
 
 /// Games after which a model that wins almost none is given up.
@@ -92,7 +92,7 @@ pub(super) fn endpoint(
     let players =
         format!("{}{}; temperature={}", endpoint.address(), config.describe_top_k(), config.sampling.temperature);
     let pair = play_model(run, source, players, || open_endpoint(endpoint, config), done, progress)?;
-    let spent = pair.as_ref().map_or_else(EndpointStats::default, cost);
+    let spent = pair.iter().flat_map(PlayerPair::iter).find_map(AnyPlayer::requests).unwrap_or_default();
     if pair.is_some() {
         progress.message(&format!(
             "{}: {} requests since the last start, {} prompt tokens, {} completion tokens",

@@ -1,4 +1,4 @@
-//! What came of the games on each word, and words drawn towards those that either seat may win.
+//! Results of the games on each word, and words drawn towards those that either seat may win.
 
 use std::collections::BTreeMap;
 

@@ -70,7 +70,7 @@ impl OnlineMemory {
             max_length: play.max_length_for(model, play.length.max_new_tokens),
             engines: match online.opponent() {
                 Opponent::Policy => 1,
-                Opponent::Fixed | Opponent::Pool if is_served || online.has_adapters_for_opponents(config) => 1,
+                Opponent::Fixed | Opponent::Pool if is_served || online.has_adapters_for_opponents(&config.train) => 1,
                 Opponent::Fixed | Opponent::Pool => 2,
             },
             // Under an adapter it is the learner's own frozen weights.

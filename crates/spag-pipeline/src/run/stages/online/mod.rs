@@ -30,6 +30,7 @@ mod learn;
 mod memory;
 mod opponents;
 mod play;
+mod player;
 mod record;
 mod schedule;
 mod trajectories;
@@ -43,6 +44,7 @@ use spag_model::generate::Processor;
 use spag_rewards::Estimator;
 use spag_run::{Model, PlayedGames, Provenance, StageDone};
 use spag_selfplay::ModelPlayer;
+use spag_train::loss::build_on_policy;
 use spag_train::{OnlineJob, OnlineLearner, TrainConfig, latest_checkpoint};
 
 use self::files::{Files, Saved};
@@ -113,7 +115,7 @@ impl Part {
         let plays = if self.settings.learns_from_itself() && is_whole { self.before } else { Model::Im };
         // Where an adapter is trained over quantised weights, games are played with quantised weights too.
         let checkpoint = run.load_in(&run.config.folder_of(plays), dtype, run.config.train.config.quantize)?;
-        let mut player = play::player(run, checkpoint, (engine, self.settings.sampling()))?;
+        let mut player = player::player(run, checkpoint, (engine, self.settings.sampling()))?;
         self.refresh(&mut player, &mut learner, begin)?;
         let pool = saved.as_ref().map(|saved| saved.pool.clone());
         let opponents = Opponents::new(&self.settings, (dtype, engine), pool);
@@ -224,7 +226,8 @@ impl Part {
             max_length: memory.max_length(),
             beside: memory.beside(),
         };
-        Ok(OnlineLearner::open(job, &ranks.env, ranks.group.clone(), self.settings.loss(config))?)
+        let loss = build_on_policy(&self.settings.policy_loss, config.self_play.length.max_new_tokens);
+        Ok(OnlineLearner::open(job, &ranks.env, ranks.group.clone(), loss)?)
     }
 
     /// What was saved with the learner's step: by this part, or at the end of the one before.

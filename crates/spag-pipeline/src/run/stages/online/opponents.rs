@@ -16,7 +16,7 @@ use spag_run::Model;
 use spag_selfplay::{AnyPlayer, ModelPlayer};
 use spag_train::OnlineLearner;
 
-use super::play;
+use super::player::player;
 use crate::config::{OnlineSettings, Opponent, RunConfig};
 use crate::error::{Error, Result};
 use crate::run::context::RunContext;
@@ -162,7 +162,7 @@ impl Opponents {
                 let config = endpoint_config(&self.settings.sampling, &run.config.self_play);
                 Player::Endpoint(open_endpoint(endpoint, config)?)
             }
-            (None, None) if self.settings.has_adapters_for_opponents(run.config) => {
+            (None, None) if self.settings.has_adapters_for_opponents(&run.config.train) => {
                 let adapter = match member.update {
                     0 => None,
                     _ => Some(Adapter::load_for(&folder, run.config.folder_of(Model::Im))?),
@@ -173,11 +173,8 @@ impl Opponents {
                 Player::Model(folder, Box::new(policy.beside(named, Some(member.update as u64))?))
             }
             (None, None) => {
-                let model = play::player(
-                    run,
-                    run.load_in(&folder, self.dtype, None)?,
-                    (self.engine, self.settings.sampling()),
-                )?;
+                let model =
+                    player(run, run.load_in(&folder, self.dtype, None)?, (self.engine, self.settings.sampling()))?;
                 Player::Model(folder, Box::new(model.with_version(member.update as u64)))
             }
         };
@@ -230,7 +227,7 @@ impl Opponents {
         let (every, last) = (self.settings.opponents.pool_every, self.settings.updates);
         if updates.is_multiple_of(every) && updates < last {
             let folder = pool_folder(run.config, updates);
-            match self.settings.has_adapters_for_opponents(run.config) {
+            match self.settings.has_adapters_for_opponents(&run.config.train) {
                 true => learner.write_adapter(&folder)?,
                 false => learner.write_model(&folder)?,
             }

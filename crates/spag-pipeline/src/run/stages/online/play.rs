@@ -7,8 +7,6 @@ use spag_game::{
     CollectedGames, FinishedGame, GameSpec, PlayConfig, Seat, Seats, TokenRecords, TurnContext, Utterance,
     UtteranceEnd, play_games,
 };
-use spag_model::generate::Sampling;
-use spag_model::{Checkpoint, EngineConfig};
 use spag_rewards::{Advantages, Estimator, OutcomeRewards, RandomWinner, RewardedGame, Turn};
 use spag_selfplay::ModelPlayer;
 
@@ -136,17 +134,6 @@ pub(super) fn advantages(
         advantages.push(game, |_, turn| (Some(turn.seat) == game.winner).then_some(1.0))?;
     }
     Ok(advantages)
-}
-
-/// The model of a folder as a player of an on-policy run, in the learner's number format.
-pub(super) fn player(
-    run: RunContext<'_>,
-    checkpoint: Checkpoint,
-    (engine, sampling): (EngineConfig, Sampling),
-) -> Result<ModelPlayer> {
-    let length = ("self_play.max_new_tokens", run.config.self_play.length.max_new_tokens);
-    let player = run.player_of(checkpoint, sampling, length, engine)?;
-    Ok(player.with_verbatim_history())
 }
 
 /// What each rank has of its games, in the order of their numbers: that of all ranks, in order.
