@@ -13,3 +13,4 @@ mod record;
 mod session;
 mod textarena;
 mod toy;
+mod views;
