@@ -35,24 +35,3 @@ impl UtteranceRule {
         }
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn chats_alone_lose_blanks_at_both_ends() {
-        let said = |rule: UtteranceRule| rule.utterance(" Hi \n there.\n".to_owned());
-        assert_eq!(said(UtteranceRule::AsDecoded), " Hi \n there.\n");
-        assert_eq!(said(UtteranceRule::Trimmed), " Hi \n there.\n");
-        assert_eq!(said(UtteranceRule::Message), "Hi \n there.");
-    }
-
-    #[test]
-    fn names_are_those_of_prompt_files() {
-        for rule in [UtteranceRule::AsDecoded, UtteranceRule::Trimmed] {
-            assert_eq!(serde_json::from_value::<UtteranceRule>(rule.name().into()).unwrap(), rule);
-        }
-        assert!(serde_json::from_value::<UtteranceRule>(UtteranceRule::Message.name().into()).is_err());
-    }
-}

@@ -2,7 +2,6 @@
 
 mod any_order;
 mod endings;
-mod episode;
 mod files;
 mod judge;
 mod long_words;
@@ -14,3 +13,4 @@ mod record;
 mod session;
 mod textarena;
 mod toy;
+mod views;
