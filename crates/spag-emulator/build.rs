@@ -1,4 +1,4 @@
-//! Compiles the emulator and, as C++, every kernel of spag-ops.
+//! Compiles the emulator, and every kernel of spag-ops as C++.
 
 use std::path::{Path, PathBuf};
 
@@ -11,19 +11,19 @@ fn main() {
     let plain = || {
         let mut build = cc::Build::new();
         build.cpp(true).std("c++17").opt_level(2).include("cuda").define("SPAG_EMULATOR", None);
-        // nvcc reports warnings about kernels.
+        // Warnings about kernels are reported by nvcc.
         build.warnings(false).flag("-ffp-contract=off");
-        // Also in a shared library, each access of the running thread would else be a call.
+        // Without it, each access to the running thread would be a call in a shared library.
         build.flag_if_supported("-ftls-model=initial-exec");
         build
     };
     let mut build = plain();
-    // Calls of the emulator before each access to memory; the library of ThreadSanitizer is not linked.
+    // Calls the emulator before each memory access; ThreadSanitizer's library is not linked.
     build.flag_if_supported("-fsanitize=thread");
-    // Faulty kernels, for the emulator's own tests.
+    // Faulty kernels for the emulator's own tests.
     kernels.extend(["cuda/faulty.cu", "cuda/faulty_warpgroups.cu"].map(PathBuf::from));
     for kernel in kernels {
-        // One namespace per kernel file, because helpers of different files may have the same names.
+        // One namespace per kernel file, since helpers of different files may share names.
         let path = kernel.canonicalize().expect("it was found a moment ago");
         let headers = ops.canonicalize().expect("it was found a moment ago").join("cuda/wgmma.cuh");
         let name = kernel.strip_prefix(ops).unwrap_or(&kernel).to_string_lossy().replace(['/', '.'], "_");
@@ -33,13 +33,13 @@ fn main() {
         std::fs::write(&file, text).expect("OUT_DIR can be written");
         build.file(file);
     }
-    // Kernels register themselves; no other object refers to theirs.
+    // Kernels register themselves; no other object refers to them.
     build.link_lib_modifier("+whole-archive").compile("spag_emulated_kernels");
     let parts = ["emulator", "races", "barriers", "products"].map(|part| format!("cuda/{part}.cpp"));
     plain().files(parts).compile("spag_emulator");
 }
 
-/// Collects the kernels of a folder, and watches them and what they include.
+/// Collects the kernels of a folder, and watches them and their includes.
 fn find(dir: &Path, found: &mut Vec<PathBuf>) -> std::io::Result<()> {
     for entry in std::fs::read_dir(dir)? {
         let path = entry?.path();

@@ -1,14 +1,14 @@
 //! Compiles the kernels if the feature `cuda` is enabled.
 //!
 //! `src/attention/forward.cu` becomes `attention_forward.fatbin`: machine code for the [`MACHINES`] from CUDA_COMPUTE_CAP
-//! (default 80) on, and PTX, which the driver compiles for other GPUs of this compute capability and newer. This number
-//! and the compiler's version are passed to the program, which checks devices against them. Files in a folder [`HOPPER`] use
-//! instructions of compute capability 9.0 alone, and become machine code for it.
+//! (default 80) on, and PTX, which the driver compiles for other GPUs of this or a newer compute capability. This number and
+//! the compiler's version are passed to the program, which checks devices against them. Files in a folder [`HOPPER`] use
+//! instructions of compute capability 9.0 only and are compiled to machine code for it.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// Compute capabilities with machine code of their own: A100; A10 and RTX 30; L40 and RTX 40; H100 and H200.
+/// Compute capabilities that get machine code: A100; A10 and RTX 30; L40 and RTX 40; H100 and H200.
 const MACHINES: [u32; 4] = [80, 86, 89, 90];
 
 /// The folder of kernels for compute capability 9.0.
@@ -39,7 +39,7 @@ fn compile() -> Result<(), String> {
     let ops = Path::new("src");
     let mut sources = Vec::new();
     find(ops, &mut sources).map_err(|e| format!("src: {e}"))?;
-    // All in parallel: there are a few dozen at most, and each takes seconds. Compressed, they take a tenth of the space.
+    // All in parallel: there are a few dozen files, and each takes seconds. Compression reduces the size tenfold.
     let started = sources.iter().map(|source| {
         let name = source.strip_prefix(ops).unwrap_or(source).with_extension("fatbin");
         let name = name.to_string_lossy().replace('/', "_");
@@ -79,8 +79,7 @@ fn compiler_version() -> Result<u32, String> {
     version().ok_or_else(|| format!("nvcc --version does not say its release: {text}"))
 }
 
-/// Collects the kernels of a folder. Cargo compiles them again if they change, or what they include, but not for a change
-/// of Rust code.
+/// Collects the kernels of a folder. Cargo recompiles them if they or their includes change, but not if Rust code does.
 fn find(dir: &Path, sources: &mut Vec<PathBuf>) -> std::io::Result<()> {
     for entry in std::fs::read_dir(dir)? {
         let path = entry?.path();

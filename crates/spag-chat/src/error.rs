@@ -6,10 +6,10 @@ use spag_io::{Classify, ErrorClass, quote};
 
 use crate::template::RenderError;
 
-/// What a fallible function of this crate returns.
+/// Result with this crate's [`Error`].
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// Why a prompt has no tokens.
+/// Why a prompt cannot be encoded.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
@@ -31,13 +31,13 @@ pub enum Error {
         /// What is wrong with it.
         reason: String,
     },
-    /// The template does not render these messages.
+    /// The template fails on these messages.
     #[error("{0}")]
     Render(RenderError),
-    /// The messages have all characters that could mark special tokens in them.
+    /// The messages contain every character that could mark special tokens.
     #[error("{0}")]
     Marks(&'static str),
-    /// The template does not render the content of the last message.
+    /// The template drops the content of the last message.
     #[error("the model's chat template leaves out the last message, so that it cannot be continued")]
     NotContinued,
     /// The tokenizer cannot encode the text.
@@ -46,7 +46,7 @@ pub enum Error {
 }
 
 impl Error {
-    /// Whether only these messages are the cause: others may have tokens.
+    /// Whether the error is caused by these messages alone, so that other messages may succeed.
     pub fn is_of_text(&self) -> bool {
         matches!(self, Self::Marks(_) | Self::Model(_))
     }

@@ -1,9 +1,9 @@
-//! Prompts that grow with a game: what a player sampled stays the tokens that it sampled.
+//! Incremental prompts of a game: a player's own utterances keep their sampled tokens.
 //!
-//! A prompt that is encoded as a whole has other tokens for what a model said than those that it sampled, and text that is
-//! appended can change the tokens before it. Here a prompt is pieces: what players said, and what stands between. Each is
-//! encoded once. A player's own utterances are its sampled tokens. So the prompts of a game begin alike, keys and values are
-//! computed once, and the sequences are those that a model can be trained on exactly.
+//! Encoding a whole prompt as text gives a model's utterances other tokens than the sampled ones, and appended text can
+//! change earlier tokens. Here a prompt is split into pieces (what players said, and the text between), each encoded once. A
+//! player's own utterances are its sampled tokens. So a game's prompts share a prefix, its KV cache is computed once, and
+//! the model is trained on exactly the sampled sequences.
 
 use spag_io::{PromptText, TurnPrompt};
 use spag_model::Tokenizer;
@@ -14,7 +14,7 @@ use crate::prompt_encoder::PromptEncoder;
 /// The tokens of one player's prompts in one game.
 #[derive(Clone, Debug, Default)]
 pub struct PromptHistory {
-    /// The text of the last prompt, and of the utterance after it.
+    /// The text of the last prompt and the utterance after it.
     text: String,
     /// Its tokens.
     ids: Vec<u32>,
@@ -23,33 +23,33 @@ pub struct PromptHistory {
     own: Vec<OwnUtterance>,
 }
 
-/// What the player said.
+/// An utterance of the player.
 #[derive(Clone, Debug)]
 struct OwnUtterance {
-    /// As later prompts have it.
+    /// The text as it appears in later prompts.
     text: String,
-    /// What it sampled.
+    /// The sampled tokens.
     ids: Vec<u32>,
-    /// Whether the tokens begin with a blank that the text has not.
+    /// Whether the tokens begin with a blank that the text lacks.
     has_blank: bool,
 }
 
-/// Where a piece ends.
+/// The end of a piece.
 #[derive(Clone, Copy, Debug, Default)]
 struct PieceEnd {
-    /// Bytes of the text up to here.
+    /// Bytes of the text before this end.
     bytes: usize,
-    /// Tokens up to here.
+    /// Tokens before this end.
     tokens: usize,
-    /// Own utterances up to here.
+    /// Own utterances before this end.
     own: usize,
 }
 
 impl PromptHistory {
-    /// The tokens of the next prompt: those of the pieces that it begins with as the last one did, and then of new pieces.
+    /// The tokens of the next prompt: those of the leading pieces shared with the last prompt, then of the new pieces.
     ///
     /// # Errors
-    /// As [`PromptEncoder::encode`]. Nothing has changed then.
+    /// As [`PromptEncoder::encode`]; the history is unchanged then.
     pub fn prompt(&mut self, encoder: &PromptEncoder, prompt: &TurnPrompt) -> Result<Vec<u32>> {
         let text = encoder.text(prompt)?;
         let common = self.text.bytes().zip(text.text().bytes()).take_while(|(a, b)| a == b).count();
@@ -61,7 +61,7 @@ impl PromptHistory {
             let sampled = if is_said { self.own_from(own, text.text()) } else { None };
             match sampled {
                 Some((index, said)) => {
-                    // The blank before it is that of the tokens.
+                    // The tokens include the blank before it.
                     if !said.has_blank && text.text() != said.text {
                         ids.extend(continued(encoder.tokenizer(), &PromptText::own(BLANK))?);
                     }
@@ -78,11 +78,11 @@ impl PromptHistory {
         Ok(ids)
     }
 
-    /// What the player said after the last prompt: the text as later prompts have it, and the sampled tokens that stand for it,
-    /// without one that ended it.
+    /// Records what the player said after the last prompt: the text as it appears in later prompts, and its sampled tokens,
+    /// without an ending token.
     ///
     /// # Errors
-    /// Tokens that the tokenizer cannot decode.
+    /// The tokenizer cannot decode the tokens.
     pub fn said(&mut self, tokenizer: &Tokenizer, text: &str, ids: Vec<u32>) -> Result<()> {
         let has_blank = !text.starts_with(BLANK) && tokenizer.decode_continued(&self.ids, &ids)?.starts_with(BLANK);
         self.text.push_str(text);
@@ -92,14 +92,15 @@ impl PromptHistory {
         Ok(())
     }
 
-    /// The first own utterance with this text, or this text after a blank, that is not among the first `from`.
+    /// The first own utterance from index `from` on whose text is `text`, optionally preceded by a blank.
     fn own_from(&self, from: usize, text: &str) -> Option<(usize, &OwnUtterance)> {
         let is_it = |own: &OwnUtterance| own.text == text || text.strip_prefix(BLANK) == Some(&own.text);
         self.own.iter().enumerate().skip(from).find(|(_, own)| is_it(own))
     }
 }
 
-/// A blank between a name and what was said. Tokens of words have it at their begin, so it belongs to what was said.
+/// The blank between a name and an utterance. Tokenizers attach it to the following word, so it counts as part of
+/// the utterance.
 const BLANK: &str = " ";
 
 /// A piece of a prompt.
@@ -110,7 +111,7 @@ struct Piece {
     is_said: bool,
 }
 
-/// What players said, and what is between, from a byte on that is the end of a piece.
+/// Splits the text into what players said and the text between, starting at byte `from`, which ends a piece.
 fn pieces(text: &PromptText, from: usize) -> Vec<Piece> {
     let all = text.text();
     let mut pieces = Vec::new();
@@ -132,8 +133,8 @@ fn pieces(text: &PromptText, from: usize) -> Vec<Piece> {
     pieces
 }
 
-/// Encodes a text that continues another. Tokenizers of LLaMA put a blank before every text that they encode; a text after a
-/// line break has none.
+/// Encodes a text that continues another. LLaMA tokenizers prepend a blank to every text that they encode; a text after a
+/// line break needs none.
 fn continued(tokenizer: &Tokenizer, text: &PromptText) -> Result<Vec<u32>> {
     const BEFORE: &str = "\n";
     let encode = |text: &str| tokenizer.encode_text(text);
@@ -143,7 +144,7 @@ fn continued(tokenizer: &Tokenizer, text: &PromptText) -> Result<Vec<u32>> {
     let mut after = PromptText::own(BEFORE);
     after.append(text);
     let (before, both) = (encode(BEFORE)?, tokenizer.encode_said(&after)?);
-    // A tokenizer that joins the line break with what follows has the blank.
+    // A tokenizer that merges the line break with the following text keeps the blank.
     Ok(match both.strip_prefix(&before[..]) {
         Some(rest) => rest.to_vec(),
         None => tokenizer.encode_said(text)?,

@@ -1,7 +1,7 @@
-//! Chat templates of models, and prompts as their tokens.
+//! Chat templates, and encoding of prompts.
 //!
-//! A [`ChatTemplate`] is a model's own template, rendered as `transformers` renders it. A [`PromptEncoder`] makes tokens of
-//! prompts with the parts that players said: the same in play, training and serving.
+//! A [`ChatTemplate`] renders a model's own template as `transformers` does. A [`PromptEncoder`] encodes prompts and tracks
+//! which parts players said; play, training and serving share it.
 //!
 //! ```
 //! use serde_json::{Map, json};

@@ -1,4 +1,4 @@
-//! Prompts of turns as tokens: the one place where play, training and serving make them.
+//! Encodes the prompts of turns as tokens, for play, training and serving alike.
 
 use std::sync::{Arc, OnceLock};
 
@@ -10,15 +10,14 @@ use crate::rendered::render;
 use crate::template::ChatTemplate;
 use crate::traits::{SystemMessage, end_of_turn};
 
-/// Makes tokens of prompts, for a model with this tokenizer. Clones share the template, which is read when it is needed
-/// first.
+/// Encodes prompts for a model with this tokenizer. Clones share the template, which is loaded on first use.
 #[derive(Clone)]
 pub struct PromptEncoder {
     tokenizer: Tokenizer,
     chat: Arc<OnceLock<Result<Option<Chat>, String>>>,
 }
 
-/// A template with what it does.
+/// A template with its detected traits.
 struct Chat {
     template: ChatTemplate,
     system: SystemMessage,
@@ -31,11 +30,11 @@ impl PromptEncoder {
         Self { tokenizer, chat: Arc::default() }
     }
 
-    /// The tokens of a prompt: a text with BOS, if the tokenizer adds one; a chat as `apply_chat_template` of transformers has
-    /// it, with the begin of the answer. What players said is text in both.
+    /// The tokens of a prompt: a text with BOS if the tokenizer adds one; a chat as formatted by `apply_chat_template` of
+    /// transformers, with the generation prompt. What players said is encoded as text, never as special tokens.
     ///
     /// # Errors
-    /// The model has no template for a chat or one that refuses it, or the tokenizer cannot encode the text.
+    /// The model has no template for a chat, the template refuses it, or the tokenizer cannot encode the text.
     pub fn encode(&self, prompt: &TurnPrompt) -> Result<Vec<u32>> {
         match prompt {
             TurnPrompt::Plain(text) => self.begin(prompt, text),
@@ -43,10 +42,10 @@ impl PromptEncoder {
         }
     }
 
-    /// The text of a prompt, as it is encoded.
+    /// The text of a prompt as it is encoded.
     ///
     /// # Errors
-    /// The model has no template for a chat, or one that refuses it.
+    /// The model has no template for a chat, or the template refuses it.
     pub fn text(&self, prompt: &TurnPrompt) -> Result<PromptText> {
         match prompt {
             TurnPrompt::Plain(text) => Ok(text.clone()),
@@ -54,7 +53,7 @@ impl PromptEncoder {
         }
     }
 
-    /// The tokens of a prompt's [`text`](PromptEncoder::text), or of its begin.
+    /// The tokens of a prompt's [`text`](PromptEncoder::text), or of a prefix of it.
     ///
     /// # Errors
     /// The tokenizer cannot encode it.
@@ -65,7 +64,7 @@ impl PromptEncoder {
         })
     }
 
-    /// The tokens of a chat, with the begin of the answer.
+    /// The tokens of a chat, with the generation prompt.
     ///
     /// # Errors
     /// As [`PromptEncoder::encode`].
@@ -73,7 +72,7 @@ impl PromptEncoder {
         Ok(self.tokenizer.encode_said(&self.rendered(messages)?)?)
     }
 
-    /// The text of a chat, with the begin of the answer.
+    /// The text of a chat, with the generation prompt.
     fn rendered(&self, messages: &[ChatMessage]) -> Result<PromptText> {
         let chat = self.chat()?;
         match (chat.system, messages) {
@@ -87,7 +86,7 @@ impl PromptEncoder {
     /// The token that ends an answer in a chat.
     ///
     /// # Errors
-    /// The model has no template that can be used.
+    /// The model has no usable template.
     pub fn end_of_turn(&self) -> Result<u32> {
         Ok(self.chat()?.end_of_turn)
     }
@@ -95,7 +94,7 @@ impl PromptEncoder {
     /// The model's chat template.
     ///
     /// # Errors
-    /// The model has none that can be used.
+    /// The model has no usable template.
     pub fn template(&self) -> Result<&ChatTemplate> {
         Ok(&self.chat()?.template)
     }
@@ -123,7 +122,7 @@ impl Chat {
     }
 }
 
-/// The first message of the user after the rules.
+/// The first user message with the rules prepended.
 fn joined(system: &ChatMessage, first: &ChatMessage) -> ChatMessage {
     let mut content = system.content.clone();
     content.append(&PromptText::own("\n\n"));

@@ -1,4 +1,4 @@
-//! Conversations as text: what a template renders of them.
+//! Renders conversations to text with a template.
 
 use serde_json::{Map, Value, json};
 use spag_io::{ChatMessage, PromptText};
@@ -8,9 +8,9 @@ use crate::error::{Error, Result};
 use crate::special::{contain, free_mark, mark, mark_said, without_marks};
 use crate::template::ChatTemplate;
 
-/// A conversation for [`Tokenizer::encode_said`], with everything that the template writes around the messages. BOS is there if
-/// the template writes it. `more` are further variables of the template. All texts of `messages` are text: a special token in one
-/// of them is none.
+/// Renders a conversation for [`Tokenizer::encode_said`], including everything that the template writes around the messages, and
+/// BOS if it writes one. `more` are further variables of the template. The content of `messages` is plain text: special tokens in
+/// it are not matched.
 ///
 /// # Errors
 /// The template refuses the messages.
@@ -24,11 +24,11 @@ pub fn render_messages(
     Ok(without_marks(template.render(&messages, more)?, mark))
 }
 
-/// As [`render_messages`], up to the end of the last message's content, which the answer goes on with, as `continue_final_message` of
-/// transformers does it: blanks at its end stay if the template keeps them.
+/// [`render_messages`] up to the end of the last message's content, for the answer to continue, as `continue_final_message` of
+/// transformers: trailing blanks stay if the template keeps them.
 ///
 /// # Errors
-/// As [`render_messages`]; or the template leaves the content out.
+/// As [`render_messages`]; or the template drops the content.
 pub fn render_continued(
     template: &ChatTemplate,
     tokenizer: &Tokenizer,
@@ -38,7 +38,7 @@ pub fn render_continued(
     let mark = mark(tokenizer, &mut messages)?;
     let end = free_mark(|mark| contain(&messages, mark))?;
     if let Some(Value::String(content)) = messages.last_mut().and_then(|message| message.get_mut("content")) {
-        // A template that takes off blanks takes off the last one.
+        // A template that strips blanks strips the last one.
         content.extend([end, ' ']);
     }
     let mut text = template.render(&messages, more)?;
@@ -51,7 +51,7 @@ pub fn render_continued(
     Ok(without_marks(text.replace(end, ""), mark))
 }
 
-/// What a template renders of a conversation and the begin of an answer, with the special tokens that players said.
+/// Renders a conversation and the start of an answer, keeping special tokens said by players as text.
 pub(crate) fn render(template: &ChatTemplate, tokenizer: &Tokenizer, messages: &[ChatMessage]) -> Result<PromptText> {
     let mut contents: Vec<PromptText> = messages.iter().map(|message| message.content.clone()).collect();
     let mark = mark_said(tokenizer, &mut contents)?;
@@ -61,7 +61,7 @@ pub(crate) fn render(template: &ChatTemplate, tokenizer: &Tokenizer, messages: &
     Ok(without_marks(text, mark))
 }
 
-/// Whether the begin of an answer follows a conversation.
+/// How a conversation is followed by an answer.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Answer {
     Begun,

@@ -1,10 +1,10 @@
-//! Special tokens that somebody typed into a message stay text.
+//! Keeps special tokens typed into messages as text.
 //!
-//! A template writes special tokens such as `<|im_end|>` around the messages. The same text within a message must not
-//! become that token: it would end the message, and what follows could pretend to be another role. So before a template
-//! is rendered, a mark that occurs nowhere else is put into each such text. In the rendered conversation, the character
-//! before a mark is known to be of a message, and the mark is removed. Without such texts, which is the usual case, nothing
-//! is changed.
+//! A template writes special tokens such as `<|im_end|>` around the messages. The same text inside a message must not
+//! become that token: it would end the message, and the rest could pretend to be another role. So before rendering, a mark
+//! character that occurs nowhere else is inserted into each such text. In the rendered conversation, the character before a
+//! mark is known to belong to a message, and the mark is removed. Messages without such texts, the usual case, are
+//! unchanged.
 
 use serde_json::Value;
 use spag_io::PromptText;
@@ -12,13 +12,13 @@ use spag_model::Tokenizer;
 
 use crate::error::{Error, Result};
 
-/// A character that Unicode reserves for such use.
+/// Unicode noncharacters, reserved for internal use.
 const MARKS: std::ops::RangeInclusive<char> = '\u{fdd0}'..='\u{fdef}';
 
-/// Marks special tokens in the texts of messages, in place. Returns the mark, or `None` if no such text occurs.
+/// Marks special tokens in the messages, in place. Returns the mark, or `None` if there are none.
 ///
 /// # Errors
-/// All 32 characters that serve as marks occur in the messages.
+/// All 32 mark characters occur in the messages.
 pub(crate) fn mark(tokenizer: &Tokenizer, messages: &mut [Value]) -> Result<Option<char>> {
     let found = |text: &str| tokenizer.special_texts(text).next().is_some();
     if !messages.iter().any(|message| any_text(message, &found)) {
@@ -31,7 +31,7 @@ pub(crate) fn mark(tokenizer: &Tokenizer, messages: &mut [Value]) -> Result<Opti
     Ok(Some(mark))
 }
 
-/// The contents of messages with marks in the special tokens that players said, and the mark; `None` if there are none.
+/// Marks special tokens said by players in the contents, in place. Returns the mark, or `None` if there are none.
 ///
 /// # Errors
 /// As [`mark`].
@@ -53,10 +53,10 @@ pub(crate) fn contain(messages: &[Value], mark: char) -> bool {
     messages.iter().any(|message| any_text(message, &|text: &str| text.contains(mark)))
 }
 
-/// A mark that is not used.
+/// A mark character that is not used.
 ///
 /// # Errors
-/// All are.
+/// All are used.
 pub(crate) fn free_mark(is_used: impl Fn(char) -> bool) -> Result<char> {
     let mut marks = MARKS;
     marks
@@ -64,7 +64,7 @@ pub(crate) fn free_mark(is_used: impl Fn(char) -> bool) -> Result<char> {
         .ok_or(Error::Marks("the messages have all of U+FDD0 to U+FDEF, which mean nothing; remove one of them"))
 }
 
-/// A rendered conversation without its marks. What a mark followed was said.
+/// Removes the marks from a rendered conversation. The characters before them count as said.
 pub(crate) fn without_marks(text: String, mark: Option<char>) -> PromptText {
     let Some(mark) = mark else { return PromptText::own(text) };
     let mut prompt = PromptText::default();
@@ -78,7 +78,7 @@ pub(crate) fn without_marks(text: String, mark: Option<char>) -> PromptText {
     prompt
 }
 
-/// A text with a mark after the first character that was said of every special token in it.
+/// A text with a mark after the first said character of every special token.
 fn marked(tokenizer: &Tokenizer, content: &PromptText, mark: char) -> String {
     let text = content.text();
     let after_first = |at: usize| at + text[at..].chars().next().map_or(0, char::len_utf8);

@@ -1,4 +1,4 @@
-//! Chat templates: Jinja as `transformers` renders it.
+//! Chat templates in Jinja, rendered as `transformers` does.
 
 use std::fmt;
 
@@ -8,17 +8,17 @@ use spag_model::Tokenizer;
 
 use crate::jinja::{Dialect, Error, Fault, Template};
 
-/// The template of a checkpoint.
+/// The chat template of a checkpoint.
 ///
-/// The work of a rendering is limited, so that a template from anywhere is an error at worst.
+/// The work of a rendering is limited, so an untrusted template can at worst return an error.
 pub struct ChatTemplate {
     source: String,
     template: Template,
-    /// `bos_token` and the other special tokens that templates may name.
+    /// `bos_token` and the other special tokens available to templates.
     special_tokens: Map<String, Json>,
 }
 
-/// Why there is no text.
+/// Why a template could not be rendered.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RenderError {
     /// The template refuses the messages with `raise_exception`.
@@ -54,11 +54,12 @@ impl From<Error> for RenderError {
 }
 
 impl ChatTemplate {
-    /// The template of a tokenizer's folder: `chat_template.jinja`, or the key `chat_template` of `tokenizer_config.json`,
-    /// which is a text or a list of named ones, of which `default` is taken. `None` without a template.
+    /// Loads the template of a tokenizer's folder: `chat_template.jinja`, or the key `chat_template` of
+    /// `tokenizer_config.json`, a text or a list of named templates, of which `default` is used. `None` if there is no
+    /// template.
     ///
     /// # Errors
-    /// What is wrong with the template.
+    /// The template is invalid.
     pub fn of(tokenizer: &Tokenizer) -> Result<Option<Self>, String> {
         let config = object(tokenizer.file("tokenizer_config.json"));
         let map = object(tokenizer.file("special_tokens_map.json"));
@@ -69,7 +70,7 @@ impl ChatTemplate {
         source.map(|source| Self::new(source, special_tokens(tokenizer, &config, &map))).transpose()
     }
 
-    /// A template with the special tokens that it may name.
+    /// A template, with the special tokens available to it.
     ///
     /// # Errors
     /// A syntax error.
@@ -79,15 +80,15 @@ impl ChatTemplate {
         Ok(Self { source, template, special_tokens })
     }
 
-    /// The template as it is written.
+    /// The source of the template.
     pub fn source(&self) -> &str {
         &self.source
     }
 
-    /// The text of a conversation. `more` are further variables of the template, such as `add_generation_prompt`.
+    /// Renders a conversation. `more` are further variables of the template, such as `add_generation_prompt`.
     ///
     /// # Errors
-    /// The template refuses the messages, fails on them or takes too long.
+    /// The template refuses the messages, fails on them or exceeds a limit.
     pub fn render(&self, messages: &[Json], more: &Map<String, Json>) -> Result<String, RenderError> {
         let mut variables = self.special_tokens.clone();
         variables.extend(more.iter().map(|(name, value)| (name.clone(), value.clone())));
@@ -97,7 +98,7 @@ impl ChatTemplate {
     }
 }
 
-/// A message with its reasoning under the names that templates read, as transformers gives it.
+/// A message with its reasoning under the names that templates read, as in transformers.
 fn with_reasoning(message: Json) -> Json {
     let Json::Object(message) = message else { return message };
     let found = ["reasoning_content", "thinking", "reasoning"]
@@ -110,7 +111,7 @@ fn with_reasoning(message: Json) -> Json {
     Json::Object(named)
 }
 
-/// The special tokens of a folder as templates name them, with the tokenizer's own BOS and EOS if no file does.
+/// The special tokens of a folder by their template names, falling back to the tokenizer's own BOS and EOS.
 pub fn special_tokens(tokenizer: &Tokenizer, config: &Map<String, Json>, map: &Map<String, Json>) -> Map<String, Json> {
     const ROLES: [&str; 7] =
         ["bos_token", "eos_token", "unk_token", "pad_token", "sep_token", "cls_token", "mask_token"];

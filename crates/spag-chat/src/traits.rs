@@ -1,4 +1,4 @@
-//! What a template does with a system message, and which token ends a turn, found by rendering.
+//! Detects by rendering how a template handles a system message, and which token ends a turn.
 
 use serde_json::{Value, json};
 use spag_model::Tokenizer;
@@ -6,23 +6,23 @@ use spag_model::Tokenizer;
 use crate::rendered::{Answer, variables};
 use crate::template::ChatTemplate;
 
-/// Where a template takes what the system says.
+/// Where a template expects the system text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum SystemMessage {
-    /// In a message of its own, before the others.
+    /// In its own message, before the others.
     Own,
-    /// At the begin of the first message of the user: the template refuses it, drops it, or moves it to a later place, which
-    /// would change the tokens before it from turn to turn.
+    /// At the start of the first user message, since the template refuses system messages, drops them, or moves them to a
+    /// later position, which would change earlier tokens from turn to turn.
     FirstUser,
 }
 
-/// Texts that no template contains.
+/// Probe texts that no template contains.
 const SYSTEM: &str = "szqrules";
 const ASKED: &str = "uzqasked";
 const ANSWERED: &str = "azqsaid";
 
 impl SystemMessage {
-    /// The place in a template.
+    /// Detects it for a template.
     pub(crate) fn of(template: &ChatTemplate) -> Self {
         let messages =
             [message("system", SYSTEM), message("user", ASKED), message("assistant", ANSWERED), message("user", ".")];
@@ -39,7 +39,7 @@ pub(crate) fn end_of_turn(template: &ChatTemplate, tokenizer: &Tokenizer) -> u32
     let messages = [message("user", ASKED), message("assistant", ANSWERED)];
     let text = template.render(&messages, &variables(Answer::Absent)).unwrap_or_default();
     let after = text.find(ANSWERED).and_then(|at| text.get(at + ANSWERED.len()..)).unwrap_or_default().trim_start();
-    // The longest of those that begin here.
+    // The longest special token that starts here.
     let found = tokenizer.special_texts(after).take_while(|found| found.start == 0).last();
     let token = found.and_then(|found| {
         let name = after.get(found)?;
@@ -72,7 +72,7 @@ pub(crate) mod tests {
         for name in ["smollm2", "zephyr", "qwen2.5", "qwen3", "llama-3-instruct", "llama-2-chat", "gemma"] {
             assert_eq!(place(name), SystemMessage::Own, "{name}");
         }
-        // One refuses them, the other moves them to the last message.
+        // One refuses system messages, the other moves them to the last message.
         for name in ["mistral-instruct-v0.1", "mistral-instruct-v0.3"] {
             assert_eq!(place(name), SystemMessage::FirstUser, "{name}");
         }
@@ -94,7 +94,7 @@ pub(crate) mod tests {
             let token = end_of_turn(&ChatTemplate::of(&tokenizer).unwrap().unwrap(), &tokenizer);
             assert_eq!(tokenizer.token(token).as_deref(), Some(end), "{template}");
         }
-        // `<end_of_turn>` is no token here.
+        // `<end_of_turn>` is not a token here.
         let gemma = tokenizer("llama3", "gemma");
         let other = ChatTemplate::of(&gemma).unwrap().unwrap();
         assert_eq!(end_of_turn(&other, &gemma), gemma.eos());

@@ -1,4 +1,4 @@
-//! Measures all-reduce on one rank. Start it under a launcher, once per rank.
+//! Measures all-reduce on one rank. Start it with a launcher, once per rank.
 //!
 //! Arguments: the number of rounds, then buffer sizes in bytes. Rank 0 prints the seconds of every round, one line per
 //! size.
@@ -18,7 +18,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     for bytes in sizes {
         let buffer = Tensor::ones(bytes / 4, DType::F32, &Device::Cpu)?;
         let mut seconds = Vec::new();
-        // One more round to warm up memory and connections.
+        // One more round, to warm up memory and connections.
         for _ in 0..rounds + 1 {
             group.barrier()?;
             let begin = Instant::now();

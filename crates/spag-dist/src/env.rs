@@ -4,12 +4,12 @@ use std::ops::RangeInclusive;
 
 use crate::{Error, Result};
 
-/// The port if the launcher sets none; PyTorch's default too.
+/// The default port if the launcher sets none, as in PyTorch.
 pub const DEFAULT_PORT: u16 = 29500;
 
-/// The largest world size: rank 0 sends the addresses of all ranks in one message.
+/// Maximum world size: rank 0 sends the addresses of all ranks in one message.
 pub const MAX_WORLD_SIZE: usize = 16_384;
-/// The largest count of restarts.
+/// Maximum restart count.
 pub(crate) const MAX_RESTARTS: usize = 1_000_000_000;
 
 /// The launcher of this process.
@@ -49,7 +49,7 @@ pub struct LaunchEnv {
     pub local_size: usize,
     /// `None` for a single process.
     pub rendezvous: Option<Rendezvous>,
-    /// How often the launcher has restarted the run. Above 0, there may be a checkpoint to resume from.
+    /// Restart count of the run. Above 0, there may be a checkpoint to resume from.
     pub restarts: usize,
 }
 
@@ -57,7 +57,7 @@ pub struct LaunchEnv {
 struct Names {
     launcher: Launcher,
     rank: &'static str,
-    /// The first one that is set counts.
+    /// The first variable that is set is used.
     size: &'static [&'static str],
     local_rank: &'static str,
     local_size: &'static str,
@@ -118,17 +118,17 @@ impl LaunchEnv {
         }
     }
 
-    /// Reads the environment of this process.
+    /// Reads the environment variables of this process.
     ///
     /// # Errors
-    /// A variable that is missing, not a number, out of range, or inconsistent with the others.
+    /// A variable is missing, not a number, out of range, or inconsistent with the others.
     pub fn detect() -> Result<Self> {
         Self::detect_with(|name| std::env::var_os(name).map(|value| value.to_string_lossy().into_owned()))
     }
 
     /// As [`LaunchEnv::detect`], with `lookup` in place of the environment.
     ///
-    /// The first convention of which the rank or the size is set applies. An empty variable counts as not set.
+    /// Uses the first convention whose rank or size is set. An empty variable counts as unset.
     ///
     /// # Errors
     /// As [`LaunchEnv::detect`].
@@ -142,7 +142,7 @@ impl LaunchEnv {
                 (_, false, None) => continue,
                 // A SLURM allocation without srun: the job's sizes are set, but this process is not a task.
                 (Launcher::Slurm, false, Some(_)) => continue,
-                // The script of a job is its task 0 and no step. Another launcher may have been started in it.
+                // A job script is task 0 but not a step. It may have started another launcher.
                 (Launcher::Slurm, true, Some(JOB_TASKS)) if lookup(names.rank).as_deref() == Some("0") => {
                     alone = number(&lookup, JOB_TASKS, 1..=MAX_WORLD_SIZE)?.filter(|tasks| *tasks > 1);
                 }
@@ -214,7 +214,7 @@ pub(crate) fn port(lookup: &dyn Fn(&str) -> Option<String>, name: &'static str) 
     }
 }
 
-/// As `spag launch` counts them, or torchrun.
+/// The restart count, as set by `spag launch` or torchrun.
 fn restarts(lookup: &dyn Fn(&str) -> Option<String>) -> Result<usize> {
     for name in ["SPAG_RESTART_COUNT", "TORCHELASTIC_RESTART_COUNT"] {
         if let Some(count) = number(lookup, name, 0..=MAX_RESTARTS)? {
@@ -224,7 +224,7 @@ fn restarts(lookup: &dyn Fn(&str) -> Option<String>) -> Result<usize> {
     Ok(0)
 }
 
-/// MASTER_ADDR and MASTER_PORT, or what can be inferred from the launcher's own variables.
+/// MASTER_ADDR and MASTER_PORT, or values inferred from the launcher's own variables.
 fn rendezvous(
     launcher: Launcher,
     implied_by: &'static str,
@@ -251,7 +251,7 @@ fn rendezvous(
     Ok(Rendezvous { address, port })
 }
 
-/// The first host, where rank 0 runs, of a SLURM host list such as `gpu[03-05,9],login1` or `rack[1-2]node[1-4]`;
+/// The first host (that of rank 0) of a SLURM host list such as `gpu[03-05,9],login1` or `rack[1-2]node[1-4]`;
 /// `None` if the list is empty or a bracket is not closed.
 fn first_host(list: &str) -> Option<String> {
     let mut host = String::new();

@@ -1,17 +1,17 @@
-//! The errors of this crate.
+//! The error type of this crate.
 
 use serde::{Deserialize, Serialize};
 use spag_io::{Classify, ErrorClass};
 
-/// The result of everything fallible in this crate.
+/// Result with this crate's [`Error`].
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// `#[derive(Deserialize)]` would take a literal `&'static str` for a borrow from the input.
+/// `#[derive(Deserialize)]` would treat a literal `&'static str` as a borrow from the input.
 type Name = &'static str;
 
 /// Why a launch environment was rejected, ranks did not join, or a collective failed.
 ///
-/// Ranks send each other the errors that concern the whole group; variants that are skipped are local.
+/// Ranks send each other errors that affect the whole group; variants with `skip` are local.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error, Serialize, Deserialize)]
 pub enum Error {
     /// A launcher's variable is set, but another one that must accompany it is not.
@@ -25,7 +25,7 @@ pub enum Error {
         /// The variable that identifies the launcher.
         implied_by: Name,
     },
-    /// The script of a SLURM job has started one process itself.
+    /// A SLURM job script started the process itself, without srun.
     #[error(
         "SLURM_NTASKS is {tasks}, but this process is no task of a step: start the program with srun, or without the job's variables \
          (env -u SLURM_PROCID) for a single process"
@@ -34,7 +34,7 @@ pub enum Error {
         /// Tasks of the job.
         tasks: usize,
     },
-    /// A variable is not a whole number, or out of range.
+    /// A variable is not a whole number or is out of range.
     #[error(
         "environment variable {name} is {:?}, which is not a whole number of at least {} and at most {}",
         spag_io::abridge(value, 200), range.0, range.1
@@ -45,7 +45,7 @@ pub enum Error {
         name: Name,
         /// Its value.
         value: String,
-        /// The smallest and the largest value allowed.
+        /// The minimum and maximum allowed values.
         range: (usize, usize),
     },
     /// The rank of this process does not fit the world size.
@@ -73,7 +73,7 @@ pub enum Error {
         /// Its value.
         value: String,
     },
-    /// The collective cannot work on this buffer.
+    /// The collective does not support this buffer.
     #[error("{operation}: {reason}")]
     #[serde(skip)]
     Buffer {
@@ -82,7 +82,7 @@ pub enum Error {
         /// What is wrong with the buffer.
         reason: String,
     },
-    /// A collective named a rank that the group does not have.
+    /// A collective's rank is out of range.
     #[error("{operation}: rank {rank} does not exist in a group of {size}")]
     #[serde(skip)]
     NoSuchRank {
@@ -93,7 +93,7 @@ pub enum Error {
         /// The world size.
         size: usize,
     },
-    /// A rank has other settings than rank 0.
+    /// A rank has mismatched settings.
     #[error(
         "rank {rank} disagrees with rank 0: {} is {} there and {} on rank 0; start all ranks alike",
         spag_io::quote(what),
@@ -110,7 +110,7 @@ pub enum Error {
         /// Its value on rank 0.
         first: String,
     },
-    /// A rank belongs to another restart of the run than rank 0.
+    /// A rank has another restart count than rank 0.
     #[error(
         "rank {rank} was restarted {theirs} times and rank 0 {first} times: they belong to different starts of the run; \
          the launchers of all machines must count restarts alike"
@@ -123,12 +123,12 @@ pub enum Error {
         /// The restart count of rank 0.
         first: usize,
     },
-    /// A rank, or the connection to it, is gone or silent.
+    /// A rank is lost: its connection is closed or it has stopped responding.
     #[error("lost rank {rank}: {}", said(reason))]
     Lost {
         /// The rank.
         rank: usize,
-        /// How the loss was noticed.
+        /// How the loss was detected.
         reason: String,
     },
     /// A rank aborted the run.
@@ -139,7 +139,7 @@ pub enum Error {
         /// The error on that rank.
         reason: String,
     },
-    /// A rank started another collective than rank 0, or than its neighbour.
+    /// A rank started another collective than rank 0 or its neighbour.
     #[error(
         "rank {rank} is out of step: {}; all ranks must start the same collectives in the same order",
         said(reason)
@@ -150,7 +150,7 @@ pub enum Error {
         /// The two collectives.
         reason: String,
     },
-    /// The address of rank 0 cannot be used.
+    /// The address of rank 0 is unusable.
     #[error("rank 0's address {}: {}", spag_io::quote(address), said(reason))]
     Address {
         /// The address.
@@ -161,7 +161,7 @@ pub enum Error {
     /// The run's token is missing, too short, or cannot be generated.
     #[error("the run's token: {0}")]
     Token(String),
-    /// The file with the run's token is not safe to use, or cannot be written.
+    /// The file with the run's token is unsafe or cannot be written.
     #[error("{}, the file with the run's token: {reason}", path.display())]
     TokenFile {
         /// The file or its folder.
@@ -194,11 +194,11 @@ pub enum Error {
     MissingRanks {
         /// The ranks, in order.
         ranks: Vec<usize>,
-        /// Where rank 0 listened.
+        /// The address on which rank 0 listened.
         address: String,
         /// The timeout.
         seconds: u64,
-        /// The connections that were rejected, as text; may be empty.
+        /// The rejected connections, as text; may be empty.
         rejected: String,
     },
     /// Two processes joined with the same rank.
@@ -207,7 +207,7 @@ pub enum Error {
         /// The rank.
         rank: usize,
     },
-    /// The system refused sockets or threads.
+    /// The system could not provide sockets or threads.
     #[error("{what}: {reason}")]
     #[serde(skip)]
     System {
@@ -216,7 +216,7 @@ pub enum Error {
         /// The system's error.
         reason: String,
     },
-    /// This build has no process group for the device.
+    /// This build has no process group for this device.
     #[error("this build has no process group for {device}; choose another device, or build with its feature")]
     #[serde(skip)]
     NoGroup {
@@ -241,11 +241,11 @@ impl Classify for Error {
     fn class(&self) -> ErrorClass {
         match self {
             Self::Lost { .. } | Self::Aborted { .. } => ErrorClass::LostPeer,
-            // Ranks that are late may be in time at the next attempt.
+            // Late ranks may be in time at the next attempt.
             Self::RestartMismatch { .. }
             | Self::MissingRanks { .. }
             | Self::Unreachable { .. }
-            // No threads or sockets, or a GPU that fails.
+            // Out of threads or sockets, or a failing GPU.
             | Self::System { .. }
             | Self::Nccl { .. }
             | Self::Buffer { .. }
@@ -277,7 +277,7 @@ impl Error {
         Self::Aborted { rank, reason: reason.into() }
     }
 
-    /// A rank left the group in order, but other ranks need more collectives.
+    /// A rank left the group normally, but other ranks need more collectives.
     pub(crate) fn left(rank: usize, after: u64) -> Self {
         Self::lost(rank, format!("it left after {after} collectives, and this run needs more of them"))
     }
@@ -287,7 +287,7 @@ impl Error {
     }
 }
 
-/// A text of another rank: in one line, and not so long that it hides the rest of a message.
+/// Text from another rank, on one line and abridged.
 fn said(text: &str) -> String {
     const LIMIT: usize = 2000;
     spag_io::escape(&spag_io::abridge(text, LIMIT)).into_owned()

@@ -1,10 +1,10 @@
-//! All-gathers of numbers and strings, for small data that is not a buffer.
+//! All-gather and broadcast of small data (numbers and strings) that is not a tensor.
 
 use candle_core::{Device, Tensor};
 
 use crate::{Error, ProcessGroup, Result};
 
-/// Every rank's numbers, in the order of ranks. All ranks must pass the same number of them.
+/// All-gathers numbers; returns each rank's, in rank order. All ranks must pass the same count.
 ///
 /// # Errors
 /// As [`ProcessGroup::all_gather`].
@@ -19,14 +19,14 @@ pub fn gather_numbers(group: &dyn ProcessGroup, own: &[f64]) -> Result<Vec<Vec<f
     Ok(buffer.to_vec1::<f64>()?.chunks(own.len()).map(<[f64]>::to_vec).collect())
 }
 
-/// Every rank's text, in the order of ranks. Lengths may differ.
+/// All-gathers texts; returns each rank's, in rank order. Lengths may differ.
 ///
 /// # Errors
 /// As [`ProcessGroup::all_gather`].
 pub fn gather_texts(group: &dyn ProcessGroup, own: &str) -> Result<Vec<String>> {
     let lengths = gather_numbers(group, &[own.len() as f64])?;
     let lengths: Vec<usize> = lengths.iter().map(|length| length[0] as usize).collect();
-    // At least 1: an empty tensor has no parts.
+    // At least 1: an empty tensor cannot be split into parts.
     let part = lengths.iter().copied().max().unwrap_or(0).max(1);
     let mut all = vec![0u8; part * group.size()];
     all[part * group.rank()..][..own.len()].copy_from_slice(own.as_bytes());
@@ -37,7 +37,7 @@ pub fn gather_texts(group: &dyn ProcessGroup, own: &str) -> Result<Vec<String>> 
     Ok(texts.map(|(text, length)| String::from_utf8_lossy(&text[..*length]).into_owned()).collect())
 }
 
-/// Rank 0's text, on every rank.
+/// Broadcasts rank 0's text.
 ///
 /// # Errors
 /// As [`ProcessGroup::all_gather`].
@@ -46,12 +46,12 @@ pub fn broadcast_text(group: &dyn ProcessGroup, own: &str) -> Result<String> {
     Ok(gather_texts(group, own)?.swap_remove(0))
 }
 
-/// Checks that all ranks have the same settings: `facts` are names with values, compared with those of rank 0.
+/// Checks that all ranks have the same settings: `facts` are (name, value) pairs, compared with those of rank 0.
 ///
 /// # Errors
-/// [`Error::Disagree`], the same on every rank: the first rank that differs, and its first setting that does.
+/// [`Error::Disagree`], the same on every rank, naming the first rank that differs and its first differing setting.
 pub fn agree(group: &dyn ProcessGroup, facts: &[(&str, String)]) -> Result<()> {
-    // One fact a line, so line breaks in values are escaped.
+    // One fact per line, so line breaks in values are escaped.
     let own: Vec<String> = facts.iter().map(|(name, value)| format!("{name}\t{}", value.escape_default())).collect();
     let all = gather_texts(group, &own.join("\n"))?;
     let first: Vec<&str> = all[0].lines().collect();

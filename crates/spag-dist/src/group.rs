@@ -1,20 +1,20 @@
-//! Collectives, the trait of process groups, and the group of one process.
+//! Collectives, the process group trait, and the single-process group.
 
 use candle_core::Tensor;
 
 use crate::{Error, Result};
 
-/// A collective operation on one flat buffer a rank, in place.
+/// A collective operation, in place on one flat buffer per rank.
 ///
-/// A buffer is a contiguous tensor of one dimension with the same length on every rank. Results are written into its
-/// storage, which other tensors may share. Legend: N ranks, P elements of a part, N·P elements of a buffer whose r-th
-/// part belongs to rank r.
+/// A buffer is a contiguous 1-D tensor with the same length on every rank. Results are written into its storage,
+/// which other tensors may share. Legend: N ranks, P elements per part, N·P elements per buffer, whose r-th part
+/// belongs to rank r.
 #[derive(Clone, Debug)]
 pub enum Collective {
     /// Replaces every rank's buffer by the element-wise sum over all ranks. f32, bf16 or f64.
     ///
     /// Elements are summed in the order of [`Collective::ReduceScatter`] with parts of ⌈length / N⌉ elements, so both
-    /// give the same bits.
+    /// give bit-identical sums.
     AllReduce(Tensor),
     /// Sums the buffers (N·P elements; f32, bf16 or f64) and leaves the r-th part of the sum in the r-th part of rank r's
     /// buffer. The contents of the other parts are unspecified afterwards.
@@ -84,7 +84,7 @@ impl Collective {
         let (sent, received) = match self {
             Self::AllReduce(_) => (2 * parts, 2 * parts),
             Self::ReduceScatter(_) | Self::AllGather(_) => (parts, parts),
-            // The last rank of the ring passes nothing on.
+            // The last rank of the ring does not forward.
             Self::Broadcast(_, root) => {
                 (if (rank + 1) % size == *root { 0 } else { bytes }, if rank == *root { 0 } else { bytes })
             }
@@ -112,7 +112,7 @@ impl Pending {
     /// Waits until the buffer holds the result. On a GPU only the device's stream waits, not the host.
     ///
     /// # Errors
-    /// A rank that is lost or out of step; every waiting rank gets the same error.
+    /// A rank is lost or out of step; every waiting rank gets the same error.
     pub fn wait(self) -> Result<()> {
         (self.0)()
     }
@@ -135,8 +135,8 @@ pub struct Traffic {
 
 /// A fixed set of processes that run collectives.
 ///
-/// All ranks must start the same collectives in the same order with buffers of the same lengths and number formats;
-/// they run in that order. A mismatch or a lost rank is an error on every rank.
+/// All ranks must start the same collectives in the same order, with buffers of the same lengths and number
+/// formats; they run in that order. A mismatch or a lost rank is an error on every rank.
 pub trait ProcessGroup: Send + Sync {
     /// This process's rank, from 0 to `size() - 1`.
     fn rank(&self) -> usize;
@@ -147,13 +147,13 @@ pub trait ProcessGroup: Send + Sync {
     /// Starts a collective and returns at once. Its buffer must not be used before [`Pending::wait`] has returned.
     ///
     /// # Errors
-    /// A buffer that does not fit the collective, or a group that has already failed.
+    /// The buffer does not fit the collective, or the group has already failed.
     fn start(&self, collective: Collective) -> Result<Pending>;
 
     /// Bytes sent and received so far.
     fn traffic(&self) -> Traffic;
 
-    /// Fails the group on all ranks with this reason, and with it every pending collective.
+    /// Fails the group on all ranks with this reason, including every pending collective.
     fn abort(&self, reason: &str);
 
     /// Starts [`Collective::AllReduce`] and waits for it.
@@ -197,7 +197,7 @@ pub trait ProcessGroup: Send + Sync {
     }
 }
 
-/// The group of one process: collectives are checked and leave their buffers unchanged.
+/// The group of one process: collectives are validated and leave their buffers unchanged.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Single;
 

@@ -1,12 +1,12 @@
-//! Rendezvous of the processes of a run, and collectives on flat buffers.
+//! Rendezvous of the ranks of a run, and collectives on flat buffers.
 //!
 //! - [`LaunchEnv`] reads rank, world size and rendezvous from the environment of a launcher (`spag launch`, `torchrun`,
 //!   `srun`, `mpirun`).
-//! - [`ProcessGroup`] runs [`Collective`]s on tensors of one dimension. [`Single`] is the group of one process,
-//!   [`TcpGroup`] a ring of CPU ranks, and `NcclGroup` (feature `cuda`) a group of NVIDIA GPUs. [`join`] and [`join_on`]
-//!   choose between them.
+//! - [`ProcessGroup`] runs [`Collective`]s on 1-D tensors. [`Single`] is the group of one process, [`TcpGroup`] a ring
+//!   of CPU ranks, and `NcclGroup` (feature `cuda`) a group of NVIDIA GPUs. [`join`] and [`join_on`] choose between
+//!   them.
 //! - [`launch`] starts the ranks of a run on a machine and stops them together.
-//! - [`queue`] assigns the items of a list to ranks, and reassigns those of ranks that die.
+//! - [`queue`] assigns the items of a list to ranks, and reassigns the items of dead ranks.
 //!
 //! Models, tokens and games are not part of this crate; buffers have lengths, not shapes.
 //!
@@ -57,10 +57,10 @@ pub use net::{JoinOptions, PortChoice, RESTART_COUNT_VARIABLE, Token};
 pub use tcp::TcpGroup;
 
 /// Joins the process group of `env` for buffers on `device`: [`Single`] for one process, otherwise a [`TcpGroup`] for the
-/// CPU or an `NcclGroup` for an NVIDIA GPU (feature `cuda`), which takes buffers on the CPU too.
+/// CPU or an `NcclGroup` for an NVIDIA GPU (feature `cuda`), which also accepts CPU buffers.
 ///
 /// # Errors
-/// As [`TcpGroup::join`]; a device that this build has no group for.
+/// As [`TcpGroup::join`]; or this build has no group for the device.
 pub fn join_on(
     env: &LaunchEnv,
     options: &JoinOptions,

@@ -1,4 +1,4 @@
-//! The collectives that a GPU has not completed.
+//! Collectives that a GPU has not completed yet.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -6,10 +6,10 @@ use std::time::Instant;
 
 use crate::Result;
 
-/// Tells whether the work before a point of a stream has completed.
+/// Queries whether the work before a point of a stream has completed.
 pub(crate) trait Completion {
     /// # Errors
-    /// The device failed, so that the work never completes, or the question could not be asked.
+    /// The device failed, so the work never completes, or the query failed.
     fn is_complete(&self) -> Result<bool>;
 }
 
@@ -20,7 +20,7 @@ struct PendingCollective<E> {
     done: Arc<E>,
 }
 
-/// The collectives that have been enqueued and have not completed, oldest first.
+/// Collectives that are enqueued but not completed, oldest first.
 #[derive(Debug)]
 pub(crate) struct PendingCollectives<E>(Mutex<VecDeque<PendingCollective<E>>>);
 
@@ -42,7 +42,8 @@ impl<E: Completion> PendingCollectives<E> {
     /// Start and name of the oldest pending collective; removes completed ones.
     ///
     /// # Errors
-    /// As [`Completion::is_complete`]. A failed device must not pass for a slow one, whose timeout is ten minutes.
+    /// As [`Completion::is_complete`]. A failed device must not be mistaken for a slow one, whose timeout is ten
+    /// minutes.
     pub(crate) fn oldest(&self) -> Result<Option<(Instant, &'static str)>> {
         let mut list = self.list();
         while let Some(first) = list.front() {

@@ -1,21 +1,23 @@
-// Barriers in shared memory, turns of warpgroups, copies that end in an arrival, and the clocks by which they order accesses.
+// Barriers in shared memory, turns of warpgroups, copies that end in an arrival, and the vector clocks that order their
+// accesses.
 #include "block.h"
 
 namespace emulator {
 namespace {
 
-// Marks a barrier in shared memory, with its index in the lower bits.
+// Tags a barrier in shared memory; the lower bits hold its index.
 constexpr uint64_t SEAL = 0x5bacedba11ed0000;
-// The epochs that a stamp has room for. Of later ones, races are missed.
+// The maximum epoch of a stamp. Races of later epochs are missed.
 constexpr unsigned LAST_EPOCH = (1 << 14) - 1;
 
-// The clock with which a thread releases what it has done so far.
+// Advances the clock that releases the thread's accesses so far.
 void advance(Thread& thread) {
   if (!thread.clock.empty()) thread.clock[thread.index.x] = Tick(thread.epoch);
   if (thread.epoch < LAST_EPOCH) ++thread.epoch;
 }
 
-// Gives the threads of the block clocks. Those of a warp are ordered by the `__syncwarp`s that it has passed.
+// Gives the threads of the block clocks. Lanes of a warp are ordered by the number of `__syncwarp` they have
+// passed.
 void start_clocks() {
   Block& block = running_block();
   if (!finds_races() || !block.threads[0].clock.empty()) return;
@@ -91,7 +93,7 @@ void arrive_after_copies(uint64_t* barrier) {
   thread.groups.push_back(std::move(thread.open));
   for (const auto& group : thread.groups)
     for (const Copy& copy : group) {
-      // Written until the arrival.
+      // The target counts as written until the arrival.
       access_or_stop(copy.to, copy.bytes, true);
       delivery.copies.push_back(copy);
     }
@@ -133,7 +135,7 @@ void show_to_products() { current().shown = true; }
 
 void pass_warp_barrier(Thread* lanes) {
   for (unsigned lane = 0; lane < LANES; ++lane) {
-    // Without clocks, counting is all.
+    // Without clocks, only the count is needed.
     if (lanes[lane].clock.empty()) ++lanes[lane].epoch;
     else advance(lanes[lane]);
   }
@@ -151,7 +153,7 @@ void reach_turn(Thread* lanes) {
     if (other.id != turn.id || other.threads != turn.threads) fail("lanes of a warp are at different turns");
   }
   const std::string name = "turn " + std::to_string(turn.id);
-  // The barrier of the whole block is number 0.
+  // Number 0 is the barrier of the whole block.
   if (turn.id < 1 || turn.id >= int(TURNS)) fail(name + ": they are numbered from 1 to 15");
   if (turn.threads == 0 || turn.threads % LANES || turn.threads > block.threads.size())
     fail(name + " is of " + std::to_string(turn.threads) + " threads");
@@ -172,7 +174,7 @@ void reach_turn(Thread* lanes) {
   for (unsigned waiting : state.warps)
     for (unsigned lane = 0; lane < LANES; ++lane) {
       Thread& thread = block.threads[waiting * LANES + lane];
-      // Of a warp that gave this turn, and waits for another.
+      // A lane of a warp that has given this turn and waits for another.
       if (thread.wait != Wait::Turn || static_cast<const TurnWait*>(thread.data)->id != turn.id) continue;
       join(thread.clock, state.arrived);
       thread.wait = Wait::Nothing;

@@ -1,4 +1,4 @@
-// The block that runs, as the parts of the emulator see it: threads, copies, barriers and products. Internal; see emulator.h.
+// The running block as seen by the parts of the emulator: threads, copies, barriers and products. Internal; see emulator.h.
 #pragma once
 
 #include "emulator.h"
@@ -32,11 +32,12 @@ struct Thread {
   Wait wait = Wait::Nothing;
   void* data = nullptr;
   bool done = false;
-  // Counts what orders its accesses for others of its block: each `__syncwarp`, and with clocks also each arrival.
+  // Incremented at each point that orders its accesses for other threads: each `__syncwarp`, and with clocks also
+  // each arrival.
   unsigned epoch = 1;
-  // See races.h; empty without barriers that need it.
+  // See races.h; empty if no barrier needs it.
   Clock clock;
-  // Whether it has shown memory to products since it last waited for a barrier in shared memory.
+  // Whether it has fenced memory for products since it last waited for a barrier in shared memory.
   bool shown = false;
   std::vector<Copy> open;
   std::vector<std::vector<Copy>> groups;
@@ -52,13 +53,13 @@ struct Thread {
 struct Phases {
   const uint64_t* at;
   unsigned arrivals, missing;
-  // The phase that has not ended, counted from 0.
+  // The current phase, counted from 0.
   uint64_t number;
-  // What comes before the end of this phase, and what came before that of the last.
+  // The clocks joined by arrivals in this phase, and at the end of the last one.
   Clock arrived, ended;
 };
 
-// Copies of a thread after which it arrives at a barrier.
+// Copies of a thread that arrive at a barrier on completion.
 struct Delivery {
   unsigned thread;
   std::vector<Copy> copies;
@@ -66,9 +67,9 @@ struct Delivery {
   Clock clock;
 };
 
-// A barrier of the block with a number, for some of its warps.
+// A numbered barrier of the block for some of its warps.
 struct Turn {
-  // Threads that it expects, or 0 if no warp has arrived.
+  // Expected threads; 0 if no warp has arrived.
   unsigned threads = 0;
   std::vector<unsigned> warps;
   Clock arrived;
@@ -85,15 +86,15 @@ struct Block {
   std::unique_ptr<Guarded> shared;
   unsigned char* shared_data = nullptr;
   size_t shared_bytes = 0;
-  // Counted from 0 over the grid, and how many barriers it has passed.
+  // The block's index in the grid, and the number of barriers passed.
   size_t number = 0;
   unsigned barriers = 0;
   std::vector<Phases> phases;
   std::deque<Delivery> deliveries;
-  // Whether copies are delivered at once instead of as late as possible.
+  // Whether copies complete at once instead of as late as possible.
   bool deliver_early = false;
   Turn turns[TURNS];
-  // Of each warp.
+  // Per warp.
   std::vector<Products> products;
   // The stacks of its threads.
   const unsigned char *stacks = nullptr, *stacks_end = nullptr;
@@ -111,27 +112,27 @@ struct Block {
 // The block of this OS thread.
 Block& running_block();
 
-// Ends the launch with an error: in the scheduler, and in a thread of the kernel, which is never resumed.
+// Ends the launch with an error. Called in the scheduler, or in a thread of the kernel, which is never resumed.
 [[noreturn]] void fail(const std::string& why);
 [[noreturn]] void stop(std::string why);
-// An access of a thread; a message if it is a race. The other one is of the running thread, which a race stops.
+// Records an access of a thread; returns a message if it is a race with the running thread, which then stops.
 std::string access(const Thread& thread, const void* at, size_t bytes, bool writes);
 void access_or_stop(const void* at, size_t bytes, bool writes);
 bool finds_races();
 
 // barriers.cpp.
-// Whether the phase has ended that a thread at Wait::Phase waits for.
+// Whether the phase that a thread at Wait::Phase waits for has ended.
 bool phase_ended(const Thread& thread);
-// All lanes of a warp have passed a `__syncwarp`, or have reached Wait::TurnWait or Wait::TurnGive.
+// Called when all lanes of a warp have passed a `__syncwarp`, or have reached Wait::TurnWait or Wait::TurnGive.
 void pass_warp_barrier(Thread* lanes);
 void reach_turn(Thread* lanes);
-// Completes copies, the oldest first, until a phase ends. Returns `false` if none does.
+// Completes copies, oldest first, until a phase ends. Returns `false` if none ends.
 bool deliver_until_a_phase_ends();
-// What the block's threads wait for.
+// Describes what the block's threads wait for.
 std::string describe_waits();
 
 // products.cpp.
-// All lanes of a warp have reached Wait::Product, Wait::Fence, Wait::Commit or Wait::Products.
+// Called when all lanes of a warp have reached Wait::Product, Wait::Fence, Wait::Commit or Wait::Products.
 void reach_product(Thread* lanes);
 void pass_fence(Thread* lanes);
 void commit_products(Thread* lanes);

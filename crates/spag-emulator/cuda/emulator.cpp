@@ -44,13 +44,13 @@ namespace emulator {
 namespace {
 
 constexpr size_t STACK = 256 << 10;
-// Elements of an argument in which races are found: each takes 24 bytes.
+// Maximum elements of an argument checked for races, at 24 bytes each.
 constexpr size_t MOST_WATCHED = 4 << 20;
-// Launches of a kernel in a process in which races are found, which take some three times as long as others: tests of whole models
-// have thousands of the same.
+// Maximum launches of a kernel per process checked for races, which makes them about three times slower: tests of whole models
+// have thousands of identical launches.
 constexpr unsigned MOST_WATCHED_LAUNCHES = 256;
-// Bytes of its stack that a thread leaves unused more than the one before, up to a limit: with all stacks in use at the same
-// distance from each other, their tops would be in the same few sets of the caches.
+// Cache colouring: each thread's stack starts this many bytes further down than the one before, up to a limit. At equal
+// distances, the stack tops would share a few cache sets.
 constexpr size_t COLOUR = 9 * 64, MOST_COLOUR = 64 << 10;
 
 }  // namespace
@@ -59,7 +59,7 @@ struct Entry {
   std::string parameters;
   void (*call)(void*, void**);
   void* function;
-  // Launches in which races were looked for.
+  // Number of launches checked for races.
   mutable std::atomic<unsigned> watched{0};
 };
 
@@ -74,10 +74,10 @@ std::map<std::string, Entry>& kernels() {
 
 [[noreturn]] void fail(const std::string& why) { throw std::runtime_error(why); }
 
-// Memory that ends (or begins) at a guard page.
+// Memory that ends (or starts) at a guard page.
 class Guarded {
  public:
-  // The address is `offset` bytes, fewer than 16, after a multiple of 16.
+  // The address is a multiple of 16 plus `offset` (< 16) bytes.
   Guarded(size_t bytes, bool at_end, size_t offset = 0) : bytes_(bytes) {
     const size_t page = size_t(sysconf(_SC_PAGESIZE));
     inner_ = (bytes + offset + page - 1) / page * page;
@@ -93,7 +93,7 @@ class Guarded {
   Guarded(const Guarded&) = delete;
   Guarded& operator=(const Guarded&) = delete;
   unsigned char* data() { return data_; }
-  // Whether the bytes next to the data are unchanged.
+  // Whether the bytes around the data are unchanged.
   bool whole() const {
     const size_t page = size_t(sysconf(_SC_PAGESIZE));
     for (unsigned char* at = base_ + page; at < data_; ++at)
@@ -113,7 +113,7 @@ Block::~Block() = default;
 
 namespace {
 
-// Stacks of a block's threads.
+// The stacks of a block's threads.
 class Stacks {
  public:
   ~Stacks() { munmap(base, bytes_); }
@@ -134,7 +134,7 @@ class Stacks {
 
 thread_local Block* block = nullptr;
 thread_local const char* kernel_name = "";
-// Set if races of the launch are found.
+// Set if the launch is checked for races.
 thread_local Races* races = nullptr;
 
 }  // namespace
@@ -187,7 +187,7 @@ void prepare(Thread& thread) {
   const size_t size = STACK - thread.index.x * COLOUR % MOST_COLOUR;
 #if defined(__x86_64__)
   auto** top = reinterpret_cast<void**>(thread.stack + size);
-  // The return address of `fiber`, with the stack alignment that a called function expects.
+  // The return address of `fiber`, with the stack alignment expected by a called function.
   *--top = nullptr;
   *--top = reinterpret_cast<void*>(&fiber);
   for (int i = 0; i < 6; ++i) *--top = nullptr;
@@ -254,7 +254,7 @@ void load_matrices(Thread* lanes, bool transposed) {
   }
 }
 
-// Executes the operation that all lanes of a warp have reached.
+// Executes the operation reached by all lanes of a warp.
 void complete(Thread* lanes) {
   switch (lanes[0].wait) {
     case Wait::Shuffle: {
@@ -278,7 +278,7 @@ void complete(Thread* lanes) {
     case Wait::Fence: pass_fence(lanes); break;
     case Wait::Commit: commit_products(lanes); break;
     case Wait::Products: wait_for_products(lanes); break;
-    // Others may have to arrive before these warps run.
+    // Other warps may have to arrive first.
     case Wait::Product: return reach_product(lanes);
     case Wait::TurnWait:
     case Wait::TurnGive: return reach_turn(lanes);
@@ -291,7 +291,7 @@ void complete(Thread* lanes) {
   for (unsigned lane = 0; lane < LANES; ++lane) lanes[lane].wait = Wait::Nothing;
 }
 
-// Whether a lane waits for more than the others of its warp.
+// Whether a lane waits for more than the other lanes of its warp.
 bool is_held(Wait wait) {
   return wait == Wait::Barrier || wait == Wait::Phase || wait == Wait::Turn || wait == Wait::Group;
 }
@@ -319,7 +319,7 @@ bool run_warp(Thread* lanes, unsigned schedule) {
       at_phases += lanes[i].wait == Wait::Phase;
       if (!is_held(lanes[i].wait)) operation = lanes[i].wait;
     }
-    // An arrival of one lane may end the phase that another waits for.
+    // The arrival of one lane may end the phase that another waits for.
     if (at_phases > 0 && now) continue;
     if (done + held == LANES) return ran;
     for (unsigned i = 0; i < LANES; ++i) {
@@ -444,7 +444,7 @@ void copy_later(void* to, const void* from, bool present, size_t bytes) {
     access_or_stop(from, bytes, false);
     memcpy(copy.data, from, bytes);
   }
-  // It may be written from now on until the wait.
+  // It may be written at any time until the wait.
   access_or_stop(to, bytes, true);
   current().open.push_back(copy);
 }
@@ -466,7 +466,7 @@ void wait_for_copies(int but) {
 
 }  // namespace emulator
 
-// An access of a kernel's code (see races.cpp).
+// A memory access of a kernel (see races.cpp).
 extern "C" void emulator_access(const void* at, size_t bytes, bool writes) {
   using namespace emulator;
   if (races == nullptr) return;
@@ -485,8 +485,8 @@ struct EmulatedArgument {
 
 namespace {
 
-// Whether an argument of this letter may be passed for a parameter: a null pointer for any, and memory that is written for
-// a pointer that is only read through. What an input's pointer may write is found when it does.
+// Whether an argument of this letter may be passed for a parameter: a null pointer for any, and writable memory for a
+// read-only pointer. Writes through an input's pointer are detected when they happen.
 bool fits(char argument, char parameter) {
   const auto lower = [](char letter) { return letter >= 'A' && letter <= 'Z' ? char(letter + ('a' - 'A')) : letter; };
   const bool pointer = lower(parameter) >= 'a' && lower(parameter) <= 'z';
@@ -504,7 +504,7 @@ size_t size_of(char letter) {
   }
 }
 
-// A device reads as many bytes of an argument as its parameter has, whatever was passed.
+// A device reads the parameter's size of each argument, whatever was passed.
 void check_arguments(const std::string& parameters, const std::string& passed) {
   bool all = passed.size() == parameters.size();
   for (size_t i = 0; all && i < passed.size(); ++i) all = fits(passed[i], parameters[i]);
@@ -519,8 +519,8 @@ const emulator::Entry& kernel_of(const char* name) {
 
 }  // namespace
 
-// Checks that there is a kernel and that arguments of these letters fit its parameters, and runs nothing. Returns 0, or 1 with a
-// message in `error`.
+// Checks that the kernel exists and that arguments with these letters fit its parameters, without running it. Returns 0, or 1
+// with a message in `error`.
 extern "C" int emulator_check(const char* name, const char* letters, char* error, size_t error_bytes) {
   try {
     check_arguments(kernel_of(name).parameters, letters);
@@ -577,14 +577,15 @@ void run_grid(const char* name, const emulator::Entry& kernel, const uint32_t* g
 
 }  // namespace
 
-// The letters of a kernel's parameters (see emulator.h), valid as long as the process; null if there is no such kernel.
+// The letters of a kernel's parameters (see emulator.h), valid for the lifetime of the process; null if the kernel does
+// not exist.
 extern "C" const char* emulator_parameters(const char* name) {
   const auto found = emulator::kernels().find(name);
   return found == emulator::kernels().end() ? nullptr : found->second.parameters.c_str();
 }
 
-// Runs a kernel on memory in place: `values` points to the value of each parameter, as for the driver. Errors and `schedule`
-// are those of `emulator_launch`; arguments have no guard pages but their owner's.
+// Runs a kernel in place on memory: `values` points to the value of each parameter, as for the driver. Errors and `schedule`
+// as in `emulator_launch`; arguments have only their owner's guard pages.
 extern "C" int emulator_launch_in_place(const char* name, const uint32_t* grid, const uint32_t* size, size_t shared_bytes,
                                         void** values, unsigned schedule, char* error, size_t error_bytes) {
   try {

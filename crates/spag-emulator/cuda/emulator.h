@@ -1,11 +1,11 @@
-// Emulates CUDA's threads, barriers and warp operations on one CPU thread, so that kernels run without a GPU.
+// Emulates CUDA threads, barriers and warp operations on one CPU thread, so that kernels run without a GPU.
 //
-// Every CUDA thread of a block is a fiber that runs until it reaches a warp operation or a barrier. A warp operation
-// takes effect when all 32 lanes have reached the same one, a barrier when all threads of the block have. The emulator
-// detects errors that a GPU does not report: lanes at different operations, missed barriers, lanes that end while
-// others wait, reads of unwritten shared memory (it holds NaNs), vectors that are not aligned, accesses outside an
-// argument (a guard page), and races (races.h).
-// Asynchronous copies take effect as late as possible: when the thread waits for their group. Operations of warpgroups are in
+// Every CUDA thread of a block is a fiber that runs until it reaches a warp operation or a barrier. A warp operation takes
+// effect when all 32 lanes have reached the same one, a barrier when all threads of the block have. The emulator detects
+// errors that a GPU does not report: lanes at different operations, missed barriers, lanes that exit while others wait, reads
+// of uninitialized shared memory (filled with NaNs), misaligned vectors, accesses outside an argument (guard page), and races
+// (races.h).
+// Asynchronous copies take effect as late as possible: when the thread waits for their group. Warpgroup operations are in
 // warpgroups.h.
 #pragma once
 
@@ -70,7 +70,7 @@ inline uint32_t __byte_perm(uint32_t a, uint32_t b, uint32_t selector) {
   for (int i = 0; i < 4; ++i) result |= uint32_t(bytes >> (8 * (selector >> (4 * i) & 7)) & 0xff) << (8 * i);
   return result;
 }
-// The number that the bits of an f16 stand for.
+// Converts f16 bits to float.
 inline float half_to_float(uint16_t bits) {
   const int exponent = bits >> 10 & 31, mantissa = bits & 1023;
   const float size = exponent == 31  ? (mantissa == 0 ? INFINITY : NAN)
@@ -92,7 +92,7 @@ inline double __hiloint2double(int high, int low) {
   memcpy(&value, &bits, 8);
   return value;
 }
-// Only one thread runs at a time. The instrumentation that finds races leaves it out.
+// Plain accesses suffice, since only one thread runs at a time. Excluded from the race instrumentation.
 template <class T>
 __attribute__((no_sanitize("thread"))) inline T atomicAdd(T* at, T x) {
   const T before = *at;
@@ -121,7 +121,7 @@ enum class Wait {
   Barrier,
   // Of the lanes of a warp.
   SyncWarp, Shuffle, Ballot, Mma, Matrix, MatrixTransposed, Fence, Commit, Products, Product, TurnWait, TurnGive,
-  // After them, of several warps: a phase of a barrier in shared memory, a turn, and a product of a warpgroup.
+  // Then of several warps: a phase of a barrier in shared memory, a turn, and a product of a warpgroup.
   Phase, Turn, Group
 };
 // Yields to the other fibers until the operation is complete. `data` is the lane's operand.
@@ -133,7 +133,7 @@ struct Mma { float* c; const uint32_t* a; uint32_t b[2]; };
 struct Matrix { uint32_t* r; const void* row; };
 
 uint32_t shuffle(uint32_t value, int source);
-// Stops the launch if an address is not a multiple of `bytes`, which a GPU reports as an error of the context.
+// Stops the launch if an address is not a multiple of `bytes`, as a GPU does with an error of the context.
 void need_alignment(const void* at, size_t bytes);
 void copy_later(void* to, const void* from, bool present, size_t bytes);
 void commit_copies();
@@ -143,8 +143,8 @@ inline uint32_t pack(float low, float high) {
   return uint32_t(__float2bfloat16_rn(low).bits) | uint32_t(__float2bfloat16_rn(high).bits) << 16;
 }
 
-// A letter for a parameter's type, as `kind` in lib.rs gives it for an argument: what a pointer points to, in upper case if
-// it may be written, or a number. The letter of other types fits no argument.
+// The letter of a parameter's type, matching `kind` in lib.rs for arguments: the pointee's type, in upper case if writable,
+// or a number. Other types have a letter that fits no argument.
 template <class T>
 struct Letter { static constexpr char value = '!'; };
 template <class T>

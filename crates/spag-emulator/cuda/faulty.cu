@@ -1,4 +1,4 @@
-// Kernels with one mistake each, which the emulator must detect; and one without.
+// Kernels with one bug each, which the emulator must detect, and correct ones.
 #include "../../spag-ops/src/cuda/mma.cuh"
 
 // out = in. Correct.
@@ -59,7 +59,7 @@ EXPORT(faulty_reuse, (const float* in, float* out, unsigned n), {
   shared[threadIdx.x] = 0;
 })
 
-// Lanes of a warp exchange numbers through shared memory, with nothing but a shuffle between.
+// Lanes of a warp exchange numbers through shared memory with only a shuffle in between.
 EXPORT(faulty_warp, (const float* in, float* out, unsigned n), {
   DYNAMIC_SHARED(float, shared);
   shared[threadIdx.x] = in[threadIdx.x];
@@ -71,7 +71,7 @@ EXPORT(faulty_warp, (const float* in, float* out, unsigned n), {
 EXPORT(faulty_blocks, (const float* in, float* out, unsigned n),
        if (threadIdx.x < n) out[threadIdx.x] = in[threadIdx.x])
 
-// The same exchanges with what orders them: a barrier, a `__syncwarp`, and a barrier before memory is used again. Correct.
+// The same exchanges, ordered by a barrier, a `__syncwarp`, and a barrier before memory is reused. Correct.
 EXPORT(faulty_ordered, (const float* in, float* out, unsigned n), {
   DYNAMIC_SHARED(float, shared);
   shared[threadIdx.x] = in[threadIdx.x];
@@ -84,6 +84,6 @@ EXPORT(faulty_ordered, (const float* in, float* out, unsigned n), {
   if (threadIdx.x < n) out[threadIdx.x] = sum;
 })
 
-// A vector is read from wherever the input begins.
+// A vector is read from an unaligned input.
 EXPORT(faulty_vector, (const float* in, float* out, unsigned n),
        if (threadIdx.x < n) out[threadIdx.x] = load_vector(in).at[0])

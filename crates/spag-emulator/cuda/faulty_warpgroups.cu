@@ -1,35 +1,35 @@
-// Kernels of warpgroups with one mistake each, which the emulator must detect; and one without.
+// Warpgroup kernels with one bug each, which the emulator must detect, and a correct one.
 #include "../../spag-ops/src/cuda/wgmma.cuh"
 
 namespace {
 
 enum Fault {
   NONE,
-  // The consumer reads its sums, or ends, without waiting for its products.
+  // The consumer reads its sums, or exits, without waiting for its products.
   UNWAITED,
   PENDING,
-  // It leaves the buffer before the products that read it are complete.
+  // It releases the buffer before the products that read it are complete.
   EARLY,
-  // It never leaves the buffer.
+  // It never releases the buffer.
   KEPT,
   // It does not wait for the buffer.
   UNRECEIVED,
-  // Its last warp misses its last product.
+  // Its last warp skips its last product.
   MISSED,
-  // Its warps give different operands.
+  // Its warps pass different operands.
   DIFFERENT,
-  // It does not order registers, or shared memory, before its products.
+  // It does not fence registers, or shared memory, before its products.
   UNFENCED,
   UNSHOWN,
   // Its turn is never given.
   NO_TURN,
-  // The left operand in registers changes under a product.
+  // The left operand in registers changes during a product.
   CHANGED,
 };
 
 constexpr int SIZE = 64;
 
-// Starts copying a matrix of 64 rows of 64 elements to a panel, by 128 threads.
+// Starts copying a 64 × 64 matrix to a panel, with 128 threads.
 void copy_panel(bf16* to, const bf16* from) {
   for (int at = threadIdx.x % wgmma::GROUP; at < SIZE * SIZE / 8; at += wgmma::GROUP) {
     const int row = at / 8, chunk = at % 8;
@@ -37,7 +37,7 @@ void copy_panel(bf16* to, const bf16* from) {
   }
 }
 
-// out = the sum of a·bᵀ + a'·b over two rounds; in has a and b of each, and a' is the identity in registers.
+// out = the sum of a·bᵀ + a'·b over two rounds; `in` holds a and b of each, and a' is the identity in registers.
 template <Fault FAULT>
 void rounds(const bf16* in, float* out) {
   DYNAMIC_SHARED(bf16, a);

@@ -1,16 +1,16 @@
-// Products of warpgroups. See warpgroups.h.
+// Matrix products of warpgroups. See warpgroups.h.
 #include "products.h"
 
 namespace emulator {
 namespace {
 
 constexpr unsigned GROUP = 4 * LANES;
-// A row of a panel in bytes, and what panels begin at a multiple of.
+// Bytes of a panel's row, and the alignment of panels.
 constexpr size_t ROW = 128, PANEL = 1024;
-// What sums hold while a product adds to them: a NaN that arithmetic does not give.
+// The content of sums while a product accumulates into them: a NaN that arithmetic does not produce.
 constexpr uint32_t POISON = 0xffffbad1;
 
-// The first element of an operand, in bytes of shared memory, and the rows of its panels.
+// The first element of an operand, as a byte offset into shared memory, and the rows of its panels.
 struct Operand {
   size_t start, rows;
 };
@@ -25,14 +25,14 @@ Operand operand_of(uint64_t descriptor) {
   return operand;
 }
 
-// 16 bytes of a panel, which are permuted within 8 rows.
+// 16 bytes of a panel, swizzled within 8 rows.
 const unsigned char* chunk_at(size_t linear) {
   if (linear + ROW - linear % ROW > running_block().shared_bytes) fail("a product reads outside shared memory");
   return running_block().shared_data + (linear ^ (linear / ROW % 8 * 16));
 }
 
-// Calls `each` with a row, a multiple of 8 and the 8 elements from that column on of an operand whose rows are `rows` long
-// sequences of `columns` elements.
+// Calls `each` with a row, a column that is a multiple of 8, and the 8 elements from there, for an operand whose rows are
+// `rows` long sequences of `columns` elements.
 template <class Each>
 void for_chunks(const Operand& operand, int rows, int columns, Each each) {
   if (columns < 64 && operand.start % ROW + 2 * size_t(columns) > ROW) fail("a product reads across the end of a panel's row");
@@ -58,7 +58,7 @@ void for_right(const Product& product, Each each) {
   else for_chunks(operand, product.columns, DEPTH, each);
 }
 
-// Reads the operands of a warp's rows for the race check, by its first lane.
+// Records the operand reads of a warp's rows for the race check, as accesses of its first lane.
 void check_reads(const Product& product, const Thread& lane) {
   if (!finds_races()) return;
   const auto read = [&](int, int, const unsigned char* chunk) {
@@ -75,7 +75,7 @@ void widen(const unsigned char* chunk, float (&to)[8]) {
   for (int i = 0; i < 8; ++i) to[i] = __bfloat162float({bits[i]});
 }
 
-// sums = [sums +] a·b, of which each product has a sum of its own in the order of k.
+// sums = [sums +] a·b, accumulating along k in order, separately for each product.
 template <int COLUMNS>
 void multiply(Sums& sums, const float (&a)[ROWS][DEPTH], const float (&b)[DEPTH][MAX_COLUMNS], bool accumulate) {
   for (int row = 0; row < ROWS; ++row) {
@@ -86,7 +86,7 @@ void multiply(Sums& sums, const float (&a)[ROWS][DEPTH], const float (&b)[DEPTH]
   }
 }
 
-// Calls `each` with a lane, the index of one of its sums, and their row and column.
+// Calls `each` with a lane, the index of one of its sums, and the sum's row and column.
 template <class Each>
 void for_sums(int columns, Each each) {
   for (unsigned lane = 0; lane < LANES; ++lane)
@@ -94,7 +94,7 @@ void for_sums(int columns, Each each) {
       each(lane, i, int(lane) / 4 + 8 * (i % 4 / 2), i / 4 * 8 + int(lane) % 4 * 2 + i % 2);
 }
 
-// The sums of these registers, which become NaNs.
+// Takes the sums out of these registers, which become NaNs.
 Sums* take_sums(Products& products, const Thread* lanes) {
   const auto of = [&](unsigned lane) { return static_cast<const Product*>(lanes[lane].data); };
   for (auto& sums : products.sums)
@@ -158,7 +158,7 @@ void run(Products& products, const Pending& pending, const Thread& lane) {
   if (--pending.sums->products == 0) return_sums(products, pending.sums);
 }
 
-// Starts the product that all threads of a warpgroup have reached.
+// Starts the product reached by all threads of a warpgroup.
 void start(Thread* threads) {
   Block& block = running_block();
   const Product first = *static_cast<const Product*>(threads[0].data);

@@ -1,4 +1,4 @@
-// Products of a warp that have not run. Internal; see warpgroups.h.
+// Pending products of a warp. Internal; see warpgroups.h.
 #pragma once
 
 #include "block.h"
@@ -7,7 +7,7 @@ namespace emulator {
 
 constexpr int ROWS = 16, DEPTH = 16, MAX_COLUMNS = 128;
 
-// A warp's 16 rows of sums, and the registers that they return to when no product adds to them any more.
+// A warp's 16 rows of sums, and the registers that they return to once no product accumulates into them.
 struct Sums {
   float* at[LANES];
   int columns;
@@ -19,7 +19,7 @@ struct Sums {
 struct Pending {
   Sums* sums;
   Product product;
-  // The left operand in registers, when the product started, and where it was.
+  // The left operand in registers as of the product's start, and its location.
   const uint32_t* a_at[LANES];
   uint32_t a[LANES][4];
 };

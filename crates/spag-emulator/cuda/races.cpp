@@ -14,7 +14,7 @@ Races::~Races() {
 void Races::watch(const void* begin, size_t bytes, size_t each, std::string name, bool of_block) {
   if (bytes == 0) return;
   Region region{static_cast<const unsigned char*>(begin), bytes, each, std::move(name), of_block, nullptr};
-  // Zeros, which are nobody's accesses; pages are mapped on first use.
+  // Zeros, which are no accesses; pages are mapped on first use.
   const int flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE;
   void* cells = mmap(nullptr, region.cell_bytes(), PROT_READ | PROT_WRITE, flags, -1, 0);
   if (cells == MAP_FAILED) throw std::runtime_error("no memory to find races");
@@ -54,7 +54,7 @@ std::string Races::access(const void* at, size_t bytes, bool writes, const Stamp
         cell.reads[0] = cell.reads[1] = Stamp{};
         continue;
       }
-      // Two reads that are far apart: a later write is not ordered after at least one of them.
+      // Keeps the two reads that are furthest apart: a later write is unordered with at least one of them.
       Stamp& one = cell.reads[0];
       Stamp& other = cell.reads[1];
       if (one.comes_before(now, clock)) {
@@ -70,7 +70,7 @@ std::string Races::access(const void* at, size_t bytes, bool writes, const Stamp
 
 }  // namespace emulator
 
-// What ThreadSanitizer's instrumentation calls; `emulator_access` is in emulator.cpp.
+// Called by ThreadSanitizer's instrumentation; `emulator_access` is in emulator.cpp.
 extern "C" {
 void emulator_access(const void* at, size_t bytes, bool writes);
 void __tsan_init() {}
@@ -90,7 +90,7 @@ ACCESSES(2)
 ACCESSES(4)
 ACCESSES(8)
 ACCESSES(16)
-// Clang calls these in place of the functions of the C library.
+// Clang calls these instead of the C library functions.
 void* __tsan_memcpy(void* to, const void* from, size_t bytes) {
   emulator_access(from, bytes, false);
   emulator_access(to, bytes, true);

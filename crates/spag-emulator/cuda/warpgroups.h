@@ -1,16 +1,16 @@
-// Emulates the operations of cuda/wgmma.cuh: products of warpgroups, barriers in shared memory, and turns.
+// Emulates the operations of cuda/wgmma.cuh: warpgroup products, barriers in shared memory, and turns.
 //
-// A product starts when all 128 threads of a warpgroup have reached it with the same operands. It runs when a warp waits for its
-// group: shared memory is read as late as a GPU might, and until then the sums in registers are NaNs. Its reads count for races from the
-// start to that wait. Copies after which a thread arrives at a barrier are completed at once, or when no thread can run otherwise.
-// If no thread can run at all, the launch fails with a list of what they wait for.
+// A product starts when all 128 threads of a warpgroup have reached it with the same operands. It runs when a warp waits for its group,
+// so shared memory is read as late as on a GPU at worst, and until then the sums in registers are NaNs. For the race check, its reads
+// last from the start to that wait. Copies that arrive at a barrier complete either at once, or only when no thread can run. If no
+// thread can run at all, the launch fails with a list of what the threads wait for.
 #pragma once
 
 #include <cstdint>
 
 namespace emulator {
 
-// What a thread passes to a product: sums, the left operand in registers or null, and descriptors.
+// A thread's arguments of a product: sums, the left operand in registers or null, and descriptors.
 struct Product {
   float* c;
   const uint32_t* a;

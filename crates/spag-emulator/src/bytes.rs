@@ -43,12 +43,12 @@ fn span(layout: &Layout) -> Result<std::ops::Range<usize>> {
     }
 }
 
-/// Where a tensor's bytes begin in its memory.
+/// The byte offset of a tensor in its storage.
 pub(crate) fn offset(tensor: &Tensor) -> usize {
     tensor.layout().start_offset() * tensor.dtype().size_in_bytes()
 }
 
-/// A copy of a tensor's bytes.
+/// Copies a tensor's bytes.
 pub(crate) fn read(tensor: &Tensor) -> Result<Vec<u8>> {
     let (storage, layout) = tensor.storage_and_layout();
     let Storage::Cpu(storage) = &*storage else { bail!("a tensor on {:?} for the emulator", tensor.device()) };

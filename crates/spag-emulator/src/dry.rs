@@ -1,4 +1,4 @@
-//! Launches that are checked and not run, for shapes that are too large to emulate.
+//! Dry runs: launches that are validated but not executed, for shapes that are too large to emulate.
 
 use std::collections::BTreeSet;
 use std::ffi::{CStr, CString, c_char, c_int};
@@ -12,10 +12,10 @@ use spag_ops::pool;
 
 use crate::letter;
 
-/// Kernels of a device that has no memory and runs nothing: it checks every launch against the device's limits and the kernel's
-/// parameters, and every product against the sizes that cuBLAS takes.
+/// A dry-run device without memory or execution: it checks every launch against the device's limits and the kernel's
+/// parameters, and every matrix product against the sizes that cuBLAS supports.
 ///
-/// Tensors are zeros whose pages are mapped when they are first used, so that those of kernels cost nothing.
+/// Tensors are zeros whose pages are mapped on first use, so unused ones cost nothing.
 #[derive(Debug)]
 pub struct Dry {
     max_shared_bytes: usize,
@@ -24,11 +24,11 @@ pub struct Dry {
     large: Arc<Mutex<BTreeSet<String>>>,
 }
 
-/// From as many elements on, an index of a tensor does not fit into an `int`.
+/// Number of elements from which a tensor's indices overflow an `int`.
 const LARGE: usize = 1 << 31;
-/// Blocks along the first axis of a grid, and along the others.
+/// Maximum blocks along each axis of a grid.
 const MOST_BLOCKS: [u32; 3] = [i32::MAX as u32, 65_535, 65_535];
-/// Threads of a block.
+/// Maximum threads per block.
 const MOST_THREADS: u32 = 1024;
 
 unsafe extern "C" {
@@ -36,18 +36,18 @@ unsafe extern "C" {
 }
 
 impl Dry {
-    /// A device that has this much shared memory per block.
+    /// A device with this much shared memory per block.
     pub fn with_shared_bytes(max_shared_bytes: usize) -> Self {
         Self { max_shared_bytes, warpgroup_processors: None, turns: Turns::default(), large: Arc::default() }
     }
 
-    /// The same device with this many multiprocessors of compute capability 9.0.
+    /// The same device with compute capability 9.0 and this many multiprocessors.
     #[must_use]
     pub fn with_warpgroups(self, processors: u32) -> Self {
         Self { warpgroup_processors: Some(processors), ..self }
     }
 
-    /// The kernels that were passed a tensor of 2³¹ elements or more. Their indices must have 64 bits, or count vectors.
+    /// The kernels that received a tensor of 2³¹ elements or more. They need 64-bit indices, or must index vectors.
     pub fn kernels_of_large_tensors(&self) -> Vec<String> {
         self.large.lock().unwrap_or_else(PoisonError::into_inner).iter().cloned().collect()
     }
@@ -74,7 +74,7 @@ impl Dry {
         let letters: String = launch.args.iter().map(letter).collect();
         let text = |text: &str| CString::new(text).map_err(candle_core::Error::wrap);
         let (name, letters, mut error) = (text(&launch.kernel)?, text(&letters)?, vec![0u8; 512]);
-        // SAFETY: both texts end with a zero, and the message is cut at the length of its memory.
+        // SAFETY: both strings are zero-terminated, and the message is truncated to the length of its buffer.
         let failed = unsafe { emulator_check(name.as_ptr(), letters.as_ptr(), error.as_mut_ptr().cast(), error.len()) };
         if failed != 0 {
             let why = CStr::from_bytes_until_nul(&error).map(CStr::to_string_lossy).unwrap_or_default();
@@ -102,7 +102,7 @@ impl Kernels for Dry {
             return Ok(spare);
         }
         match dtype {
-            // candle writes zeros of bf16; those of integers are mapped.
+            // candle writes bf16 zeros explicitly, but maps integer zeros.
             DType::BF16 => {
                 let zeros: Vec<bf16> = vec![0u16; shape.iter().product()].reinterpret_into();
                 Tensor::from_vec(zeros, shape, &Device::Cpu)

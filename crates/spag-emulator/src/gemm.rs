@@ -1,4 +1,4 @@
-//! Matrix products as cuBLAS computes them: f32 sums, rounded once.
+//! Matrix products with cuBLAS numerics: f32 accumulation, rounded once.
 
 use candle_core::{DType, Result, Tensor};
 use spag_ops::kernels::{Accumulate, Gemm, Operand, Orientation};

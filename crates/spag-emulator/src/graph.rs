@@ -1,4 +1,4 @@
-//! Captured operations that can be replayed, like a CUDA graph.
+//! Captured operations that can be replayed like a CUDA graph.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};

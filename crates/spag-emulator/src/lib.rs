@@ -1,8 +1,8 @@
 //! Emulates CUDA kernels on a CPU: compiles their sources as C++ and runs them thread by thread.
 //!
-//! It checks what a kernel computes, that its arguments have the types of its parameters, its memory accesses, that all
-//! threads meet its barriers and warp operations, and that barriers order accesses of different threads to the same memory.
-//! It does not show speed. See `cuda/emulator.h`, `cuda/warpgroups.h` and `cuda/races.h`.
+//! It checks a kernel's results, the types of its arguments, its memory accesses, that all threads reach its barriers and
+//! warp operations, and that barriers order accesses of different threads to the same memory. It does not model speed. See
+//! `cuda/emulator.h`, `cuda/warpgroups.h` and `cuda/races.h`.
 //!
 //! ```
 //! use std::sync::Arc;
@@ -42,15 +42,16 @@ const SHARED_BYTES: usize = 227 << 10;
 
 /// Runs kernels on CPU tensors.
 ///
-/// Every launch uses another order of lanes, warps and blocks, and puts a guard page before or after the arguments.
+/// Every launch uses another order of lanes, warps and blocks, and puts the guard page before or after the
+/// arguments.
 #[derive(Debug)]
 pub struct Emulator {
     launches: Arc<AtomicU32>,
-    /// Operations of the graph being captured, if any. As on a device, they may be those of any thread.
+    /// Operations of the graph being captured, if any. As on a device, they may come from any thread.
     capturing: Mutex<Option<Vec<GraphOp>>>,
     /// The names of the operations of the last graph.
     captured: Mutex<Vec<String>>,
-    /// Kernels and products, captured ones too.
+    /// Launched kernels and products, including captured ones.
     launched: Mutex<Launched>,
     turns: Turns,
     max_shared_bytes: usize,
@@ -58,14 +59,14 @@ pub struct Emulator {
 }
 
 impl Default for Emulator {
-    /// With as much shared memory as an H100, without its warpgroups.
+    /// As much shared memory as an H100, without its warpgroups.
     fn default() -> Self {
         Self::with_shared_bytes(SHARED_BYTES)
     }
 }
 
 impl Emulator {
-    /// An emulator of a device that has this much shared memory per block.
+    /// Emulates a device with this much shared memory per block.
     pub fn with_shared_bytes(max_shared_bytes: usize) -> Self {
         Self {
             launches: Arc::default(),
@@ -78,17 +79,17 @@ impl Emulator {
         }
     }
 
-    /// An emulator of a device of compute capability 9.0 that has this many multiprocessors.
+    /// Emulates a device of compute capability 9.0 with this many multiprocessors.
     pub fn with_warpgroups(processors: u32) -> Self {
         Self { warpgroup_processors: Some(processors), ..Self::default() }
     }
 
-    /// What the graph that was captured last launches, in order: names of kernels, `gemm` and `copy`.
+    /// The operations of the last captured graph, in order: kernel names, `gemm` and `copy`.
     pub fn last_graph(&self) -> Vec<String> {
         self.captured.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Appends an operation to the graph being captured. Returns `false` if there is none.
+    /// Appends an operation to the graph being captured. Returns `false` if no capture is active.
     fn capture_op(&self, op: impl FnOnce() -> GraphOp) -> bool {
         let mut capturing = self.capturing.lock().unwrap_or_else(PoisonError::into_inner);
         match capturing.as_mut() {
@@ -106,13 +107,13 @@ struct Argument {
     data: *mut c_void,
     bytes: usize,
     kind: u32,
-    /// Of the address, in bytes from a multiple of 16.
+    /// Offset of the address from a multiple of 16, in bytes.
     offset: u32,
-    /// Of the type; see `cuda/emulator.h`.
+    /// Letter of the type; see `cuda/emulator.h`.
     letter: u32,
 }
 
-/// The letter of an argument's type, which must be that of the kernel's parameter.
+/// The letter of an argument's type, which must match that of the kernel's parameter.
 fn letter(arg: &Arg<'_>) -> char {
     let of = |tensor: &Tensor| match tensor.dtype() {
         DType::F32 => 'f',
@@ -147,7 +148,7 @@ unsafe extern "C" {
     ) -> c_int;
 }
 
-/// An argument during a launch. Memory has its bytes and the offset of the view in its tensor.
+/// An argument during a launch. Memory holds its bytes and the offset of the view in its tensor.
 enum Held {
     Read(Vec<u8>, usize),
     Written(Vec<u8>, usize),
@@ -172,7 +173,7 @@ impl Held {
             Self::Read(bytes, offset) => (bytes.as_mut_ptr(), bytes.len(), 1, *offset),
             Self::Written(bytes, offset) => (bytes.as_mut_ptr(), bytes.len(), 2, *offset),
         };
-        // A device aligns its allocations to 256 bytes; no kernel needs more than 16.
+        // Devices align allocations to 256 bytes; no kernel needs more than 16.
         Argument { data: data.cast(), bytes, kind, offset: (offset % 16) as u32, letter: letter(arg) as u32 }
     }
 }
@@ -250,7 +251,7 @@ impl Kernels for Emulator {
         Ok(Some(Box::new(EmulatedGraph::new(all, self.launches.clone()))))
     }
 
-    /// Filled with NaNs (all bits set), so that elements which are never written are detected.
+    /// Filled with NaNs (all bits set) to detect elements that are never written.
     fn empty(&self, shape: &[usize], dtype: DType) -> Result<Tensor> {
         let tensor = match pool::spare(shape, dtype, &Device::Cpu) {
             Some(spare) => spare,

@@ -1,4 +1,4 @@
-//! The device of a test that runs kernels.
+//! The device on which a test runs kernels.
 
 use std::sync::Arc;
 
@@ -8,7 +8,7 @@ use spag_ops::kernels::{self, Kernels};
 
 use crate::Emulator;
 
-/// A device that runs the kernels of a test: a GPU, or the CPU with emulated kernels.
+/// The device of a test: a GPU, or the CPU with emulated kernels.
 #[derive(Clone)]
 pub struct Place {
     device: Device,
@@ -20,7 +20,7 @@ impl Place {
     /// them.
     ///
     /// # Panics
-    /// A build with the feature cannot open its GPU.
+    /// The build has the feature but cannot open a GPU.
     pub fn of_this_build() -> Self {
         if !kernels::HAVE_CUDA {
             return Self { device: Device::Cpu, kernels: Some(Arc::new(Emulator::default())) };
@@ -30,22 +30,22 @@ impl Place {
         Self { device, kernels: None }
     }
 
-    /// The emulator of a device that has this much shared memory per block.
+    /// Emulates a device with this much shared memory per block.
     pub fn with_shared_bytes(bytes: usize) -> Self {
         Self { device: Device::Cpu, kernels: Some(Arc::new(Emulator::with_shared_bytes(bytes))) }
     }
 
-    /// The emulator of a device of compute capability 9.0 that has this many multiprocessors: some ops have kernels by warpgroups.
+    /// Emulates a device of compute capability 9.0 with this many multiprocessors, which enables the warpgroup kernels.
     pub fn with_warpgroups(processors: u32) -> Self {
         Self { device: Device::Cpu, kernels: Some(Arc::new(Emulator::with_warpgroups(processors))) }
     }
 
-    /// The CPU, with its own versions of the ops.
+    /// The CPU, with the CPU implementations of the ops.
     pub fn cpu() -> Self {
         Self { device: Device::Cpu, kernels: None }
     }
 
-    /// Runs `f` with ops on tensors of this place using its kernels.
+    /// Runs `f`; ops on tensors of this place use its kernels.
     pub fn run<R>(&self, f: impl FnOnce() -> R) -> R {
         match &self.kernels {
             Some(kernels) => kernels::using(kernels.clone(), f),
@@ -53,16 +53,16 @@ impl Place {
         }
     }
 
-    /// Copies a CPU tensor to this place, in another number format.
+    /// Copies a CPU tensor to this place and converts its number format.
     ///
     /// # Errors
-    /// The device has too little memory.
+    /// The device is out of memory.
     pub fn put(&self, tensor: &Tensor, dtype: DType) -> Result<Tensor> {
-        // Always a copy: in-place kernels must not modify the CPU version's tensor.
+        // Always a copy: in-place kernels must not modify the tensor used by the CPU version.
         tensor.to_dtype(dtype)?.copy()?.to_device(&self.device)
     }
 
-    /// Whether the kernels are emulated, which takes seconds for what a GPU computes in milliseconds.
+    /// Whether the kernels are emulated, which takes seconds where a GPU takes milliseconds.
     pub fn is_emulated(&self) -> bool {
         self.kernels.is_some()
     }

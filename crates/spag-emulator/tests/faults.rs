@@ -1,4 +1,4 @@
-//! The emulator detects the mistakes of the kernels in `cuda/faulty.cu`.
+//! The emulator detects the bugs of the kernels in `cuda/faulty.cu`.
 
 use std::process::Command;
 
@@ -6,7 +6,7 @@ use candle_core::{DType, Device, Result, Tensor};
 use spag_emulator::{Dry, Emulator};
 use spag_ops::kernels::{Arg, Kernels, Launch, Module};
 
-/// Set in the child process of a test that runs itself and expects the child to be stopped.
+/// Set in the child process of a test that re-executes itself and expects the child to be killed.
 const CHILD: &str = "SPAG_EMULATOR_CHILD";
 
 /// The output of a kernel for the input 1..=n, with 64 threads.
@@ -96,7 +96,7 @@ fn unwritten_element_is_nan() {
 #[test]
 fn read_past_the_end_stops_the_process() {
     if std::env::var_os(CHILD).is_some() {
-        // Whole vectors of 16 bytes, so that the guard page follows immediately.
+        // Whole 16-byte vectors, so that the guard page follows immediately.
         let _ = run(&Emulator::default(), "read", 8);
         return;
     }
@@ -110,7 +110,7 @@ fn read_past_the_end_stops_the_process() {
 
 #[test]
 fn write_outside_an_argument_is_detected() {
-    // There is room for three more elements between the end of five and the guard page.
+    // Three more elements fit between the end of the five and the guard page.
     assert!(error("write", 5).contains("writes outside argument 1"));
 }
 
@@ -130,7 +130,7 @@ fn unaligned_vector_is_detected_where_a_view_is_not_aligned() {
 
 #[test]
 fn more_shared_memory_than_the_device_has_is_refused() {
-    // The kernels of these tests ask for 256 bytes.
+    // The kernels of these tests request 256 bytes.
     let error = run(&Emulator::with_shared_bytes(255), "none", 5).unwrap_err().to_string();
     assert!(error.contains("at most 255 bytes"), "{error}");
     run(&Emulator::with_shared_bytes(256), "none", 5).unwrap();
@@ -151,7 +151,7 @@ fn copy_without_a_wait_has_no_effect() {
     assert!(run(&Emulator::default(), "copy", 16).unwrap().iter().all(|x| x.is_nan()));
 }
 
-/// In every order of warps and lanes, in most of which the result is right.
+/// In every order of warps and lanes; most of them give the right result.
 #[test]
 fn races_are_detected_in_every_order() {
     let input = Tensor::arange(0f32, 64f32, &Device::Cpu).unwrap();
@@ -192,7 +192,7 @@ fn barriers_order_accesses() {
     }
 }
 
-/// The number at the beginning of a text.
+/// The number at the start of a text.
 fn number(text: &str) -> u32 {
     text.split(|c: char| !c.is_ascii_digit()).next().unwrap().parse().unwrap()
 }

@@ -1,4 +1,4 @@
-//! The emulator detects the mistakes of the kernels in `cuda/faulty_warpgroups.cu`.
+//! The emulator detects the bugs of the kernels in `cuda/faulty_warpgroups.cu`.
 
 use candle_core::{DType, Device, Result, Tensor};
 use spag_emulator::Emulator;
@@ -25,7 +25,7 @@ fn run(emulator: &Emulator, kernel: &str) -> Result<Vec<f32>> {
     output.to_vec1()
 }
 
-/// What the launches of a kernel say, in every order of lanes and warps.
+/// The errors of launching a kernel, for every order of lanes and warps.
 fn errors(kernel: &str) -> Vec<String> {
     let emulator = Emulator::default();
     let error = |_| match run(&emulator, kernel) {

@@ -1,4 +1,4 @@
-//! Grammars for the vocabulary of a tokenizer.
+//! Compiles grammars for a tokenizer's vocabulary.
 
 use std::sync::Arc;
 
@@ -12,9 +12,9 @@ use crate::error::{Error, FAULT, Result, told};
 use crate::language::Language;
 use crate::state::Compiled;
 
-/// Stack for a byte of a language. The library takes 400 bytes at most, for rules that lead from one to the next.
+/// Stack per byte of a language. The library takes 400 bytes at most, for chains of rules.
 const STACK_PER_BYTE: usize = 1 << 10;
-/// States of the lexer of a language, of 2 KiB at most.
+/// Maximum lexer states of a language, of up to 2 KiB each.
 const MAX_LEXER_STATES: usize = 1 << 16;
 
 /// Compiles grammars for a tokenizer. Clones share the trie of its vocabulary.
@@ -22,10 +22,10 @@ const MAX_LEXER_STATES: usize = 1 << 16;
 pub struct GrammarCompiler(Arc<ParserFactory>);
 
 impl GrammarCompiler {
-    /// Makes the trie of a vocabulary: its tokens by their bytes. Takes about a second for 150,000 tokens.
+    /// Builds the trie of a vocabulary from the bytes of its tokens. Takes about a second for 150,000 tokens.
     ///
     /// # Errors
-    /// A vocabulary that cannot be made one.
+    /// The vocabulary cannot be turned into a trie.
     pub fn new(tokenizer: &Tokenizer) -> Result<Self> {
         let special: std::collections::HashSet<u32> = tokenizer.special_tokens().map(|(id, _)| id).collect();
         let size = u32::try_from(tokenizer.vocab_size()).map_err(|error| Error::Vocabulary(error.to_string()))?;
@@ -56,7 +56,7 @@ impl GrammarCompiler {
     /// Compiles a language, within limits of size and work. May take seconds.
     ///
     /// # Errors
-    /// A language that is not written as it must be, is empty or needs more than the limits.
+    /// The language is malformed, empty or exceeds the limits.
     pub fn compile(&self, language: &Language) -> Result<SharedGrammar> {
         let size = language.size()?;
         let compile = || {
@@ -64,20 +64,20 @@ impl GrammarCompiler {
             if let Some(error) = matcher.get_error() {
                 return Err(Error::Language(told(error)));
             }
-            // What is unusable is found now, and the work is done once.
+            // Detects unusable languages now, and does the work once.
             let first = matcher.compute_mask().map_err(|error| Error::Language(told(error.to_string())))?;
             if first.is_zero() {
                 return Err(Error::Language("no text is in it".to_owned()));
             }
             Ok(SharedGrammar::new(Compiled::new(matcher)))
         };
-        // The library calls itself for each of a chain of rules or references.
+        // The library recurses along chains of rules or references.
         catch_panic_with_stack(size * STACK_PER_BYTE, compile)
             .unwrap_or_else(|_| Err(Error::Language(FAULT.to_owned())))
     }
 }
 
-/// Whether bytes can be part of a text. 0xff, which is not, marks special tokens in a trie.
+/// Whether bytes can be part of a text. 0xff cannot; it marks special tokens in a trie.
 fn is_text(bytes: &[u8]) -> bool {
     !bytes.contains(&TokTrie::SPECIAL_TOKEN_MARKER)
 }

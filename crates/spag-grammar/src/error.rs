@@ -2,38 +2,38 @@
 
 use spag_io::{Classify, ErrorClass, quote};
 
-/// What a fallible function of this crate returns.
+/// Result with this crate's [`Error`].
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// Why there is no grammar.
+/// Why a grammar could not be compiled.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// The language is not written as it must be, or beyond what can be computed.
+    /// The language is malformed or exceeds the work limit.
     #[error("the grammar cannot be used: {}", quote(.0))]
     Language(String),
-    /// The language is larger than what is compiled.
+    /// The language is too large.
     #[error("it has {found} {what}, more than {most}, the most that is compiled")]
     TooLarge {
-        /// What it has too many of.
+        /// The counted items.
         what: &'static str,
-        /// How many it has.
+        /// Their number.
         found: usize,
-        /// The most.
+        /// The limit.
         most: usize,
     },
-    /// The vocabulary of the tokenizer has no bytes that grammars can be compared with.
+    /// The tokens of the vocabulary have no usable bytes.
     #[error("this tokenizer's vocabulary cannot be held to grammars: {}", quote(.0))]
     Vocabulary(String),
 }
 
-/// What a message of the library says. A panic's text is left out: errors are sent to clients.
+/// The public form of a library message. Panic texts are omitted: errors are sent to clients.
 pub(crate) fn told(message: String) -> String {
     let is_panic = message.contains("panic:") || message.contains("<backtrace>");
     if is_panic { FAULT.to_owned() } else { message }
 }
 
-/// What is said of a panic.
+/// The message for a panic.
 pub(crate) const FAULT: &str = "the library that compiles grammars fails on it; write it in another way";
 
 impl Classify for Error {

@@ -1,11 +1,12 @@
-//! What a completion may be.
+//! Languages that a completion can be constrained to.
 
 use llguidance::api::TopLevelGrammar;
 use serde_json::{Value, json};
 
 use crate::error::{Error, Result};
 
-/// Blanks between the parts of JSON: one, or a new line and its indentation. A model can go on with more for ever.
+/// Whitespace between the parts of JSON: one blank, or a new line with its indentation. Limited, since a model can
+/// repeat whitespace forever.
 const JSON_BLANKS: &str = r"\x20|\x0D?\x0A[\x20\x09]{0,32}";
 
 /// A set of texts.
@@ -13,40 +14,40 @@ const JSON_BLANKS: &str = r"\x20|\x0D?\x0A[\x20\x09]{0,32}";
 pub enum Language {
     /// Any JSON object.
     JsonObject,
-    /// JSON of a schema, with references within it alone.
+    /// JSON that matches a schema, which may only reference itself.
     JsonSchema(Value),
-    /// What a regular expression matches as a whole, in the syntax of the crate `regex`, without look-around.
+    /// Texts that fully match a regular expression in the syntax of the crate `regex`, without look-around.
     Regex(String),
     /// One of these texts.
     Choice(Vec<String>),
-    /// A context-free grammar in Lark's notation, as llguidance reads it.
+    /// A context-free grammar in Lark notation, as read by llguidance.
     Lark(String),
 }
 
-/// Texts of a list of choices.
+/// Maximum number of choices.
 const MAX_CHOICES: usize = 1 << 14;
-/// Bytes of all choices.
+/// Maximum bytes of all choices.
 const MAX_CHOICE_BYTES: usize = 1 << 18;
-/// Bytes of a JSON schema or a regular expression.
+/// Maximum bytes of a JSON schema or a regular expression.
 const MAX_BYTES: usize = 1 << 16;
-/// Bytes of a grammar in Lark's notation, which takes the longest: time can grow with the square of it.
+/// Maximum bytes of a Lark grammar, the slowest to compile: time can grow quadratically.
 const MAX_LARK_BYTES: usize = 1 << 15;
 
-/// Refuses what has more than `most` of something.
+/// Fails if `found` exceeds `most`.
 fn within(what: &'static str, found: usize, most: usize) -> Result<usize> {
     if found <= most { Ok(found) } else { Err(Error::TooLarge { what, found, most }) }
 }
 
 impl Language {
-    /// Checks that it is no larger than what is compiled, in time that does not depend on what is in it.
+    /// Checks the size limits, in time independent of the content.
     ///
     /// # Errors
-    /// It is larger.
+    /// The language is too large.
     pub fn check_size(&self) -> Result<()> {
         self.size().map(drop)
     }
 
-    /// Bytes that the stack of the compiler depends on.
+    /// The size in bytes, which bounds the compiler's stack.
     pub(crate) fn size(&self) -> Result<usize> {
         match self {
             Self::JsonObject => Ok(0),
@@ -60,7 +61,7 @@ impl Language {
         }
     }
 
-    /// As `llguidance` has it.
+    /// The grammar in the types of `llguidance`.
     pub(crate) fn grammar(&self) -> Result<TopLevelGrammar> {
         let wrong = |what: &str| Err(Error::Language(what.to_owned()));
         Ok(match self {
@@ -74,7 +75,8 @@ impl Language {
             Self::Choice(choices) => {
                 let choices: Vec<String> =
                     choices.iter().map(|choice| Value::from(choice.as_str()).to_string()).collect();
-                // A terminal: the library makes a trie of it, in linear time. Of alternatives of a rule it takes 2000 at most.
+                // A terminal, from which the library builds a trie in linear time. It accepts at most 2000 alternatives in a
+                // rule.
                 TopLevelGrammar::from_lark(format!("start: CHOICE\nCHOICE: {}", choices.join(" | ")))
             }
             Self::Lark(grammar) => TopLevelGrammar::from_lark(grammar.clone()),

@@ -1,5 +1,5 @@
-//! Completions held to JSON, a JSON schema, a regular expression, a list of choices or a grammar in Lark's notation, by the library
-//! `llguidance`. A [`GrammarCompiler`] belongs to a tokenizer; what it compiles is for
+//! Constrains completions to JSON, a JSON schema, a regular expression, a list of choices or a Lark grammar, with the library
+//! `llguidance`. A [`GrammarCompiler`] belongs to a tokenizer and compiles languages for
 //! [`GenerationConfig::grammar`](spag_model::GenerationConfig::grammar).
 //!
 //! ```no_run

@@ -1,4 +1,4 @@
-//! A completion's place within a grammar.
+//! The state of a completion within a grammar.
 
 use std::sync::Mutex;
 
@@ -7,7 +7,7 @@ use spag_model::generate::{AllowedTokens, Grammar, GrammarState};
 
 use crate::error::told;
 
-/// A compiled grammar: its begin, of which each completion gets a copy. All of them share the lexer, which can have megabytes.
+/// A compiled grammar in its initial state, copied for each completion. All copies share the lexer, which can take megabytes.
 pub(crate) struct Compiled(Mutex<Matcher>);
 
 impl Compiled {
@@ -18,7 +18,7 @@ impl Compiled {
 
 impl Grammar for Compiled {
     fn start(&self) -> Box<dyn GrammarState> {
-        // A copy was made or not: another thread's panic leaves the original as it was.
+        // A poisoned lock is fine: copying does not modify the original.
         let begin = self.0.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
         Box::new(Place(begin.clone()))
     }

@@ -1,4 +1,5 @@
-//! Files that are written beside their final place, synced and renamed: a kill leaves the old file or the new one.
+//! Atomic file writes: a temporary file in the same folder, synced and renamed. A kill leaves either the old or the
+//! new file.
 
 use std::fs::{self, File};
 use std::io::{self, BufWriter, Write};
@@ -95,12 +96,12 @@ impl Drop for AtomicFile {
     }
 }
 
-/// Opens a pipe, a device or what the process has open, which keeps what it has.
+/// Opens a pipe, a device or an already open file without truncating it.
 fn open_stream(path: &Path) -> io::Result<File> {
     #[cfg(unix)]
     if [Path::new("/dev/stdout"), Path::new("/dev/fd/1"), Path::new("/proc/self/fd/1")].contains(&path) {
         use std::os::fd::AsFd;
-        // Standard output may be a file, whose position is shared.
+        // Duplicated, since standard output may be a file with a shared position.
         return Ok(io::stdout().as_fd().try_clone_to_owned()?.into());
     }
     File::options().append(true).open(path)
@@ -122,7 +123,7 @@ pub fn sync_folder(folder: &Path) -> Result<()> {
     File::open(folder).and_then(|folder| folder.sync_all()).map_err(Error::io(folder))
 }
 
-/// Writes a value as indented JSON, as the reference does (`indent=2`, no escapes for letters).
+/// Writes a value as indented JSON in the format of the reference (`indent=2`, non-ASCII letters unescaped).
 ///
 /// # Errors
 /// The file cannot be written. The previous file is kept.

@@ -1,4 +1,4 @@
-//! The files that a command reads and writes: an output is never an input, and no model and no results are overwritten.
+//! Checks of a command's input and output paths: no output is an input, and no model or results are overwritten.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -11,7 +11,7 @@ use crate::in_place::is_stream;
 
 /// The files and folders of a command, by the names of their flags or settings.
 ///
-/// Inputs are named first. Each output is then compared with them, and with the outputs before it, as files: through links and hard
+/// Add inputs first. Each output is then compared with them and with earlier outputs by file identity, through symbolic and hard
 /// links. Pipes and devices are exempt.
 ///
 /// ```
@@ -39,7 +39,7 @@ struct Named {
 }
 
 impl CommandFiles {
-    /// Adds an input: a file, or a folder, all of whose files count as read.
+    /// Adds an input: a file, or a folder with all its files.
     #[must_use]
     pub fn read(mut self, flag: &str, path: impl AsRef<Path>) -> Self {
         self.inputs.push(Named { flag: flag.to_owned(), path: path.as_ref().to_owned() });
@@ -89,12 +89,12 @@ impl CommandFiles {
         Ok(())
     }
 
-    /// Checks and adds a folder into which files of the kinds `written` are written. It may hold those of the kinds `kept`, since the
-    /// command resumes them, writes beside them, or is told to replace them.
+    /// Checks and adds an output folder for files of the kinds `written`. It may already hold files of the kinds `kept`, which the
+    /// command resumes, keeps or is told to replace.
     ///
     /// # Errors
-    /// [`Error::Output`] if it is an input or has one that would be overwritten, is a file, or holds a model or results of other
-    /// kinds; [`Error::Io`] if it cannot be listed.
+    /// [`Error::Output`] if it is an input, contains an input that would be overwritten, is a file, or holds a model or results
+    /// of other kinds; [`Error::Io`] if it cannot be listed.
     pub fn write_folder(
         &mut self,
         flag: &str,
@@ -132,7 +132,7 @@ impl CommandFiles {
     }
 }
 
-/// Whether a path is inside the folder at `folder`, or is a file to which an entry of the folder leads.
+/// Whether a path is inside `folder`, or is the target of a link in the folder.
 fn is_inside(path: &Path, folder: &Path) -> bool {
     folder.is_dir()
         && (entry_with(folder, path).is_some()
@@ -141,7 +141,7 @@ fn is_inside(path: &Path, folder: &Path) -> bool {
             }))
 }
 
-/// The name of the entry of `folder` that `path` is or is inside of, if there is one.
+/// The name of the entry of `folder` that is or contains `path`, if any.
 fn entry_with(folder: &Path, path: &Path) -> Option<String> {
     let path = resolve(path);
     let mut below = path.as_path();
@@ -190,7 +190,7 @@ mod tests {
             let mut files = CommandFiles::default().read("--input", &rows);
             refused(files.write_file("--output", root.join(name)), "--output would overwrite what --input reads");
         }
-        // A folder, what is in it, and what its entries lead to.
+        // A folder, its contents, and the targets of its links.
         for name in ["data/rows.json", "linked/new/rows.json", "data/new.json", "hard.json", "link.json"] {
             let mut files = CommandFiles::default().read("--data", root.join("data"));
             refused(files.write_file("--output", root.join(name)), "what --data reads");
@@ -232,7 +232,7 @@ mod tests {
             );
             files.write_folder("--output_dir", root.join(name), &[Model], &Contents::ALL).unwrap();
         }
-        // An input inside of the folder is in the way if it has the name of an output.
+        // An input inside the folder conflicts if it has the name of an output.
         let mut files = CommandFiles::default().read("--model", root.join("out/checkpoint-3"));
         refused(
             files.write_folder("--output_dir", root.join("out"), &[Training], &[]),

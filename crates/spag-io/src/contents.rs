@@ -1,4 +1,4 @@
-//! What a folder holds, by the names of its files.
+//! Classifies the contents of a folder by file names.
 
 use std::fmt;
 use std::fs;
@@ -7,7 +7,7 @@ use std::path::Path;
 
 use crate::error::{Error, Result};
 
-/// What the files of a folder are a part of.
+/// A kind of folder contents.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Contents {
     /// A model, an adapter or a tokenizer.
@@ -26,7 +26,7 @@ impl Contents {
     /// All kinds.
     pub const ALL: [Self; 5] = [Self::Model, Self::Training, Self::Run, Self::Benchmarks, Self::Games];
 
-    /// Names by which the kind is recognised. `*` stands for any characters.
+    /// File name patterns that identify the kind. `*` matches any characters.
     const fn marks(self) -> &'static [&'static str] {
         match self {
             Self::Model => &[
@@ -47,7 +47,7 @@ impl Contents {
         }
     }
 
-    /// Names of further files that belong to it.
+    /// Patterns of further files of this kind, which do not identify it.
     const fn further(self) -> &'static [&'static str] {
         match self {
             Self::Model => &[
@@ -83,19 +83,19 @@ impl Contents {
         }
     }
 
-    /// Whether a file or folder of this name belongs to it.
+    /// Whether a file or folder of this name belongs to this kind.
     pub fn has(self, name: &str) -> bool {
         self.marks().iter().chain(self.further()).any(|pattern| fits(name, pattern))
     }
 
-    /// What the folder at `path` holds, each kind with the names by which it is recognised. Nothing if there is no such folder.
+    /// The kinds found in the folder at `path`, each with the names that identify it. Empty if there is no such folder.
     ///
     /// # Errors
     /// The folder cannot be read.
     pub fn of(path: &Path) -> Result<Vec<(Self, String)>> {
         let io = Error::io(path);
         let entries = match fs::read_dir(path) {
-            // Below a file nothing can be, and creating the folder says so.
+            // Creating the folder reports this error.
             Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => {
                 return Ok(Vec::new());
             }
@@ -105,7 +105,7 @@ impl Contents {
         for entry in entries {
             names.push(entry.map_err(io)?.file_name().to_string_lossy().into_owned());
         }
-        // The same message in every call.
+        // Sorted, so that the message is deterministic.
         names.sort();
         let marks = |kind: Self| {
             let is_mark = move |name: &&String| kind.marks().iter().any(|pattern| fits(name, pattern));
@@ -127,7 +127,7 @@ impl fmt::Display for Contents {
     }
 }
 
-/// Whether a name fits a pattern, in which `*` stands for any characters.
+/// Whether a name matches a pattern, in which `*` matches any characters.
 fn fits(name: &str, pattern: &str) -> bool {
     let Some((prefix, rest)) = pattern.split_once('*') else { return name == pattern };
     let Some(name) = name.strip_prefix(prefix) else { return false };

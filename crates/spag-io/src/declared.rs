@@ -1,4 +1,4 @@
-//! What can be set, as it is declared: for a page of documentation.
+//! Declarations of settings, for generated documentation.
 
 use serde::Serialize;
 use serde_json::Value;
@@ -10,11 +10,11 @@ use crate::settings::Settings;
 pub struct Declared {
     /// The key.
     pub key: &'static str,
-    /// Its documentation, a line each.
+    /// Its documentation, one string per line.
     pub doc: &'static str,
-    /// The numbers that are accepted: "expected a whole number of at least 1 and at most 9".
+    /// The accepted range: "expected a whole number of at least 1 and at most 9".
     pub expected: Option<String>,
-    /// Its value if it is not set; null for a setting that is off or follows from others.
+    /// The default; null for a setting that is off or derived from others.
     pub default: Value,
     /// The settings of a table, or of each table of a list.
     pub inner: Option<Vec<Declared>>,
@@ -34,8 +34,8 @@ impl Declared {
     }
 }
 
-/// The value of a field, of which methods find out what it is: those of the trait that is implemented for the most references come
-/// first.
+/// A field's value, wrapped so that method resolution picks its kind (autoref specialization): the trait implemented for the most
+/// references is tried first.
 #[derive(Debug)]
 pub struct Of<'a, T>(pub &'a T);
 

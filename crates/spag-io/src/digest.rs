@@ -8,9 +8,9 @@ use sha2::{Digest, Sha256};
 
 use crate::error::{Error, Result};
 
-/// Bytes of a sample of a file.
+/// Bytes per sample of a file.
 const SAMPLE: u64 = 64 << 10;
-/// Evenly spaced samples of a long file.
+/// Number of evenly spaced samples of a long file.
 const SAMPLES: u64 = 64;
 
 /// Bytes as lower-case hexadecimal digits.
@@ -43,8 +43,8 @@ pub fn sha256_file(path: impl AsRef<Path>) -> Result<String> {
     }
 }
 
-/// Calls `each` with the length of a file and 4 MiB of it, evenly spaced (all of a shorter file), so that a digest of files of
-/// many gigabytes takes milliseconds. Every training step changes it, but a change of single bytes may not.
+/// Calls `each` with the length of a file and 4 MiB of evenly spaced samples (all of a shorter file), so that digests of files
+/// of many gigabytes take milliseconds. They detect every training step, but may miss changes of single bytes.
 ///
 /// # Errors
 /// The file cannot be read.

@@ -1,8 +1,8 @@
-//! Text from files, models and peers, made harmless for terminals, logs and tables.
+//! Sanitizes text from files, models and peers for terminals, logs and tables.
 //!
-//! An utterance, a key of a configuration or the reply of an endpoint may hold escape sequences that drive a terminal,
-//! newlines that forge rows of a table, and megabytes. Error types keep what they were given; [`escape`] and
-//! [`abridge`] are applied once, where text leaves the program.
+//! An utterance, a configuration key or the reply of an endpoint may hold escape sequences that drive a terminal,
+//! newlines that forge table rows, or megabytes of text. Error types keep the raw text; [`escape`] and [`abridge`] are
+//! applied once, on output.
 
 use std::borrow::Cow;
 use std::fmt::Write as _;
@@ -19,8 +19,8 @@ pub fn escape(text: &str) -> Cow<'_, str> {
     escape_unless(text, is_harmless)
 }
 
-/// [`escape`] for text of several lines: keeps newlines, and indents every line after the first by two columns, so that
-/// text of others cannot look like a line of the program.
+/// [`escape`] for multi-line text: keeps newlines, and indents every line after the first by two columns, so that
+/// foreign text cannot imitate a line of the program.
 pub fn escape_lines(text: &str) -> Cow<'_, str> {
     match escape_table(text) {
         lines if lines.contains('\n') => lines.replace('\n', "\n  ").into(),
@@ -28,7 +28,7 @@ pub fn escape_lines(text: &str) -> Cow<'_, str> {
     }
 }
 
-/// [`escape`] for output of several lines, whose parts are escaped one by one: keeps newlines.
+/// [`escape`] for multi-line output whose parts are escaped one by one: keeps newlines.
 pub fn escape_table(text: &str) -> Cow<'_, str> {
     escape_unless(text, |c| c == '\n' || is_harmless(c))
 }
@@ -72,7 +72,7 @@ pub fn abridge(text: &str, limit: usize) -> Cow<'_, str> {
     format!("{}… ({} bytes left out) …{}", &text[..start], end - start, &text[end..]).into()
 }
 
-/// Data quoted inside a message or a table: escaped, in one line, and at most some 200 bytes of it.
+/// Data quoted in a message or a table: escaped, on one line, at most about 200 bytes.
 pub fn quote(text: &str) -> String {
     const LIMIT: usize = 200;
     escape(&abridge(text, LIMIT)).into_owned()

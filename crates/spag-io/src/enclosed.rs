@@ -1,4 +1,4 @@
-//! Reading within a folder: what lies outside of it is not read through links.
+//! File access confined to a folder: links that lead outside are not followed.
 
 use std::fs::File;
 use std::io::{self, ErrorKind};
@@ -7,8 +7,8 @@ use std::path::{Component, Path, PathBuf};
 use crate::error::{Error, Result};
 use crate::whole::read_file;
 
-/// A folder that others may have written, and whose regular files are read. The way to the folder itself may have links; in it, no
-/// link is followed.
+/// A folder that may have been written by others. Only its regular files are read, and no link inside it is followed. The path to
+/// the folder itself may contain links.
 ///
 /// ```
 /// use spag_io::EnclosedFolder;
@@ -29,7 +29,7 @@ pub struct EnclosedFolder {
 
 const NOT_REGULAR: &str = "this is not a regular file, or its path has a link";
 
-/// What a name in a folder stands for.
+/// The kind of a folder entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EntryKind {
     /// A folder.
@@ -54,7 +54,7 @@ impl EnclosedFolder {
     /// Opens a regular file of the folder.
     ///
     /// # Errors
-    /// It cannot be opened, is no regular file, or a part of its path is a link or leads outside.
+    /// It cannot be opened, is not a regular file, or a part of its path is a link or leads outside.
     pub fn open(&self, path: impl AsRef<Path>) -> io::Result<File> {
         let file = open::at(&self.root, path.as_ref())?;
         match file.metadata()?.is_file() {
@@ -77,10 +77,10 @@ impl EnclosedFolder {
         self.open(path).and_then(|file| read_file(file, limit)).map_err(Error::io(&self.root.join(path)))
     }
 
-    /// The names in a folder of the folder that are text, sorted.
+    /// The sorted names of the entries of a subfolder that are valid UTF-8.
     ///
     /// # Errors
-    /// It cannot be read, is no folder, or a part of its path is a link or leads outside.
+    /// It cannot be read, is not a folder, or a part of its path is a link or leads outside.
     pub fn entries(&self, path: impl AsRef<Path>) -> io::Result<Vec<(String, EntryKind)>> {
         let mut entries = open::entries(&self.root, path.as_ref())?;
         entries.sort_by(|(a, _), (b, _)| a.cmp(b));
@@ -93,7 +93,7 @@ impl EnclosedFolder {
     }
 }
 
-/// The names on a path that stays within a folder.
+/// The components of a path that stays within a folder.
 fn names(path: &Path) -> io::Result<Vec<&Path>> {
     let name = |part: Component<'_>| matches!(part, Component::Normal(_) | Component::CurDir);
     if !path.components().all(name) {
@@ -113,7 +113,7 @@ mod open {
 
     use super::{EntryKind, NOT_REGULAR, names};
 
-    /// Opens what is at a path: part by part, none of which is a link. Without waiting for the writer of a pipe.
+    /// Opens a path component by component, following no links and without waiting for the writer of a pipe.
     pub(super) fn at(root: &Path, path: &Path) -> io::Result<File> {
         let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY;
         let names = names(path)?;
@@ -138,7 +138,7 @@ mod open {
             let kind = match entry.file_type() {
                 FileType::Directory => EntryKind::Folder,
                 FileType::RegularFile => EntryKind::File,
-                // Some file systems do not say.
+                // Some file systems do not report the type.
                 FileType::Unknown => match at(root, &path.join(name)).and_then(|found| found.metadata()) {
                     Ok(found) if found.is_dir() => EntryKind::Folder,
                     Ok(found) if found.is_file() => EntryKind::File,
@@ -154,7 +154,7 @@ mod open {
     }
 }
 
-/// Without `openat`, the parts of a path are looked at before it is opened.
+/// Without `openat`, the components of a path are checked before it is opened.
 #[cfg(not(unix))]
 mod open {
     use std::fs::{self, File};

@@ -1,4 +1,4 @@
-//! The error of this crate, and the class that every error of the workspace has.
+//! The error type of this crate, and the error class shared by the workspace.
 
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
@@ -35,7 +35,7 @@ pub enum Error {
         /// What is wrong, with line and column.
         reason: String,
     },
-    /// A file of rows holds nothing, not even an empty list.
+    /// A file of rows is empty, without even an empty list.
     #[error(
         "{path}: the file is empty; was it cut off, or is it still to be written? (A list without rows is written as [].)",
         path = path.display()
@@ -44,7 +44,7 @@ pub enum Error {
         /// The file.
         path: PathBuf,
     },
-    /// A file that this process was writing is not at its path any more.
+    /// A file that this process was writing is no longer at its path.
     #[error(
         "{path}: was removed, moved or replaced while this program was writing it; what it wrote there is lost",
         path = path.display()
@@ -53,7 +53,7 @@ pub enum Error {
         /// The file.
         path: PathBuf,
     },
-    /// An output is an input too, or would overwrite a model or results.
+    /// An output is also an input, or would overwrite a model or results.
     #[error("{}{flag} {problem}", place(path))]
     Output {
         /// The file or folder.
@@ -77,7 +77,7 @@ pub enum Error {
     },
 }
 
-/// The path before a message, unless it is empty.
+/// The path as a prefix of a message, or nothing if it is empty.
 fn place(path: &Path) -> String {
     if path.as_os_str().is_empty() { String::new() } else { format!("{}: ", path.display()) }
 }
@@ -92,7 +92,7 @@ impl Error {
     }
 }
 
-/// Who can mend an error; decides the exit code of a program.
+/// Who can fix an error; determines the exit code of a program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ErrorClass {
     /// A flag, a setting or an input file has to change. Exit code 2.
@@ -104,8 +104,8 @@ pub enum ErrorClass {
 }
 
 impl ErrorClass {
-    /// The exit code of a program. That of [`ErrorClass::LostPeer`] is for `spag launch` alone; other parents receive that of
-    /// [`ErrorClass::Failure`].
+    /// The exit code of a program. The code of [`ErrorClass::LostPeer`] is only for `spag launch`; other parents receive that
+    /// of [`ErrorClass::Failure`].
     pub const fn exit_code(self) -> u8 {
         match self {
             Self::BadInput => 2,
@@ -155,7 +155,7 @@ impl Classify for io::Error {
     }
 }
 
-/// An error and its causes in one line. Skips a cause whose message is part of the text already.
+/// An error and its causes on one line. Skips causes whose message is already included.
 pub fn error_chain(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
     let mut cause = error.source();

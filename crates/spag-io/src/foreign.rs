@@ -1,4 +1,4 @@
-//! Files that are something else than their names say: pointers of Git LFS, compressed files, and text in another encoding.
+//! Detects files whose content does not match their name: Git LFS pointers, compressed files, and text in another encoding.
 
 use std::fs::File;
 use std::io::Read;
@@ -6,14 +6,14 @@ use std::path::Path;
 
 const UTF_16: &str = "this file is UTF-16; save it as UTF-8";
 
-/// What a file of text is instead, with what to do about it, by its first bytes.
+/// What a supposed text file really is, judged by its first bytes, with advice.
 pub fn foreign_text(begin: &[u8]) -> Option<&'static str> {
-    // ASCII in two bytes a character, without a mark of the byte order.
+    // ASCII in UTF-16 without a byte order mark.
     let is_wide = matches!(begin, [0, 1..=0x7f, ..] | [1..=0x7f, 0, ..]);
     foreign_small(begin).or(is_wide.then_some(UTF_16))
 }
 
-/// What a small file is instead, which may be binary.
+/// The same for a small file, which may be binary.
 pub(crate) fn foreign_small(begin: &[u8]) -> Option<&'static str> {
     let is_wide = begin.starts_with(b"\xff\xfe") || begin.starts_with(b"\xfe\xff");
     let is_zip = begin.starts_with(b"PK\x03\x04");
@@ -21,8 +21,8 @@ pub(crate) fn foreign_small(begin: &[u8]) -> Option<&'static str> {
     other.or_else(|| foreign(begin))
 }
 
-/// What a file is instead of the format in which it could not be read, with what to do about it. Only for files that could not be
-/// read: the length at the beginning of a safetensors file may look like a mark of gzip.
+/// What a file that failed to parse really is, with advice. Only for files that failed: the length field of a safetensors file
+/// may look like gzip's magic number.
 pub fn foreign_file(path: &Path) -> Option<&'static str> {
     let mut begin = Vec::new();
     File::open(path).ok()?.take(64).read_to_end(&mut begin).ok()?;
@@ -61,7 +61,7 @@ mod tests {
             (b"\0[\0]", "save it as UTF-8"),
         ] {
             std::fs::write(&path, bytes).unwrap();
-            // Without a mark, it may be a binary file.
+            // Without a byte order mark, it may be a binary file.
             let is_binary = bytes.starts_with(b"[\0") || bytes.starts_with(b"\0[");
             assert_eq!(read_whole(&path, 1 << 20).is_ok(), is_binary);
             let errors =

@@ -1,14 +1,14 @@
-//! Panics of libraries as errors.
+//! Turns panics of libraries into errors.
 //!
-//! A parser that panics on an odd file must not end the program with a report of a fault. [`catch_panic`] turns its
-//! panic into a message; [`is_panic_caught`] tells the program's panic hook, which runs first, to stay silent.
+//! A parser that panics on an odd file must not crash the program. [`catch_panic`] turns the panic into a message;
+//! [`is_panic_caught`] tells the program's panic hook, which runs first, not to report it.
 
 use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::thread;
 
 thread_local! {
-    /// Calls of [`catch_panic`] that this thread is in.
+    /// Depth of nested [`catch_panic`] calls of this thread.
     static DEPTH: Cell<usize> = const { Cell::new(0) };
 }
 
@@ -33,7 +33,7 @@ pub fn is_panic_caught() -> bool {
     DEPTH.get() > 0
 }
 
-/// Calls a function of a library that may panic. What `call` was changing when it panicked must not be used again.
+/// Calls a library function that may panic. State that `call` was changing when it panicked must not be used again.
 ///
 /// Aborts cannot be caught: a failed allocation and a stack overflow have to be ruled out before the call.
 ///
@@ -57,10 +57,10 @@ pub fn catch_panic<T>(call: impl FnOnce() -> T) -> Result<T, String> {
 
 /// Stack that every thread of the programs has free.
 const USUAL_STACK: usize = 1 << 20;
-/// Stack that a call needs beside that of the text's levels.
+/// Stack that a call needs in addition to that of the nesting levels of its input.
 const OWN_STACK: usize = 256 << 10;
 
-/// As [`catch_panic`], with `stack` bytes. More than every thread has is that of a new thread.
+/// [`catch_panic`] with `stack` bytes of stack, on a new thread if the current one may have less.
 ///
 /// # Errors
 /// The message of the panic, or no thread with this stack can be started.

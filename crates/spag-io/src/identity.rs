@@ -1,4 +1,4 @@
-//! Whether two files are one, and an open file is still the one at its path.
+//! File identity: whether two paths are one file, and whether an open file is still at its path.
 
 use std::fs::{self, File};
 use std::path::{Component, Path, PathBuf};
@@ -14,7 +14,7 @@ pub(crate) fn check_in_place(file: &File, path: &Path) -> Result<()> {
     if in_place { Ok(()) } else { Err(Error::Removed { path: path.to_owned() }) }
 }
 
-/// Whether two paths lead to one regular file or folder. Paths at which nothing is are compared without links.
+/// Whether two paths lead to one regular file or folder. Missing paths are compared after resolving links.
 pub(crate) fn is_same_file(a: &Path, b: &Path) -> bool {
     match (fs::metadata(a), fs::metadata(b)) {
         (Ok(found), Ok(other)) if cfg!(unix) => (found.is_file() || found.is_dir()) && is_same(&found, &other),
@@ -23,7 +23,7 @@ pub(crate) fn is_same_file(a: &Path, b: &Path) -> bool {
     }
 }
 
-/// The path without links, of which the last parts may not exist.
+/// The path with links resolved. Its last components may not exist.
 pub(crate) fn resolve(path: &Path) -> PathBuf {
     let absolute = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
     let known = absolute.ancestors().find_map(|above| Some((above, above.canonicalize().ok()?)));
@@ -37,7 +37,7 @@ pub(crate) fn resolve(path: &Path) -> PathBuf {
     found
 }
 
-/// Whether this open regular file is the one at `path`, and not behind a link.
+/// Whether this open regular file is the one at `path`, without following a link.
 pub(crate) fn is_at(file: &File, path: &Path) -> bool {
     let (own, found) = (file.metadata(), fs::symlink_metadata(path));
     own.is_ok_and(|own| own.is_file() && found.is_ok_and(|found| is_same(&own, &found)))
@@ -49,7 +49,7 @@ fn is_same(a: &fs::Metadata, b: &fs::Metadata) -> bool {
     (a.dev(), a.ino()) == (b.dev(), b.ino())
 }
 
-/// Without inode numbers, a replaced file is not noticed.
+/// Without inode numbers, replaced files are not detected.
 #[cfg(not(unix))]
 fn is_same(_: &fs::Metadata, found: &fs::Metadata) -> bool {
     found.is_file()

@@ -1,10 +1,10 @@
-//! Files that are written in place: opened without following links, so that no other file changes.
+//! Opens files for writing in place, without following links, so that no other file is modified.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, ErrorKind};
 use std::path::Path;
 
-/// Opens a file that a process writes in place: a record, a lock or a temporary file. Pipes and devices are opened as they are.
+/// Opens a file that is written in place: a record, a lock or a temporary file. Pipes and devices are opened normally.
 ///
 /// # Errors
 /// The file cannot be opened, or it is a symbolic link or has hard links.
@@ -18,7 +18,7 @@ pub(crate) fn open_in_place(path: &Path, options: &mut OpenOptions) -> io::Resul
         use std::os::unix::fs::OpenOptionsExt;
         options.custom_flags(rustix::fs::OFlags::NOFOLLOW.bits() as i32);
     }
-    // Its own message: the system's speaks of too many links.
+    // A custom message: the system's reports too many links.
     if let Ok(target) = fs::read_link(path) {
         let target = target.display();
         return refused(format!(
@@ -34,7 +34,7 @@ pub(crate) fn open_in_place(path: &Path, options: &mut OpenOptions) -> io::Resul
     }
 }
 
-/// The names of a regular file.
+/// The number of hard links of a regular file.
 #[cfg(unix)]
 fn names(found: &fs::Metadata) -> u64 {
     use std::os::unix::fs::MetadataExt;
@@ -46,7 +46,7 @@ fn names(_: &fs::Metadata) -> u64 {
     1
 }
 
-/// Whether a path is a pipe or a device, or leads to what a process has open.
+/// Whether a path is a pipe, a device or an already open descriptor of the process.
 pub(crate) fn is_stream(path: &Path) -> bool {
     let open = ["/dev/stdin", "/dev/stdout", "/dev/stderr", "/dev/fd", "/proc"];
     open.iter().any(|open| path.starts_with(open))

@@ -1,4 +1,4 @@
-//! A JSONL file that grows line by line and survives a kill.
+//! A JSONL file that is appended line by line and survives a kill.
 
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read, Seek, SeekFrom, Write};
@@ -16,10 +16,10 @@ use crate::lock::lock_file;
 use crate::row::Layout;
 use crate::rows::{ChunkReader, RowReader};
 
-/// Appends values to a JSONL file. Each line has reached the operating system when [`JsonlAppender::append`] returns.
+/// Appends values to a JSONL file. Each line is written to the operating system before [`JsonlAppender::append`] returns.
 ///
-/// The file is locked until the appender is dropped or the process ends, so two runs cannot append to one file. A link is an error,
-/// since another file would change.
+/// The file is locked until the appender is dropped or the process ends, so two runs cannot append to one file. Links are refused,
+/// since another file would be modified.
 #[derive(Debug)]
 pub struct JsonlAppender<T> {
     path: PathBuf,
@@ -69,7 +69,7 @@ impl<T: Serialize> JsonlAppender<T> {
         Ok((Self { path: path.to_owned(), file, kind: PhantomData }, rows))
     }
 
-    /// Opens a file that an earlier run may have left, of which the first `length` bytes are kept. Creates it if it is missing.
+    /// Opens a file of an earlier run and truncates it to `length` bytes. Creates it if it is missing.
     ///
     /// # Errors
     /// The file cannot be written, another run appends to it, or it is shorter.

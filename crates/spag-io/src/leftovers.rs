@@ -1,4 +1,4 @@
-//! Files that killed processes have left: a process keeps its file locked while it uses it.
+//! Removes files left by killed processes. Live processes keep their files locked.
 
 use std::ffi::OsStr;
 use std::fs::{self, File};
@@ -26,7 +26,7 @@ pub fn remove_unlocked_files(folder: impl AsRef<Path>, is_leftover: impl Fn(&OsS
     }
 }
 
-/// Opens a regular file. To write, since some network file systems lock no others.
+/// Opens a regular file, for writing, since some network file systems lock no others.
 fn open(path: &Path) -> io::Result<File> {
     let mut options = File::options();
     #[cfg(unix)]
@@ -59,7 +59,7 @@ mod tests {
         fs::create_dir(path("folder.left")).unwrap();
         symlink(path("target"), path("link.left")).unwrap();
         symlink(path("absent"), path("broken.left")).unwrap();
-        // Without a process: a child would hold the locks of other tests for a moment.
+        // Created without a child process, which would briefly inherit the locks of other tests.
         mknodat(CWD, path("pipe.left"), FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).unwrap();
         let locked = File::open(path("locked.left")).unwrap();
         locked.lock().unwrap();

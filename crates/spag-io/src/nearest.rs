@@ -3,8 +3,8 @@
 /// Jaro-Winkler similarity above which a name counts as a misspelling of another.
 const SIMILAR: f64 = 0.8;
 
-/// Bytes beyond which a name is compared with none: the time grows with the product of the lengths, and no misspelled
-/// name is that long.
+/// Longer names are not compared: the cost grows with the product of the lengths, and no misspelled name is that
+/// long.
 const LONGEST: usize = 256;
 
 /// The known name most similar to `name`, if any is similar.
@@ -12,7 +12,7 @@ pub fn nearest_name<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) ->
     if name.len() > LONGEST {
         return None;
     }
-    // `lr` is how many write `learning_rate`. A word of one letter would make too much of a name.
+    // `lr` is a common abbreviation of `learning_rate`. One letter would match too much.
     let is_short_for = |known: &str| {
         let words = || known.split('_');
         words().all(|word| word.len() > 1) && words().filter_map(|word| word.chars().next()).eq(name.chars())

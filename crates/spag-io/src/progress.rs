@@ -11,7 +11,7 @@ pub trait Progress {
             self.advance(done, "");
         }
     }
-    /// `done` units of the part are complete in all. `note` is short: a loss, a rate.
+    /// `done` units of the part are complete so far. `note` is short: a loss, a rate.
     fn advance(&mut self, done: u64, note: &str);
     /// The part is complete.
     fn end(&mut self);
@@ -19,7 +19,7 @@ pub trait Progress {
     fn message(&mut self, _line: &str) {}
 }
 
-/// Seconds as people say them.
+/// Seconds in human-readable form.
 ///
 /// ```
 /// let said = [61.0, 240.0, 9000.0].map(spag_io::duration);

@@ -1,5 +1,5 @@
-//! Prompts as games write them, samples store them and models encode them: a text or a chat, with the parts that players
-//! said.
+//! Prompts as written by games, stored in samples and encoded for models: a text or a chat that tracks which parts
+//! players said.
 
 use std::fmt;
 use std::ops::Range;
@@ -9,14 +9,14 @@ use serde::{Deserialize, Serialize};
 
 use crate::display::quote;
 
-/// How a game becomes a prompt.
+/// How a game is formatted as a prompt.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum PromptFormat {
-    /// A text, the reference's.
+    /// Plain text, as in the reference.
     #[default]
     Plain,
-    /// Messages, which the model's own chat template makes a text of.
+    /// Messages, formatted by the model's chat template.
     Chat,
 }
 
@@ -29,7 +29,7 @@ impl PromptFormat {
         }
     }
 
-    /// Whether it is the default, which records leave out.
+    /// Whether it is the default, which records omit.
     pub fn is_plain(&self) -> bool {
         *self == Self::Plain
     }
@@ -53,9 +53,10 @@ impl FromStr for PromptFormat {
     }
 }
 
-/// A text with the parts that players said: utterances and target words. The rest is the operator's: wordings and templates.
+/// A text that tracks which parts players said: utterances and target words. The rest (wordings, templates) is the
+/// operator's.
 ///
-/// Special tokens of a model's tokenizer are matched in the operator's parts only, so that no player can write one.
+/// Special tokens of a tokenizer are matched only in the operator's parts, so players cannot inject them.
 ///
 /// ```
 /// let mut prompt = spag_io::PromptText::default();
@@ -66,28 +67,28 @@ impl FromStr for PromptFormat {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PromptText {
     text: String,
-    /// Ranges of bytes in order, not empty, at boundaries of characters, without overlaps.
+    /// Byte ranges: sorted, disjoint, non-empty, at character boundaries.
     said: Vec<Range<usize>>,
 }
 
 impl PromptText {
-    /// What each special token that is matched in the operator's parts has: `<|im_end|>`, `[INST]`. Others, such as a full stop
-    /// for padding, cannot be told from text.
+    /// Characters, one of which occurs in every special token that is matched in the operator's parts: `<|im_end|>`, `[INST]`.
+    /// Others, such as a full stop for padding, are indistinguishable from text.
     pub const SPECIAL: [char; 2] = ['<', '['];
 
-    /// A text of the operator.
+    /// A text of the operator only.
     pub fn own(text: impl Into<String>) -> Self {
         Self { text: text.into(), said: Vec::new() }
     }
 
-    /// A text of which a player said everything.
+    /// A text said entirely by a player.
     pub fn all_said(text: impl Into<String>) -> Self {
         let mut all = Self::default();
         all.push_said(&text.into());
         all
     }
 
-    /// A text with ranges of its bytes.
+    /// A text with the byte ranges that players said.
     ///
     /// # Errors
     /// The ranges overlap or are not in order, or one is empty, ends after the text or lies within a character.
@@ -110,34 +111,35 @@ impl PromptText {
         &self.text
     }
 
-    /// The text alone.
+    /// The text without the ranges.
     pub fn into_text(self) -> String {
         self.text
     }
 
-    /// What players said: ranges of bytes, in order.
+    /// The byte ranges that players said, in order.
     pub fn said(&self) -> &[Range<usize>] {
         &self.said
     }
 
-    /// What players said of a range of bytes, at the earliest place.
+    /// The first part of a byte range that players said.
     pub fn said_within(&self, range: &Range<usize>) -> Option<Range<usize>> {
         let next = self.said.partition_point(|said| said.end <= range.start);
         let said = self.said.get(next).filter(|said| said.start < range.end)?;
         Some(said.start.max(range.start)..said.end.min(range.end))
     }
 
-    /// Whether the operator's parts have a character of [`PromptText::SPECIAL`]. If not, the whole is text.
+    /// Whether the operator's parts contain a character of [`PromptText::SPECIAL`]. If not, no special token is
+    /// matched.
     pub fn may_have_special_tokens(&self) -> bool {
         self.text.match_indices(Self::SPECIAL).any(|(at, mark)| self.said_within(&(at..at + mark.len())).is_none())
     }
 
-    /// Appends a text of the operator.
+    /// Appends operator text.
     pub fn push(&mut self, text: &str) {
         self.text.push_str(text);
     }
 
-    /// Appends what a player said.
+    /// Appends player text.
     pub fn push_said(&mut self, text: &str) {
         let start = self.text.len();
         self.text.push_str(text);
@@ -166,13 +168,13 @@ impl PromptText {
     }
 }
 
-/// The author of a message.
+/// The role of a message's author.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum ChatRole {
     /// The operator.
     System,
-    /// The other side.
+    /// The other player.
     User,
     /// The model.
     Assistant,
@@ -205,17 +207,17 @@ impl ChatMessage {
     }
 }
 
-/// What a model is asked: the game as a player sees it. Made by the wordings, encoded by `spag-chat`.
+/// The prompt of a turn: the game from a player's view. Built by the wordings, encoded by `spag-chat`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum TurnPrompt {
     /// A text that the model continues.
     Plain(PromptText),
-    /// Messages that the model answers. The last one is of the user.
+    /// Messages that the model answers. The last one has the user role.
     Chat(Vec<ChatMessage>),
 }
 
 impl TurnPrompt {
-    /// The text, or the texts of the messages, one a line.
+    /// The text, or the texts of the messages, one per line.
     pub fn text(&self) -> String {
         match self {
             Self::Plain(prompt) => prompt.text().to_owned(),
@@ -239,7 +241,7 @@ pub struct Wordings {
 }
 
 impl Wordings {
-    /// Whether prompts in both are alike, wherever the files are.
+    /// Whether two wordings produce the same prompts, regardless of their paths.
     pub fn are_those_of(&self, other: &Self) -> bool {
         (&self.sha256, self.format) == (&other.sha256, other.format)
     }

@@ -1,12 +1,12 @@
-//! Values of flags and configurations, with the limits of numbers.
+//! Parses and range-checks numbers of flags and configurations.
 
 use std::fmt::Display;
 use std::ops::{Range, RangeInclusive};
 use std::str::FromStr;
 
-/// Kinds of numbers that have a range: `usize` and `f64`.
+/// Number types with a valid range: `usize` and `f64`.
 pub trait Ranged: Copy + PartialOrd + Display {
-    /// The kind in an error: "a whole number".
+    /// The type in error messages: "a whole number".
     const KIND: &'static str;
 }
 
@@ -18,7 +18,7 @@ impl Ranged for f64 {
     const KIND: &'static str = "a number";
 }
 
-/// The valid values of a number: a range, or a type with a rule of its own.
+/// The valid values of a number: a range, or a type with its own rule.
 pub trait Limits: Clone + Send + Sync + 'static {
     /// The kind of number.
     type Number: Ranged + FromStr;
@@ -26,7 +26,7 @@ pub trait Limits: Clone + Send + Sync + 'static {
     /// Whether a number is valid. NaN never is.
     fn allow(&self, number: Self::Number) -> bool;
 
-    /// Which numbers are valid: "expected a whole number of at least 1 and at most 9".
+    /// A description of the valid values: "expected a whole number of at least 1 and at most 9".
     fn expected(&self) -> String;
 }
 
@@ -54,7 +54,7 @@ impl<T: Ranged + FromStr + Send + Sync + 'static> Limits for Range<T> {
     }
 }
 
-/// The value if it is within the limits, else which values are.
+/// Returns the value if it is within the limits, else a description of the limits.
 ///
 /// ```
 /// assert_eq!(spag_io::in_range(7, 1..=9), Ok(7));
@@ -62,12 +62,12 @@ impl<T: Ranged + FromStr + Send + Sync + 'static> Limits for Range<T> {
 /// ```
 ///
 /// # Errors
-/// The values that are expected.
+/// The value is out of range.
 pub fn in_range<L: Limits>(value: L::Number, limits: L) -> Result<L::Number, String> {
     if limits.allow(value) { Ok(value) } else { Err(limits.expected()) }
 }
 
-/// The parser of a number within limits.
+/// A parser of a number within limits.
 ///
 /// ```
 /// assert_eq!(spag_io::parser(1..=9usize)("7"), Ok(7));
@@ -76,7 +76,7 @@ pub fn parser<L: Limits>(limits: L) -> impl Fn(&str) -> Result<L::Number, String
     move |text| text.parse().map_or_else(|_| Err(limits.expected()), |value| in_range(value, limits.clone()))
 }
 
-/// A truth value as `transformers` accepts it: True, t, yes, y, 1 and their opposites, in any case.
+/// Parses a boolean as `transformers` does: True, t, yes, y, 1 and their opposites, in any case.
 ///
 /// # Errors
 /// Any other text.

@@ -1,4 +1,4 @@
-//! One row of a file, and messages for invalid JSON that name the key and the position.
+//! One row of a file, and error messages for invalid JSON that name the key and the position.
 
 use std::path::Path;
 
@@ -7,7 +7,7 @@ use serde::{Deserialize, Deserializer};
 use crate::display::{abridge, escape};
 use crate::error::{Error, Result};
 
-/// Bytes of a message of the parser, which may repeat a key or a string of the file.
+/// Maximum bytes of a parser message, which may repeat a key or a string of the file.
 const MAX_MESSAGE: usize = 400;
 
 /// How rows are laid out in a file.
@@ -60,8 +60,8 @@ impl<'a> Row<'a> {
     }
 }
 
-/// A message for an `error` from parsing `text` as a `T`, in one line: the key, the cause and the position. `whole` is
-/// what the text is, "row" or "file".
+/// A one-line message for an `error` from parsing `text` as a `T`: the key, the cause and the position. `whole` names
+/// the text, "row" or "file".
 pub fn cause<'a, T: Deserialize<'a>>(text: &'a [u8], whole: &str, error: &serde_json::Error) -> String {
     let position = match error.line() {
         0 | 1 => format!("column {} of the {whole}", error.column()),
@@ -77,11 +77,11 @@ pub fn cause<'a, T: Deserialize<'a>>(text: &'a [u8], whole: &str, error: &serde_
     format!("{} ({position})", escape(&abridge(&message, MAX_MESSAGE)))
 }
 
-/// The number at the error that Python's json module writes and JSON does not have.
+/// The non-JSON number that Python's json module writes (`NaN`, `Infinity`), if it is at the error.
 fn non_json_number(text: &[u8], error: &serde_json::Error) -> Option<&'static str> {
     let lines = text.split_inclusive(|byte| *byte == b'\n').take(error.line().saturating_sub(1));
     let offset = lines.map(<[u8]>::len).sum::<usize>() + error.column().saturating_sub(1);
-    // The error is at the first byte that does not fit, or one byte later.
+    // The error is at the first invalid byte or one byte later.
     let starts_with = |number: &str, at: usize| text.get(at..).is_some_and(|rest| rest.starts_with(number.as_bytes()));
     let mut numbers = ["-Infinity", "Infinity", "NaN"].into_iter();
     numbers.find(|number| starts_with(number, offset) || starts_with(number, offset.saturating_sub(1)))
@@ -96,7 +96,7 @@ fn key_path<'a, T: Deserialize<'a>>(text: &'a [u8]) -> String {
     }
 }
 
-/// Reads a key for which null means that it is absent, as other programs write it: for `#[serde(default, deserialize_with = …)]`.
+/// Deserializes null as the default, for `#[serde(default, deserialize_with = …)]`: other programs write null for absent keys.
 ///
 /// # Errors
 /// A value of another type.

@@ -1,4 +1,4 @@
-//! Rows of a JSON list or a JSONL file: in chunks for several threads, or one at a time.
+//! Rows of a JSON list or a JSONL file, read in chunks for parallel parsing or one at a time.
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -16,7 +16,7 @@ use crate::row::{Layout, Row};
 /// Bytes read at a time. A chunk fits into a core's cache.
 const CHUNK: usize = 1 << 18;
 
-/// Bytes beyond which a row is refused, since a row is held in memory: far more than any game.
+/// Maximum bytes of a row, which is held in memory: far more than any game.
 const MAX_ROW: usize = 1 << 26;
 
 /// Reads a JSON list or a JSONL file in chunks of complete rows. Memory is bounded by the longest row, of at most 64 MiB.
@@ -40,7 +40,7 @@ pub struct ChunkReader {
     done: bool,
 }
 
-/// Rows found in the buffer: their numbers and byte ranges, and the number of bytes that were split.
+/// Rows found in the buffer (numbers and byte ranges), and the number of bytes consumed.
 type Split = (Vec<(usize, Range<usize>)>, usize);
 
 impl ChunkReader {
@@ -199,7 +199,7 @@ impl ChunkReader {
             taken = match values.next() {
                 // A number at the end of the buffer may continue in the file.
                 Some(Ok(_)) if values.byte_offset() < rest.len() || self.end_of_file => start + values.byte_offset(),
-                // The error comes from `Row::parse`, which names the key.
+                // `Row::parse` reports the error with its key.
                 Some(Err(error)) if !error.is_eof() || self.end_of_file => self.buffer.len(),
                 // Nothing after the last `,`.
                 None if self.end_of_file => self.buffer.len(),
@@ -336,7 +336,7 @@ mod hostile;
 mod tests {
     use super::*;
 
-    /// All rows of an input that is read `step` bytes at a time, and the row of the error.
+    /// All rows of an input that is read `step` bytes at a time, and the row number of the error.
     fn rows(text: &'static str, step: usize) -> (Vec<(usize, String)>, Option<usize>) {
         let (mut rows, mut error) = (Vec::new(), None);
         let mut chunks = ChunkReader::from_reader("in memory", "".as_bytes()).unwrap();

@@ -9,7 +9,7 @@ use serde::de::{DeserializeOwned, DeserializeSeed, Deserializer, Error, MapAcces
 use crate::declared::Declared;
 use crate::range::{Limits, in_range};
 
-/// Whether a setting is left out of files because it has the default of its type, for `#[serde(skip_serializing_if)]`.
+/// Whether a setting has the default of its type and is omitted from files, for `#[serde(skip_serializing_if)]`.
 pub fn is_default<T: Default + PartialEq>(setting: &T) -> bool {
     *setting == T::default()
 }
@@ -176,13 +176,13 @@ macro_rules! settings {
 
 /// Settings that are read from a table. [`settings!`](crate::settings) implements it.
 pub trait Settings: Default {
-    /// What an error says if there is something else than a table.
+    /// The error message for a value that is not a table.
     const EXPECTING: &'static str = "a table of settings";
 
     /// The keys.
     fn names() -> Vec<&'static str>;
 
-    /// What can be set, with these values as the defaults.
+    /// The declarations of the settings, with the values of `self` as the defaults.
     fn declared(&self) -> Vec<Declared>;
 
     /// Reads the value of a key; `false` if there is no such key.
@@ -194,7 +194,7 @@ pub trait Settings: Default {
     /// Checks settings that were not read.
     ///
     /// # Errors
-    /// The field of a number beyond its limits, and what is wrong with it.
+    /// The field of a number that is out of range, with a description.
     fn check_numbers(&self) -> Result<(), (&'static str, String)>;
 
     /// Reads a table.
@@ -224,7 +224,7 @@ impl<'de, S: Settings> Visitor<'de> for Table<S> {
     }
 }
 
-/// Reads a key, so that the error of an unknown one has its place.
+/// Deserializes a key, so that the error of an unknown key has a position.
 struct Name(Vec<&'static str>);
 
 impl<'de> DeserializeSeed<'de> for Name {
@@ -253,7 +253,7 @@ impl<L: Limits, T: Number<L::Number>> Within<L, T> {
     /// Checks the value of a field.
     ///
     /// # Errors
-    /// The field and what is wrong with its value.
+    /// The field name and a description of the invalid value.
     pub fn check(name: &'static str, value: &T, limits: L) -> Result<(), (&'static str, String)> {
         match value.number().map(|number| (number, in_range(number, limits))) {
             Some((number, Err(expected))) => Err((name, format!("{expected}, not {number}"))),

@@ -35,12 +35,12 @@ impl Signal {
         .as_raw()
     }
 
-    /// Whether the signal ends a program.
+    /// Whether the signal terminates a program.
     pub fn ends(self) -> bool {
         matches!(self, Self::Interrupt | Self::Terminate | Self::Hangup)
     }
 
-    /// Whether a repeated signal ends a program at once.
+    /// Whether repeating the signal terminates a program at once.
     pub fn insists(self) -> bool {
         matches!(self, Self::Interrupt | Self::Terminate)
     }

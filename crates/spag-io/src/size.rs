@@ -1,4 +1,4 @@
-//! Sizes in GiB, of folders and of what is free on a disk.
+//! Folder sizes and free disk space in GiB.
 
 use std::fs;
 use std::path::Path;
@@ -15,14 +15,14 @@ pub fn format_gib(bytes: u64) -> String {
     format!("{:.2} GiB", gib(bytes))
 }
 
-/// Bytes that can be written to the disk of `path`, which need not exist yet. `None` if its file system does not tell.
+/// Free bytes on the disk of `path`, which need not exist yet. `None` if the file system does not report it.
 pub fn free_disk(path: &Path) -> Option<u64> {
     let existing = |folder: &Path| statvfs(if folder.as_os_str().is_empty() { Path::new(".") } else { folder }).ok();
     let disk = path.ancestors().find_map(existing)?;
     Some(disk.f_bavail.saturating_mul(disk.f_frsize))
 }
 
-/// Bytes of the files in a folder and the folders in it; 0 if it does not exist. Links are not followed.
+/// Total bytes of the files in a folder, recursively; 0 if it does not exist. Links are not followed.
 pub fn folder_size(folder: &Path) -> u64 {
     let Ok(entries) = fs::read_dir(folder) else { return 0 };
     let size = |entry: fs::DirEntry| match entry.metadata() {

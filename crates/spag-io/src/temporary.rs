@@ -1,7 +1,7 @@
-//! Temporary names of files that are being written: `.NAME.PROCESS.tmp` in the folder of NAME.
+//! Temporary files for atomic writes: `.NAME.PROCESS.tmp` in the folder of NAME.
 //!
-//! A process locks its temporary file as long as it writes it, so an unlocked one is a leftover of a killed process. File
-//! systems without locks keep leftovers.
+//! A process keeps its temporary file locked while writing it, so an unlocked one was left by a killed process. On file
+//! systems without locks, leftovers are kept.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::{File, TryLockError};
@@ -13,14 +13,14 @@ use std::time::Duration;
 use crate::in_place::open_in_place;
 use crate::leftovers::remove_unlocked_files;
 
-/// Tries to create a file that a process which looks for leftovers does not take for one.
+/// Attempts to create a file before another process mistakes it for a leftover and removes it.
 const TRIES: usize = 50;
 
 /// Creates the temporary file of `path`, whose file name is `name`, and locks it.
 pub(crate) fn create(path: &Path, name: &OsStr) -> io::Result<(File, PathBuf)> {
     let temporary = path.with_file_name(file_name(name, &std::process::id().to_string()));
     let open = || {
-        // Emptied only if it has no other name.
+        // Truncated only if it has no other hard link.
         let file = open_in_place(&temporary, File::options().write(true).create(true).truncate(false))?;
         if file.metadata()?.len() > 0 {
             file.set_len(0)?;
@@ -29,7 +29,7 @@ pub(crate) fn create(path: &Path, name: &OsStr) -> io::Result<(File, PathBuf)> {
     };
     for _ in 0..TRIES {
         let file = open()?;
-        // Between its creation and its lock, another process may have taken it for a leftover.
+        // Between creation and locking, another process may have removed it as a leftover.
         match file.try_lock() {
             Ok(()) if !temporary.exists() => {}
             Err(TryLockError::WouldBlock) => sleep(Duration::from_millis(1)),
@@ -40,7 +40,7 @@ pub(crate) fn create(path: &Path, name: &OsStr) -> io::Result<(File, PathBuf)> {
     Ok((open()?, temporary))
 }
 
-/// Deletes the temporary files of `path` that killed processes have left.
+/// Deletes the temporary files of `path` left by killed processes.
 pub(crate) fn remove_leftovers(path: &Path, name: &OsStr) {
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
     remove_unlocked_files(folder, |found| is_temporary(found, name));

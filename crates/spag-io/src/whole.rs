@@ -1,4 +1,4 @@
-//! Small files, read at once.
+//! Reads small files completely.
 
 use std::fs::{self, File};
 use std::io::{self, ErrorKind, Read};
@@ -9,7 +9,7 @@ use crate::foreign::foreign_small;
 
 /// Reads a file of at most `limit` bytes.
 ///
-/// Only regular files are read: a pipe could wait for ever, and a device never ends.
+/// Only regular files are read: a pipe could block forever, and a device is endless.
 ///
 /// # Errors
 /// The file cannot be read, is not a regular file, is larger, or is compressed, UTF-16 or a pointer of Git LFS.

@@ -1,4 +1,4 @@
-//! Decoding with rows of several adapters against decoding with the base model: tokens per second, in turns, and the ratio of medians.
+//! Benchmarks decoding with several adapters against the base model: tokens per second, alternating, and the ratio of medians.
 //!
 //! ```text
 //! cargo run --release -p spag-model --example adapter_speed -- MODEL [ROWS] [ADAPTERS] [RANK] [MODULES]
@@ -21,7 +21,7 @@ use spag_model::{Checkpoint, Engine, EngineConfig, Generate, GenerationConfig, M
 /// Tokens of each prompt, and of its completion.
 const PROMPT: usize = 64;
 const NEW_TOKENS: usize = 64;
-/// Timed rounds of each kind, after one that is not timed.
+/// Timed rounds of each kind, after an untimed one.
 const ROUNDS: usize = 7;
 
 fn main() -> Result<(), Box<dyn Error>> {
@@ -59,7 +59,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// An adapter with random matrices, of which B is not 0.
+/// An adapter with random matrices, with B non-zero.
 fn random(model: &Model, rank: usize, modules: &str, seed: u64) -> Result<Adapter, Box<dyn Error>> {
     let modules = modules.split(',').map(str::to_owned).collect();
     let config = LoraConfig::new(rank, rank as f64, modules, None)?;

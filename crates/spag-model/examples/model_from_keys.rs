@@ -1,4 +1,4 @@
-//! A model of a family from the keys of a `config.json`, computed and differentiated without files.
+//! Builds a model of a family from the keys of a `config.json`, and runs and differentiates it without files.
 
 use candle_core::{Device, Tensor};
 use serde_json::json;
@@ -12,7 +12,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         "num_attention_heads": 4, "max_position_embeddings": 64, "tie_word_embeddings": false,
     });
     let config = ModelConfig::from_keys(keys.as_object().cloned().unwrap_or_default())?;
-    // The family is in these fields alone. Passes, layout, names in checkpoints and memory formulas follow.
+    // These fields alone define the family. Passes, layout, names in checkpoints and memory formulas are derived.
     assert_eq!((config.architecture.norms, config.architecture.head_norm), (Norms::After, HeadNorm::WholeWidth));
     let model = Model::init(&config, 1)?;
     let logits: Tensor = model.logits(&PackedBatch::new([[3, 1, 4, 1, 5].as_slice()]), &[4])?;

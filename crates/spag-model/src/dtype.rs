@@ -26,7 +26,7 @@ impl WeightDtype {
         }
     }
 
-    /// The format that `config.json` names, f32 if it names none; bf16 for 16 bits of another kind.
+    /// The format named by `config.json`, f32 by default; bf16 for other 16-bit formats.
     pub fn stored(config: &ModelConfig) -> Self {
         // Newer versions of transformers use the key `dtype`.
         let named = ["torch_dtype", "dtype"].iter().find_map(|key| config.keys().get(*key)?.as_str());
@@ -78,11 +78,11 @@ impl std::str::FromStr for WeightDtype {
     }
 }
 
-/// A user's choice of the number format.
+/// The user's choice of number format.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(into = "String", try_from = "String")]
 pub enum DtypeChoice {
-    /// f32 on a CPU. On a GPU bf16 if the checkpoint has 16-bit weights, else f32.
+    /// f32 on a CPU. On a GPU, bf16 if the checkpoint has 16-bit weights, else f32.
     #[default]
     Auto,
     /// The given format.
@@ -138,8 +138,8 @@ impl std::fmt::Display for DtypeChoice {
 /// Number format of a stored tensor.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum StoredDtype {
-    /// One that candle knows; rows are whole blocks.
+    /// A format supported by candle; rows are whole blocks.
     Read(GgmlDType),
-    /// One that is not read: its name.
+    /// An unsupported format: its name.
     Other(String),
 }

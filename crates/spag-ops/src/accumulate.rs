@@ -1,4 +1,4 @@
-//! Accumulation of gradients, from zero.
+//! Gradient accumulation.
 
 use candle_core::{Result, Tensor, bail};
 use rayon::prelude::*;
@@ -9,7 +9,7 @@ use crate::kernels;
 /// Elements per task.
 const CHUNK: usize = 16384;
 
-/// Adds `from` to `to` in place. Both are flat f32 buffers of one length without shared memory.
+/// Adds `from` to `to` in place. Both are flat f32 buffers of the same length that do not overlap.
 ///
 /// # Errors
 /// Mismatched lengths or number formats.
@@ -18,7 +18,7 @@ pub fn add_into(from: &Tensor, to: &Tensor) -> Result<()> {
         bail!("adding {} values to {}", from.elem_count(), to.elem_count());
     }
     if from.elem_count() == 0 {
-        // A device runs no kernel of zero blocks.
+        // Grids without blocks are invalid.
         return Ok(());
     }
     if kernels::of(to.device())?.is_some() {
@@ -40,9 +40,9 @@ pub fn add_into(from: &Tensor, to: &Tensor) -> Result<()> {
 /// Sets a buffer to zero in place.
 ///
 /// # Errors
-/// A failure of candle or of the device.
+/// An error of candle or of the device.
 pub fn set_zero(buffer: &Tensor) -> Result<()> {
-    // As above: candle would start none.
+    // As above: candle would launch an empty grid.
     if buffer.elem_count() == 0 { Ok(()) } else { buffer.zero_set() }
 }
 

@@ -26,7 +26,7 @@ __device__ __forceinline__ unsigned long long mixed(unsigned long long z) {
   return z ^ (z >> 31);
 }
 
-// Stochastic rounding to bf16: adds sixteen random bits to the bits that are cut off.
+// Stochastic rounding to bf16: adds sixteen random bits to the truncated bits.
 __device__ __forceinline__ bf16 rounded_by_chance(float x, unsigned long long key, unsigned long long element) {
   const unsigned bits = __float_as_uint(x);
   if ((bits & 0x7f800000u) == 0x7f800000u) return from_float<bf16>(x);

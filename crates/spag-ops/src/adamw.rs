@@ -104,8 +104,8 @@ impl Numbers {
 /// Elements per task.
 const CHUNK: usize = 16384;
 
-/// Updates `weights` and both moments in place. Flat buffers of one length, f32 except for bf16 weights. On a CPU the gradient may
-/// be bf16.
+/// Updates `weights` and both moments in place. All are flat buffers of the same length, f32 except bf16 weights. On a CPU the
+/// gradient may be bf16.
 ///
 /// # Errors
 /// Mismatched lengths or number formats, or tensors that are not contiguous.
@@ -269,7 +269,7 @@ fn key(seed: u64, step: u64) -> u64 {
 }
 
 /// Rounds `x` to one of its two bf16 neighbours, with probabilities that make the expected value `x`: adds sixteen
-/// random bits to the bits that are cut off.
+/// random bits to the truncated bits.
 fn stochastic_round(x: f32, key: u64, element: u64) -> bf16 {
     if !x.is_finite() {
         return bf16::from_f32(x);

@@ -1,4 +1,4 @@
-//! Adds a bias to every row: y += b; the bias's gradient is the sum of the rows' gradients.
+//! Adds a bias to every row: y += b. The bias gradient is the sum of the row gradients.
 
 use candle_core::{DType, Result, Tensor, bail};
 use rayon::prelude::*;
@@ -7,7 +7,7 @@ use super::rms_norm::{PARTS, sum_parts};
 use super::{cpu, simd};
 use crate::kernels::{self, Arg, Kernels, Launch, Module, THREADS, module, suffix, vector_len};
 
-/// Rows per task. The gradient is summed per task, so that its order is fixed.
+/// Rows per task. The gradient is summed per task to fix the summation order.
 const ROWS: usize = 64;
 
 fn check(y: &Tensor, bias: &Tensor) -> Result<usize> {
@@ -44,7 +44,7 @@ pub fn add(y: &Tensor, bias: &Tensor) -> Result<()> {
     })
 }
 
-/// Adds the column sums of `dy` [N, O] to `dbias` `[O]`, f32, in place. The order of the sums is fixed.
+/// Adds the column sums of `dy` [N, O] to `dbias` `[O]`, f32, in place, in a fixed order.
 ///
 /// # Errors
 /// Mismatched shapes, or tensors that are not contiguous f32 (kernels also accept a `dy` of bf16).

@@ -14,7 +14,7 @@ __device__ void round_into(const float* wide, bf16* narrow, unsigned long long c
   store_several(narrow + at, to, here);
 }
 
-// values [count] become the nearest numbers that bf16 has, ties to even.
+// Rounds values [count] to the nearest bf16 numbers, ties to even.
 __device__ void round_in_place(float* values, unsigned long long count) {
   constexpr int N = Vector<float>::SIZE;
   const size_t at = first_of_thread<N>();

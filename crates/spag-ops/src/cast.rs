@@ -15,14 +15,14 @@ use crate::kernels::{self, Arg, Kernels, Launch, Module, blocks, module, vector_
 /// Elements per task.
 const CHUNK: usize = 16384;
 
-/// Converts to f32, which is exact. f32 tensors are returned as they are.
+/// Converts to f32, which is exact. f32 tensors are returned unchanged.
 ///
 /// # Errors
 /// A tensor that is not contiguous, or neither f32 nor bf16.
 pub fn widened(tensor: &Tensor) -> Result<Tensor> {
     match tensor.dtype() {
         DType::F32 => Ok(tensor.clone()),
-        // A device runs no kernel of zero blocks.
+        // Grids without blocks are invalid.
         _ if tensor.elem_count() == 0 => Tensor::zeros(tensor.dims(), DType::F32, tensor.device()),
         _ if !tensor.device().is_cpu() => tensor.to_dtype(DType::F32),
         _ => {
@@ -38,7 +38,7 @@ pub fn widened(tensor: &Tensor) -> Result<Tensor> {
     }
 }
 
-/// Converts to f32 or bf16, rounding to nearest even. A tensor of that format is returned as it is.
+/// Converts to f32 or bf16, rounding to nearest even. A tensor already in that format is returned unchanged.
 ///
 /// # Errors
 /// A tensor that is not contiguous, or neither f32 nor bf16.
@@ -56,7 +56,7 @@ pub fn converted(tensor: &Tensor, dtype: DType) -> Result<Tensor> {
     }
 }
 
-/// As [`converted`], of a CPU tensor into the memory of another.
+/// [`converted`] of a CPU tensor into existing memory.
 ///
 /// # Errors
 /// Mismatched lengths, or as [`converted`].
@@ -83,7 +83,7 @@ pub fn convert_into(from: &Tensor, to: &Tensor) -> Result<()> {
     })
 }
 
-/// Converts a parameter to a format that its device's ops accept: kernels accept bf16, CPU versions f32.
+/// Converts a parameter to the format that its device's ops accept: bf16 for kernels, f32 for CPU versions.
 ///
 /// # Errors
 /// As [`widened`].
@@ -94,7 +94,7 @@ pub fn in_compute_dtype(parameter: &Tensor) -> Result<Tensor> {
     }
 }
 
-/// Rounds activations on a CPU to bf16, to nearest even, and recycles them.
+/// Rounds CPU activations to bf16, to nearest even, and recycles their memory.
 ///
 /// # Errors
 /// A tensor that is not contiguous f32.
@@ -105,8 +105,8 @@ pub fn narrowed(wide: Tensor) -> Result<Tensor> {
     Ok(narrow)
 }
 
-/// Rounds columns of activations [N, width], computed in f32 on a CPU, in place to the numbers that `dtype` has, nearest even.
-/// Tensors of `dtype` are left as they are.
+/// Rounds columns of activations [N, width], computed in f32 on a CPU, in place to numbers representable in `dtype`, to
+/// nearest even. Tensors of `dtype` are unchanged.
 ///
 /// # Errors
 /// Columns beyond the width, or a tensor that is not contiguous f32.
@@ -153,7 +153,7 @@ pub fn round_into(wide: &Tensor, narrow: &Tensor) -> Result<()> {
     })
 }
 
-/// Rounds f32 values in place to the nearest numbers that bf16 has, ties to even.
+/// Rounds f32 values in place to the nearest bf16 numbers, ties to even.
 ///
 /// # Errors
 /// A tensor that is not contiguous f32.

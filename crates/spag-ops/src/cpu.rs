@@ -23,7 +23,7 @@ pub trait Stored: WithDType {
     /// The storage has another format.
     fn values(storage: &CpuStorage) -> Result<&[Self]>;
 
-    /// As [`Stored::values`], to be changed.
+    /// Mutable [`Stored::values`].
     ///
     /// # Errors
     /// As [`Stored::values`].
@@ -32,7 +32,7 @@ pub trait Stored: WithDType {
     /// Calls `f` with the values of a contiguous CPU tensor of this format.
     ///
     /// # Errors
-    /// Another tensor, or an error of `f`.
+    /// The tensor has another format or device or is not contiguous, or an error of `f`.
     fn read<R>(tensor: &Tensor, f: impl FnOnce(&[Self]) -> Result<R>) -> Result<R> {
         let (storage, layout) = tensor.storage_and_layout();
         match &*storage {
@@ -41,7 +41,7 @@ pub trait Stored: WithDType {
         }
     }
 
-    /// As [`Stored::read`], for in-place updates.
+    /// [`Stored::read`] for in-place updates.
     ///
     /// Views of one storage share a lock: `f` must not read another view of the same storage.
     ///
@@ -51,16 +51,16 @@ pub trait Stored: WithDType {
         in_place(tensor, |storage, range| f(&mut Self::values_mut(storage)?[range]))
     }
 
-    /// Takes the whole memory of a CPU tensor of this format. All views of that memory become empty.
+    /// Takes the whole memory of a CPU tensor of this format. All views of it become empty.
     ///
     /// # Errors
-    /// Another tensor.
+    /// The tensor has another format or device.
     fn take(tensor: &Tensor) -> Result<Vec<Self>> {
         in_place(tensor, |storage, _| Ok(std::mem::take(Self::values_mut(storage)?)))
     }
 }
 
-/// Implements [`Stored`] for the elements of a variant of candle's storage.
+/// Implements [`Stored`] for the element type of a variant of candle's storage.
 macro_rules! stored {
     ($variant:ident, $element:ty) => {
         impl Stored for $element {
@@ -123,7 +123,7 @@ fn in_place<R>(tensor: &Tensor, f: impl FnOnce(&mut CpuStorage, Range<usize>) ->
     }
 }
 
-/// Where the values of a contiguous CPU tensor are in its memory.
+/// The range of a contiguous CPU tensor's values in its storage.
 pub(crate) fn range(tensor: &Tensor) -> Result<Range<usize>> {
     span(tensor.layout(), "range")
 }

@@ -17,8 +17,8 @@ fn check(ids: &[u32], table: &Tensor) -> Result<(usize, usize)> {
     Ok((v, d))
 }
 
-/// Rows `ids` of `table` [V, D], f32 or bf16 → [N, D]. The result is f32 on a CPU, and of the table's number format
-/// with kernels.
+/// Gathers rows `ids` of `table` [V, D], f32 or bf16 → [N, D]. The result is f32 on a CPU, and in the table's
+/// number format with kernels.
 ///
 /// # Errors
 /// A token outside the vocabulary, or a table that is not contiguous.
@@ -199,7 +199,7 @@ impl RunsOnDevice {
     }
 }
 
-/// Rows of tables that are gathered and scattered many times, on a device with kernels.
+/// Row indices of repeated gathers and scatters, on a device with kernels.
 #[derive(Clone, Debug)]
 pub(crate) struct RowsOnDevice {
     ids: Tensor,

@@ -1,11 +1,11 @@
-//! The crate's error type.
+//! The error type of this crate.
 
 use spag_io::{Classify, ErrorClass, format_gib};
 
 /// Errors of this crate, one variant per cause. Ops return candle's errors.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// A device that cannot be used.
+    /// A device is unusable.
     #[error("device {device}: {reason}")]
     Device {
         /// The requested device.
@@ -16,7 +16,7 @@ pub enum Error {
     /// A device or the host has too little memory.
     #[error(transparent)]
     Memory(Box<TooLittleMemory>),
-    /// An invalid setting of sampling.
+    /// An invalid sampling setting.
     #[error("generation: {0}")]
     Sampling(String),
     /// An error of the tensor library.
@@ -24,7 +24,7 @@ pub enum Error {
     Candle(#[from] candle_core::Error),
 }
 
-/// Result with this crate's [`Error`], unless another is named.
+/// Result with this crate's [`Error`] by default.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
 impl Classify for Error {
@@ -54,7 +54,7 @@ pub struct TooLittleMemory {
     pub place: String,
     /// What to change.
     pub advice: String,
-    /// The parts of `needed`, each on a line of its own after a line break, or empty.
+    /// The parts of `needed`, each preceded by a line break; may be empty.
     pub table: String,
 }
 

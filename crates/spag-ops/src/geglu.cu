@@ -1,4 +1,4 @@
-// GeGLU with the approximation of gelu by tanh, forward and backward.
+// GeGLU with the tanh approximation of gelu, forward and backward.
 #include "cuda/elements.cuh"
 
 // 2·√(2/π), and the factor of the cubic term.

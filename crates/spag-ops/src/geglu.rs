@@ -1,4 +1,4 @@
-//! GeGLU: y = gelu(gate)·up, with the approximation of gelu by tanh, as Gemma computes it.
+//! GeGLU: y = gelu(gate)·up, with the tanh approximation of gelu, as in Gemma.
 
 use super::glu::Gate;
 use super::simd;

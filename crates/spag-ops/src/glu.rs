@@ -14,9 +14,9 @@ use crate::kernels::{self, Arg, Kernels, Launch, Module, blocks, suffix, vector_
 /// Elements per task.
 const CHUNK: usize = 8192;
 
-/// A kind of gate.
+/// An activation function of gates.
 pub(super) trait Gate {
-    /// Its kernels: `NAME_forward` and `NAME_backward`, each also with `_joined`.
+    /// Its kernels `NAME_forward` and `NAME_backward`, each also with the suffix `_joined`.
     const MODULE: Module;
 
     /// act(g).
@@ -31,12 +31,12 @@ pub(super) trait Gate {
 pub enum Activation {
     /// silu.
     SwiGlu,
-    /// gelu, approximated by tanh.
+    /// gelu with the tanh approximation.
     GeGlu,
 }
 
 impl Activation {
-    /// `gate` and `up` of one shape → the same shape.
+    /// `gate` and `up` of the same shape → an output of that shape.
     ///
     /// # Errors
     /// Different shapes, or tensors that are not contiguous f32 or bf16.
@@ -59,7 +59,7 @@ impl Activation {
     }
 
     /// The backward pass, in place: `gate` and `up` become their gradients, and `dy` becomes the recomputed output, which
-    /// the following layer needs for its weight gradient.
+    /// the next layer needs for its weight gradient.
     ///
     /// # Errors
     /// Different shapes, or tensors that are not contiguous f32; `gate` and `up` can be bf16, and on a CPU `dy` remains f32
@@ -96,7 +96,7 @@ fn forward<G: Gate>(gate: &Tensor, up: &Tensor) -> Result<Tensor> {
     }
 }
 
-/// [`forward`] on a CPU, in a number format.
+/// [`forward`] on a CPU for one number format.
 fn forward_in<G: Gate, T: Element + Pooled>(gate: &Tensor, up: &Tensor) -> Result<Tensor> {
     let mut y = pool::values::<T>(gate.elem_count());
     T::read(gate, |g| {
@@ -176,7 +176,7 @@ fn backward_joined<G: Gate>(x: &Tensor, dy: &Tensor) -> Result<()> {
     x.slice_set(&up, 1, f)
 }
 
-/// [`backward`] on a CPU, with `gate` and `up` in a number format.
+/// [`backward`] on a CPU for one number format of `gate` and `up`.
 fn backward_in<G: Gate, T: Element>(gate: &Tensor, up: &Tensor, dy: &Tensor) -> Result<()> {
     T::update(gate, |gate| {
         T::update(up, |up| {

@@ -1,5 +1,5 @@
-// RMSNorm of every head by itself, forward and backward. A warp handles one head at a time; a lane handles the same
-// columns of every head, 16 bytes at a time.
+// RMSNorm per head, forward and backward. A warp handles one head at a time; a lane handles the same columns of
+// every head, 16 bytes at a time.
 #include "cuda/elements.cuh"
 
 // Calls f(column, count) for the lane's columns of a head.
@@ -21,8 +21,8 @@ __device__ __forceinline__ float inverse_rms(const T* x, unsigned dim, float eps
   return rsqrtf(warp_sum(sum) / float(dim) + eps);
 }
 
-// y = x / √(mean(x²) + ε) · (w + offset) for `heads` heads of each of the n rows, which begin at column `first` of rows of
-// `width` elements. x and y may be the same. w [dim]. The grid has a warp for each head of each row.
+// y = x / √(mean(x²) + ε) · (w + offset) for `heads` heads of each of the n rows, starting at column `first` of rows of
+// `width` elements. x and y may alias. w [dim]. The grid has one warp per head of each row.
 template <class T>
 __device__ void forward(const T* x, const T* w, T* y, unsigned n, unsigned heads, unsigned dim, unsigned width,
                         unsigned first, float eps, float offset) {

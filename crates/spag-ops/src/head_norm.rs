@@ -1,7 +1,7 @@
-//! RMSNorm of every head by itself, with one weight for all heads: queries and keys of Qwen3. With a head of the whole width
-//! these are the norms of queries and keys of OLMo 2.
+//! RMSNorm per head, with one weight shared by all heads, for queries and keys of Qwen3. With a single head of full width,
+//! these are the query and key norms of OLMo 2.
 //!
-//! On a CPU these are the sums of [`super::rms_norm`], so the same head has the same bits by both forward functions.
+//! On a CPU, sums are those of [`super::rms_norm`], so both forward functions are bit-identical for the same head.
 
 use std::ops::Range;
 
@@ -15,7 +15,7 @@ use crate::kernels::{self, Arg, Kernels, Launch, Module, THREADS, blocks, module
 /// Rows per task.
 const ROWS: usize = 32;
 
-/// The head size.
+/// Checks shapes and returns the head size.
 fn check(x: &Tensor, columns: &Range<usize>, w: &Tensor) -> Result<usize> {
     let (n, width) = x.dims2()?;
     let dim = w.dims1()?;
@@ -26,7 +26,7 @@ fn check(x: &Tensor, columns: &Range<usize>, w: &Tensor) -> Result<usize> {
     Ok(dim)
 }
 
-/// `x` with one head a row.
+/// Reshapes `x` to one head per row.
 fn by_heads(x: &Tensor, dim: usize) -> Result<Tensor> {
     x.reshape((x.elem_count() / dim, dim))
 }
@@ -43,7 +43,7 @@ pub fn forward(x: &Tensor, w: &Tensor, norm: impl Into<RmsNorm>) -> Result<Tenso
     rms_norm::forward(&by_heads(x, dim)?, w, norm)?.reshape(x.dims2()?)
 }
 
-/// Normalizes the heads in these columns of `x` [N, W] in place: queries or keys of a joint QKV tensor.
+/// Normalizes the heads in these columns of `x` [N, W] in place, for queries or keys of a fused QKV tensor.
 ///
 /// # Errors
 /// Columns that are not whole heads; otherwise as [`forward`].
@@ -76,8 +76,7 @@ pub fn forward_columns(x: &Tensor, columns: Range<usize>, w: &Tensor, norm: impl
     })
 }
 
-/// Returns the gradient of `x`, which is the input of [`forward`], and adds the gradient of the weight to `dw`, f32, in
-/// place.
+/// Returns the gradient of `x`, the input of [`forward`], and adds the gradient of the weight to `dw`, f32, in place.
 ///
 /// # Errors
 /// Mismatched shapes, or tensors that are not contiguous f32 (kernels also accept bf16).
@@ -97,8 +96,8 @@ pub fn backward(x: &Tensor, w: &Tensor, norm: impl Into<RmsNorm>, dy: &Tensor, d
 const MODULE: Module = module!("head_norm");
 /// Threads of a warp, which handles one head at a time.
 const WARP: usize = 32;
-/// Maximum head size of the backward pass, which holds a part of the weight's gradient per warp in shared memory. A head of
-/// the whole width is normalised by the kernels of [`rms_norm`].
+/// Maximum head size of the backward pass, which keeps a partial weight gradient per warp in shared memory. A head of full
+/// width is normalised by the kernels of [`rms_norm`].
 const MAX_DIM: usize = 1024;
 
 /// Checks number formats; returns the suffix of kernel names.

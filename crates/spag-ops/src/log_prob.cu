@@ -10,7 +10,7 @@ __device__ void rows(const float* logits, const unsigned* targets, const float* 
   DYNAMIC_SHARED(float, scratch);
   logits += size_t(blockIdx.x) * v;
   float whole = given != nullptr ? given[blockIdx.x] : NAN;
-  // The same for all threads of the block.
+  // Uniform over the threads of the block.
   if (!(whole == whole)) {
     float top = -INFINITY;
     each_logit(logits, v, 0, v, threadIdx.x, blockDim.x, [&](unsigned, float logit) { top = fmaxf(top, logit); });

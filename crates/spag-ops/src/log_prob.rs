@@ -1,5 +1,5 @@
 //! The output head: log-probabilities of target tokens, forward and backward. Only one chunk of the [tokens,
-//! vocabulary] matrix of logits exists at a time.
+//! vocabulary] logit matrix is materialized at a time.
 //!
 //! A loss weights whole samples by functions of their mean log-probability, so the forward pass must finish before any
 //! gradient is known. Small batches keep their logits for the backward pass; large ones recompute them.
@@ -30,8 +30,8 @@ pub const KEEP_ELEMENTS: usize = 1 << 24;
 /// recomputing it would need as much memory.
 pub const DEVICE_CHUNK_ELEMENTS: usize = 1 << 27;
 
-/// Bytes that the gradient of a logit takes beside the logit, if the head is bf16 on this CPU: rounded, for the instructions of
-/// bf16. Paths without them round it as they pack it.
+/// Extra bytes per logit gradient if this CPU multiplies a bf16 head with bf16 instructions: the rounded gradient. Other paths
+/// round while packing.
 pub fn rounded_gradient_bytes() -> u64 {
     if CpuPath::current() >= CpuPath::Avx512Bf16 { 2 } else { 0 }
 }
@@ -59,12 +59,13 @@ fn check(hidden: &Tensor, head: &Tensor, targets: Targets<'_>) -> Result<(usize,
     Ok((m, v))
 }
 
-/// Rows of a chunk of logits on a CPU, for a vocabulary of `v`.
+/// Rows per chunk of logits on a CPU, for a vocabulary of `v`.
 pub fn chunk_rows(v: usize) -> usize {
     (CHUNK_ELEMENTS / v.max(1)).clamp(16, 8192)
 }
 
-/// Log-probabilities for `hidden` [M, D], `head` [V, D] and one target token per row, under the distribution of the row.
+/// Log-probabilities for `hidden` [M, D], `head` [V, D] and one target token per row, under the row's sampling
+/// distribution.
 ///
 /// # Errors
 /// Mismatched shapes, a target outside the vocabulary, a greedy distribution, or tensors that are not contiguous f32 (kernels also
@@ -88,7 +89,7 @@ pub fn forward<'a>(hidden: &Tensor, head: &Tensor, targets: impl Into<Targets<'a
     Ok(LogProbs { values: cpu::tensor(values, m)?, lse: cpu::tensor(lse, m)?, kept, targets: None })
 }
 
-/// As [`forward`], without state for a backward pass.
+/// [`forward`] without state for a backward pass.
 pub fn values<'a>(hidden: &Tensor, head: &Tensor, targets: impl Into<Targets<'a>>) -> Result<Tensor> {
     let targets = targets.into();
     let (m, v) = check(hidden, head, targets)?;
@@ -110,8 +111,7 @@ fn chunks_of(targets: Targets<'_>, v: usize) -> impl Iterator<Item = (usize, Tar
     starts.map(move |start| (start, targets.rows(start..targets.len().min(start + rows))))
 }
 
-/// The logits of a chunk, which are those of a softmax that is the distribution of each row; with the logarithms of the sums of their
-/// exponentials, if they are known.
+/// The logits of a chunk, adjusted so that their softmax is the distribution of each row, and their log-sum-exps where known.
 fn chunk_logits(hidden: &Tensor, head: &Tensor, targets: Targets<'_>) -> Result<(Tensor, Vec<Option<f32>>)> {
     let logits = matmul::linear(hidden, head)?;
     let known = match targets.distributions {
@@ -176,7 +176,7 @@ pub fn backward<'a>(
     if upstream.dtype() != DType::F32 {
         bail!("log_prob backward: the gradients of log-probabilities are {:?}, not f32", upstream.dtype());
     }
-    // The gradient of a logit is that of the quotient by the temperature, divided by it.
+    // The chain rule through the division by the temperature.
     let scaled = match targets.inverse_temperatures() {
         Some(inverse) => &(upstream * Tensor::from_vec(inverse, m, upstream.device())?)?,
         None => upstream,
@@ -189,8 +189,8 @@ pub fn backward<'a>(
     })
 }
 
-/// The gradients of logits [M, V], as products in this arithmetic read them: rounded to bf16 if they are multiplied as such, or
-/// in the memory of the logits.
+/// The gradients of logits [M, V] as operands of products: rounded to bf16 if multiplied in bf16, else in the memory of the
+/// logits.
 fn gradients(
     logits: Tensor,
     arithmetic: Arithmetic,
@@ -237,7 +237,7 @@ fn gradients(
     }
 }
 
-/// The CPU version of [`backward`], with the log-sum-exp and the gradient of each row.
+/// The CPU version of [`backward`], given the log-sum-exp and the gradient of each row.
 fn rows_backward(
     kept: Vec<Tensor>,
     (lse, upstream): (&[f32], &[f32]),

@@ -1,7 +1,7 @@
-//! Adapters in generation: low-rank products, each added to some rows of a linear layer's output.
+//! LoRA adapters in generation: low-rank products, each added to some rows of a linear layer's output.
 //!
-//! A row's result depends on that row and its adapter alone, and has the bits of the training pass, which computes
-//! y + (s·x·Aᵀ)·Bᵀ for one adapter by [`matmul`](super::matmul).
+//! A row's result depends only on that row and its adapter, and is bit-identical to the training pass, which
+//! computes y + (s·x·Aᵀ)·Bᵀ for one adapter with [`matmul`](super::matmul).
 
 use std::ops::Range;
 
@@ -21,11 +21,11 @@ pub struct LowRank {
     pub b: Tensor,
     /// s.
     pub scale: f64,
-    /// The W columns of the output that it changes: all of them, or those of one of several layers that are stacked.
+    /// The W columns of the output that it changes: all, or those of one of several stacked layers.
     pub columns: Range<usize>,
 }
 
-/// Packed matrices of a linear layer, or of several with the same input, of one adapter.
+/// Packed matrices of one adapter, for a linear layer or for several with the same input.
 pub struct PackedLowRank {
     /// The matrices A, stacked: [Σr, I].
     a: PackedWeight,
@@ -43,7 +43,7 @@ struct Part {
     columns: Range<usize>,
 }
 
-/// Rows of a batch that one adapter changes.
+/// Rows of a batch with the same adapter.
 pub struct AdaptedRows<'a> {
     /// The rows.
     pub rows: Range<usize>,
@@ -82,7 +82,7 @@ impl PackedLowRank {
         for Part { reduced: at, b, scale, columns } in &self.parts {
             let scale = *scale as f32;
             reduced.clear();
-            // As the training pass scales it, which has no zeros with a sign.
+            // Scaled as in the training pass, which produces no negative zeros.
             reduced.extend(all.chunks_exact(ranks).flat_map(|row| &row[at.clone()]).map(|value| value * scale + 0.0));
             if columns.len() == outputs {
                 b.product_on_host(m, &reduced, y, Start::Output)?;
@@ -98,7 +98,7 @@ impl PackedLowRank {
         Ok(())
     }
 
-    /// As [`PackedLowRank::add_on_host`], by kernels.
+    /// [`PackedLowRank::add_on_host`] with kernels.
     fn add_by_kernels(&self, x: &Tensor, y: &Tensor) -> Result<()> {
         let all = packed_linear::forward(x, &self.a, None, SumOrder::Fixed)?;
         for Part { reduced, b, scale, columns } in &self.parts {
@@ -110,7 +110,7 @@ impl PackedLowRank {
     }
 }
 
-/// Adds s·(x·Aᵀ)·Bᵀ of each group to its rows of `y`, in place. `x` [N, I], `y` [N, O]. Other rows stay as they are.
+/// Adds s·(x·Aᵀ)·Bᵀ of each group to its rows of `y`, in place. `x` [N, I], `y` [N, O]. Other rows are unchanged.
 ///
 /// # Errors
 /// Groups that overlap, are not in the order of their rows, or leave the batch; mismatched shapes; tensors that are not
@@ -159,7 +159,7 @@ mod tests {
         Tensor::from_vec((0..rows * columns).map(value).collect(), (rows, columns), &Device::Cpu).unwrap()
     }
 
-    /// The bits of the training pass for every row, whatever groups it is in: ranks below and above a chain, odd ones, one row and
+    /// Every row is bit-identical to the training pass, whatever its group: ranks below and above a chain, odd ranks, one row and
     /// many, all columns and some.
     #[test]
     fn rows_have_the_bits_of_the_product_of_their_adapter_alone() {

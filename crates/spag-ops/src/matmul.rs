@@ -1,6 +1,6 @@
 //! Linear layers: y = x·Wᵀ, and the two products of the backward pass, with accumulation.
 //!
-//! candle's `matmul` cannot accumulate into an existing tensor; accumulation saves a pass over memory.
+//! candle's `matmul` cannot accumulate into an existing tensor, which saves a pass over memory.
 
 pub(super) use candle_core::{DType, Result, Tensor, bail};
 use half::bf16;
@@ -12,17 +12,17 @@ use super::product::bf16_gemm;
 use super::product::{CpuPath, Exact, RightOperand, Side, Start, ToBf16, Values, large};
 use crate::kernels::{self, Accumulate, Gemm, Kernels, Operand, Orientation, SumOrder};
 
-/// The number format of a product's operands on a CPU; sums are f32. Kernels multiply what the tensors have.
+/// The number format of product operands on a CPU; accumulation is in f32. Kernels use the format of the tensors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Arithmetic {
-    /// Operands as they are.
+    /// Operands in f32.
     F32,
     /// Operands rounded to bf16, nearest even.
     Bf16,
 }
 
-/// Bytes for an element of the right operand of a product in bf16 on this CPU, while it is computed. Paths without
-/// instructions for bf16 pack it block by block.
+/// Temporary bytes per element of the right operand of a bf16 product on this CPU. Paths without bf16 instructions
+/// pack it block by block.
 pub fn packed_right_bytes() -> u64 {
     if CpuPath::current() >= CpuPath::Avx512Bf16 { 2 } else { 0 }
 }
@@ -94,8 +94,7 @@ fn product_bf16(
 
 /// y = x·Wᵀ. `x` [N, I], `w` [O, I] → [N, O].
 ///
-/// # Errors
-/// Mismatched shapes, or tensors that are not contiguous f32. Weights can be bf16, and then `x` too (kernels accept bf16 for
+/// Mismatched shapes, or tensors that are not contiguous f32. Weights may be bf16, and then `x` too (kernels accept bf16 for
 /// all).
 pub fn linear(x: &Tensor, w: &Tensor) -> Result<Tensor> {
     if let Some(kernels) = kernels::of(x.device())? {

@@ -1,8 +1,8 @@
-//! Linear layers for generation, with packed weights. On a CPU a row's result does not depend on the other rows, and with kernels
-//! if sums have a fixed order.
+//! Linear layers for generation, with packed weights. A row's result does not depend on the other rows: always on a CPU, and with
+//! kernels if sums have a fixed order.
 //!
-//! On a CPU a bf16 weight makes the product one of bf16: activations are rounded to bf16, and sums and the output are f32. A
-//! quantised weight makes it one of [integers](super::quantised).
+//! On a CPU, the weight's format determines the arithmetic. With bf16 weights, activations are rounded to bf16, and accumulation
+//! and the output are in f32. Quantised weights use [integer products](super::quantised).
 
 mod rows;
 
@@ -24,15 +24,15 @@ pub use rows::{dequantise, rows};
 pub struct PackedWeight(Packing);
 
 enum Packing {
-    /// Packed for the CPU.
+    /// Packed in f32 for the CPU.
     Wide(Panels<Widened<f32>>),
-    /// Packed for products in bf16 on the CPU.
+    /// Packed for bf16 products on the CPU.
     Narrow(Bf16Panels),
     /// Quantised for the CPU.
     Quantised(QuantisedMatrix),
     /// Quantised for kernels.
     QuantisedRows(DeviceMatrix),
-    /// Weights with the same input, each packed in its own way, one below the other.
+    /// Weights with the same input, stacked along the outputs, each with its own packing.
     Stack { weights: Vec<PackedWeight>, outputs: usize },
     /// For kernels: [O, I], sharing the weight's memory.
     Rows(Tensor),
@@ -60,10 +60,10 @@ impl PackedWeight {
     ///
     /// # Errors
     /// A tensor that is not contiguous, or neither f32 nor bf16; an I that the format does not [divide](BlockFormat::of_inputs); a
-    /// weight that is not finite or too large for a scale in f16; or a GPU, and a format that is none of [`BlockFormat::ON_GPUS`].
+    /// weight that is not finite or too large for an f16 scale; or a GPU and a format that is not in [`BlockFormat::ON_GPUS`].
     pub fn quantised(weight: &Tensor, format: BlockFormat, device: &Device) -> Result<Self> {
         let extents = weight.dims2()?;
-        // Not all of the memory of a view.
+        // Copies only the view's memory.
         let weight = match weight.device() {
             Device::Cpu => weight.clone(),
             _ => weight.force_contiguous()?.to_device(&Device::Cpu)?,
@@ -75,15 +75,15 @@ impl PackedWeight {
         Ok(Self(Values::read(&weight, packing)?))
     }
 
-    /// A weight [`outputs`, `inputs`] for the CPU, as a file of ggml has its rows: [`BlockFormat::stored_bytes`] for each block.
+    /// A weight [`outputs`, `inputs`] for the CPU from rows in ggml's file format: [`BlockFormat::stored_bytes`] per block.
     ///
     /// # Errors
-    /// Bytes of another size, an input size that the format does not divide, or a scale that is not finite.
+    /// Bytes of a wrong size, an input size that the format does not divide, or a scale that is not finite.
     pub fn stored(format: BlockFormat, (outputs, inputs): (usize, usize), bytes: &[u8]) -> Result<Self> {
         Ok(Self(Packing::Quantised(QuantisedMatrix::stored(format, (outputs, inputs), bytes)?)))
     }
 
-    /// Weights with the same input as one, [Σ O, I]: each stays packed as it is.
+    /// Stacks weights with the same input, [Σ O, I]; each keeps its packing.
     ///
     /// # Errors
     /// No weights, weights of different inputs, or weights for kernels.
@@ -108,8 +108,8 @@ impl PackedWeight {
         QuantisedMatrix::bytes(format, (outputs, inputs))
     }
 
-    /// As [`PackedWeight::new`], for views of one memory: on a CPU in that memory, if the rows of all fill whole panels. All
-    /// views of the memory become empty.
+    /// [`PackedWeight::new`] for views of one memory: on a CPU, packs in place if the rows of every view fill whole panels.
+    /// All views of the memory become empty.
     ///
     /// # Errors
     /// As [`PackedWeight::new`].
@@ -137,11 +137,12 @@ impl PackedWeight {
         })
     }
 
-    /// Packs another weight of the same extents, f32 or bf16. A CPU converts it to the format of this one and packs it in the
-    /// memory of this one; kernels share the memory of the new weight.
+    /// Packs another weight of the same extents, f32 or bf16. A CPU converts it to this weight's format and reuses its
+    /// memory; kernels share the memory of the new weight.
     ///
     /// # Errors
-    /// Other extents, a tensor that is not contiguous, or neither f32 nor bf16, or a quantised weight. Nothing has changed then.
+    /// Other extents; a tensor that is not contiguous, or neither f32 nor bf16; or a quantised weight. The weight is then
+    /// unchanged.
     pub fn repack(&mut self, weight: &Tensor) -> Result<()> {
         let (outputs, inputs) = weight.dims2()?;
         if (outputs, inputs) != (self.outputs(), self.inputs()) {
@@ -221,7 +222,7 @@ impl PackedWeight {
     }
 }
 
-/// Packs matrices of `values`, which have these extents and are at these ranges, in place.
+/// Packs matrices in `values` with these extents and ranges in place.
 fn pack_shared<T>(
     mut values: Vec<T>,
     (extents, ranges): (&[(usize, usize)], &[Range<usize>]),
@@ -236,12 +237,12 @@ fn pack_shared<T>(
     extents.iter().zip(ranges).map(packing).map(PackedWeight).collect()
 }
 
-/// y = [residual +] x·Wᵀ. `x` [N, I] → [N, O]; `residual` [N, O]. Kernels add to `residual` in place: y has its memory; they sum
-/// in `order`.
+/// y = [residual +] x·Wᵀ. `x` [N, I] → [N, O]; `residual` [N, O]. Kernels add to `residual` in place, so y shares its memory,
+/// and sum in `order`.
 ///
 /// # Errors
-/// Mismatched shapes or number formats, tensors that are not contiguous f32 (kernels also accept bf16), or a weight that was
-/// packed for another device.
+/// Mismatched shapes or number formats, tensors that are not contiguous f32 (kernels also accept bf16), or a weight packed
+/// for another device.
 pub fn forward(x: &Tensor, w: &PackedWeight, residual: Option<&Tensor>, order: SumOrder) -> Result<Tensor> {
     let (n, i) = x.dims2()?;
     if i != w.inputs() {
@@ -254,7 +255,7 @@ pub fn forward(x: &Tensor, w: &PackedWeight, residual: Option<&Tensor>, order: S
     }
 }
 
-/// y = x·Wᵀ in f32 for every number format, for log-probabilities: bf16 would leave them two digits.
+/// y = x·Wᵀ with f32 output for every number format, for log-probabilities: bf16 would leave them two digits.
 ///
 /// # Errors
 /// As [`forward`].
@@ -268,7 +269,7 @@ pub fn forward_f32(x: &Tensor, w: &PackedWeight, order: SumOrder) -> Result<Tens
     }
 }
 
-/// [residual +] x·Wᵀ in number format `dtype`: that of `x`, or f32 without a residual. The sum overwrites the residual.
+/// [residual +] x·Wᵀ in number format `dtype`: that of `x`, or f32 without a residual. The residual is overwritten.
 fn by_kernels(
     kernels: &dyn Kernels,
     (x, w): (&Tensor, &Tensor),

@@ -1,8 +1,8 @@
 //! A pool that recycles the memory of dropped tensors.
 //!
-//! A training step allocates and drops hundreds of tensors of the same few sizes. Fresh memory costs a page fault every
-//! 4 KiB and a pass to zero it; on small models this takes a tenth of the step. On a device it costs two calls of the driver a
-//! tensor, nearly as many as launches.
+//! A training step allocates and drops hundreds of tensors of the same few sizes. Fresh memory costs a page fault every 4 KiB
+//! and a pass to zero it, a tenth of the step on small models. On a device it costs two driver calls per tensor, nearly as
+//! many as launches.
 
 use std::cell::RefCell;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -23,7 +23,7 @@ pub(crate) struct Spare {
     age: u64,
     wide: Buffers<f32>,
     narrow: Buffers<bf16>,
-    /// Of devices with kernels. Work on a device is ordered, so the memory may be written at once.
+    /// Device tensors. Work on a device is ordered, so the memory may be overwritten immediately.
     tensors: Vec<Tensor>,
 }
 
@@ -49,12 +49,12 @@ impl Pooled for bf16 {
 }
 
 thread_local! {
-    /// The pool of this thread's ops. Not an argument, because most callers of ops have none.
+    /// The pool of this thread's ops. Thread-local rather than an argument, because most callers of ops have none.
     static CURRENT: RefCell<Option<Arc<Pool>>> = const { RefCell::new(None) };
 }
 
 impl Pool {
-    /// Runs `f` with ops on this thread allocating their results from this pool.
+    /// Runs `f`; ops on this thread allocate their results from this pool.
     pub fn during<R>(self: &Arc<Self>, f: impl FnOnce() -> R) -> R {
         struct Restore(Option<Arc<Pool>>);
         impl Drop for Restore {
@@ -66,12 +66,12 @@ impl Pool {
         f()
     }
 
-    /// Frees the tensors of devices, whose memory is all that others have, too.
+    /// Frees the pool's device tensors, since device memory is shared with all other users.
     pub fn free_tensors(&self) {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).tensors.clear();
     }
 
-    /// Frees buffers that were not used since the last call, so that the pool follows the batch sizes, and all tensors.
+    /// Frees all device tensors, and buffers not used since the last call, so that the pool adapts to the batch sizes.
     pub fn trim(&self) {
         self.free_tensors();
         let mut spare = self.0.lock().unwrap_or_else(PoisonError::into_inner);
@@ -98,8 +98,8 @@ impl Pool {
     }
 }
 
-/// A tensor of the current pool in memory of a device, to be overwritten, if one has as many elements. For
-/// [`Kernels::empty`](kernels::Kernels::empty).
+/// Takes a tensor with that many elements from the current pool, in device memory, to be overwritten; `None` if
+/// there is none. For [`Kernels::empty`](kernels::Kernels::empty).
 pub fn spare(shape: &[usize], dtype: DType, device: &Device) -> Option<Tensor> {
     let pool = CURRENT.with_borrow(Clone::clone)?;
     let tensors = &mut pool.0.lock().unwrap_or_else(PoisonError::into_inner).tensors;
@@ -121,7 +121,7 @@ pub(crate) fn values<T: Pooled>(len: usize) -> Vec<T> {
     }
 }
 
-/// Zeros [rows, columns], f32, on the CPU.
+/// A zero tensor [rows, columns], f32, on the CPU.
 ///
 /// # Errors
 /// A failure of candle.
@@ -136,11 +136,11 @@ pub(crate) fn give<T: Pooled>(buffer: Vec<T>) {
     CURRENT.with_borrow(|pool| pool.as_ref().map(|pool| pool.give(buffer)));
 }
 
-/// Returns a tensor's memory to the current pool. It must be all of its memory, and no other view of it may be used after: on a CPU
-/// they become empty, and on a device other results take their place.
+/// Returns a tensor's memory to the current pool. The tensor must cover its whole memory, and other views of it must not be used
+/// any more: on a CPU they become empty, and on a device their contents are overwritten.
 ///
 /// # Errors
-/// A failure of the device. Tensors on the CPU that are neither f32 nor bf16 are only dropped.
+/// An error of the device. CPU tensors that are neither f32 nor bf16 are simply dropped.
 pub fn recycle(tensor: Tensor) -> Result<()> {
     struct Steal;
     impl InplaceOp1 for Steal {

@@ -1,9 +1,10 @@
-// Queries, keys and values of one product taken apart, and their gradients put together, rotated on the way.
+// Splits a fused QKV product into queries, keys and values, and joins their gradients, optionally with RoPE.
 #include "rope.cuh"
 
 namespace {
 
-// Where N columns of a row of [n, q_size + 2·kv_size] are: their first column in queries, keys or values, which have `size` columns.
+// The location of N columns of a row of [n, q_size + 2·kv_size]: their first column in queries, keys or values, which have `size`
+// columns.
 struct Columns {
   bool is_query, is_value;
   unsigned size, first;
@@ -16,8 +17,8 @@ struct Columns {
   }
 };
 
-// Writes N columns of a row. Those of queries and keys are rotated as `rope.cuh` says, with `sign` −1 backwards, unless `cos` is
-// null. Row n has position positions[n]; cos, sin [positions, half]. A thread reads the other halves of its pairs, too.
+// Writes N columns of a row. Those of queries and keys are rotated as in `rope.cuh`, with `sign` −1 in the backward pass, unless
+// `cos` is null. Row n has position positions[n]; cos, sin [positions, half]. A thread also reads the other halves of its pairs.
 template <class T, int N>
 __device__ void transfer(const T* from, T* to, Columns columns, const unsigned* positions, const float* cos, const float* sin,
                      unsigned half, float sign) {
@@ -58,7 +59,7 @@ __device__ void join(T* x, const T* q, const T* k, const T* v, const unsigned* p
 
 }  // namespace
 
-// `vectors`: N adjacent columns per thread, if N divides `half`, or the sizes of queries and keys where nothing is rotated.
+// `vectors`: N adjacent columns per thread, if N divides `half`, or without RoPE the sizes of queries and keys.
 #define EXPORT_OF(how, T, N, suffix)                                                                                    \
   EXPORT_BOUNDS(qkv_split_##how##_##suffix, 256, 4,                                                                     \
                 (const T* x, T* q, T* k, T* v, const unsigned* positions, const float* cos, const float* sin,           \

@@ -1,6 +1,6 @@
-//! Queries, keys and values of one product taken apart, and their gradients put together, rotated on the way.
+//! Splits a fused QKV product into queries, keys and values, and joins their gradients, optionally with RoPE.
 //!
-//! Attention reads them apart; one product of all their weights is one launch instead of three.
+//! Attention reads them separately; one fused product is one launch instead of three.
 
 use candle_core::{Result, Tensor, bail};
 
@@ -8,16 +8,16 @@ use super::attention::Heads;
 use super::rope::{Direction, Positions, RopeTable, rotate, rotate_leading};
 use crate::kernels::{self, Arg, Kernels, Launch, Module, THREADS, module, suffix, vector_len};
 
-/// Positions of rows, and the table that queries and keys are rotated with.
+/// Positions of rows, and the RoPE table.
 pub type Rotation<'a> = (&'a Positions, &'a RopeTable);
 
-/// Columns of queries, and of keys or values.
+/// Columns of the queries, and of the keys or values.
 fn sizes(heads: Heads) -> (usize, usize) {
     (heads.query * heads.dim, heads.kv * heads.dim)
 }
 
-/// Queries [N, H·head size], keys and values [N, KV·head size] of `x` [N, (H + 2·KV)·head size]. Queries and keys are rotated if there is
-/// a rotation.
+/// Splits `x` [N, (H + 2·KV)·head size] into queries [N, H·head size] and keys and values [N, KV·head size]. Applies RoPE to queries and
+/// keys if `rotation` is given.
 ///
 /// # Errors
 /// Mismatched shapes, positions outside the table, or a tensor that is not contiguous f32 (kernels also accept bf16).
@@ -42,7 +42,7 @@ pub fn split(x: &Tensor, heads: Heads, rotation: Option<Rotation<'_>>) -> Result
     Ok(parts)
 }
 
-/// The gradient of `x` of [`split`], from those of its results.
+/// The gradient of `x` of [`split`], given those of its results.
 ///
 /// # Errors
 /// As [`split`].

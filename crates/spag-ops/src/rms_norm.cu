@@ -1,8 +1,8 @@
 // RMSNorm, forward and backward. A block handles one row at a time; a thread handles the same columns of every row.
 #include "cuda/elements.cuh"
 
-// Calls f(column, count) for the thread's columns: 16 bytes at a time if rows are multiples of them, else single elements.
-// Weights are views of a layer, and may begin anywhere in it.
+// Calls f(column, count) for the thread's columns: 16 bytes at a time if rows are multiples of 16 bytes, else single
+// elements. Weights are views of a layer at any alignment.
 template <class T, class F>
 __device__ __forceinline__ void for_columns(unsigned d, F f) {
   constexpr unsigned SIZE = Vector<T>::SIZE;

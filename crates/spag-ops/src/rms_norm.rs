@@ -12,15 +12,15 @@ use super::product::Element;
 use super::{cpu, pool, simd};
 use crate::kernels::{self, Arg, Kernels, Launch, Module, module, suffix};
 
-/// Rows per task. Weight gradients are summed per task, so that their order is fixed.
+/// Rows per task. Weight gradients are summed per task to fix the summation order.
 const ROWS: usize = 64;
 
-/// The constants of a norm. An ε alone is a norm whose weights are as they are stored.
+/// The constants of a norm. Converted from an ε alone, the offset is 0.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct RmsNorm {
     /// ε, added to the mean square.
     pub eps: f32,
-    /// Added to every weight: 1 if weights are stored as distances from one.
+    /// Added to every weight: 1 if the stored weights are relative to one.
     pub offset: f32,
 }
 
@@ -31,7 +31,7 @@ impl From<f32> for RmsNorm {
 }
 
 impl RmsNorm {
-    /// The factors that stored weights stand for.
+    /// The effective weights, with the offset added.
     pub(super) fn factors<'a>(&self, weights: &'a [f32]) -> Cow<'a, [f32]> {
         match self.offset {
             0.0 => Cow::Borrowed(weights),
@@ -90,7 +90,7 @@ pub fn forward_add(residual: &Tensor, x: &Tensor, w: &Tensor, norm: impl Into<Rm
     Ok(sum)
 }
 
-/// The result of [`forward`], and a copy of `x`, which what is made of the result can be added to.
+/// [`forward`] with a copy of `x`, to which later results can be added in place.
 ///
 /// # Errors
 /// As [`forward`].
@@ -101,7 +101,8 @@ pub fn forward_and_copy(x: &Tensor, w: &Tensor, norm: impl Into<RmsNorm>) -> Res
     Ok((launch_forward(&*kernels, (x, w, norm.into()), None, Some(&copy))?, copy))
 }
 
-/// As [`forward`], for products with `weight`: on a CPU in the number format of `weight`, to which they would round it.
+/// [`forward`] for products with `weight`: on a CPU the result is in the number format of `weight`, to which they would
+/// round it anyway.
 ///
 /// # Errors
 /// As [`forward`].
@@ -113,7 +114,7 @@ pub fn forward_for(weight: &Tensor, x: &Tensor, w: &Tensor, norm: RmsNorm) -> Re
     }
 }
 
-/// [`forward`] on a CPU, in a number format.
+/// [`forward`] on a CPU for one number format.
 fn forward_in<T: Element + Pooled>(x: &Tensor, w: &Tensor, norm: RmsNorm) -> Result<Tensor> {
     let (_, d) = x.dims2()?;
     let mut y = pool::values::<T>(x.elem_count());
@@ -203,7 +204,7 @@ pub fn backward(
     cpu::tensor(dx, x.dims2()?)
 }
 
-/// As [`backward`] with a residual, and the result of [`forward`] once more.
+/// [`backward`] with a residual, which also recomputes the result of [`forward`].
 ///
 /// # Errors
 /// As [`backward`].

@@ -1,14 +1,16 @@
-// The rotation of RoPE, of training and of generation.
+// The RoPE rotation shared by training and generation.
 #pragma once
 
 #include "cuda/elements.cuh"
 
-// An element of a pair, turned: x·cos + other·sin. All kernels round in this order: a compiler may join either product with the sum.
+// A rotated element of a pair: x·cos + other·sin, rounded explicitly in this order, because a compiler may fuse either product with
+// the sum.
 __device__ __forceinline__ float turned(float x, float other, float cos, float sin) {
   return fmaf(x, cos, __fmul_rn(other, sin));
 }
 
-// Rotates N pairs (a, b) of elements by the angles with these cosines and sines, or backwards with a `sign` of −1.
+// Rotates N pairs (a, b) of elements by the angles with these cosines and sines, or by the negative angles if
+// `sign` is −1.
 template <class T, int N>
 __device__ __forceinline__ void rotate_pairs(Several<T, N>& a, Several<T, N>& b, const float* cos, const float* sin,
                                              float sign) {

@@ -11,15 +11,15 @@ use crate::memory::require_room;
 
 /// Cosines and sines of all positions and frequencies.
 ///
-/// On a CPU they are computed when a position is first used: a configuration may name many more than a run reaches.
+/// On a CPU, positions are computed on first use: a configuration may allow many more than a run reaches.
 #[derive(Clone, Debug)]
 pub struct RopeTable {
     half: usize,
     /// Number of positions.
     positions: usize,
-    /// Of each pair of a head's elements.
+    /// The frequency of each pair of a head's elements.
     frequencies: Vec<f32>,
-    /// The first positions, shared by clones.
+    /// The positions computed so far, shared by clones.
     rows: Arc<Mutex<Arc<Rows>>>,
     /// Copies on devices, shared by clones.
     copies: Arc<Mutex<Vec<(Tensor, Tensor)>>>,
@@ -42,10 +42,10 @@ pub struct Positions {
 }
 
 impl Positions {
-    /// Positions of rows on `device`, to be rotated with `table`.
+    /// Positions of rows on `device`, for rotation with `table`.
     ///
     /// # Errors
-    /// A position outside the table, or no memory.
+    /// A position outside the table, or out of memory.
     pub fn new(positions: &[u32], table: &RopeTable, device: &Device) -> Result<Self> {
         let end = positions.iter().max().map_or(0, |p| *p as usize + 1);
         table.check(end)?;
@@ -61,7 +61,7 @@ impl Positions {
         self.copy.as_ref()
     }
 
-    /// Rejects positions of another number of rows, or outside the table.
+    /// Checks the number of rows, and that positions are inside the table.
     pub(crate) fn check(&self, rows: usize, table: &RopeTable) -> Result<()> {
         if self.values.len() != rows {
             bail!("rope: {} positions for {rows} rows", self.values.len());
@@ -94,7 +94,7 @@ pub enum Direction {
 }
 
 impl RopeTable {
-    /// Angles position × frequency for `positions` positions, in f32. There is a frequency for each pair of a head's
+    /// Angles position × frequency for `positions` positions, in f32, with one frequency per pair of a head's
     /// elements.
     pub fn new(frequencies: Vec<f32>, positions: usize) -> Self {
         Self { half: frequencies.len(), positions, frequencies, rows: Arc::default(), copies: Arc::default() }
@@ -108,13 +108,13 @@ impl RopeTable {
         Ok(())
     }
 
-    /// The rows of at least the positions before `end`.
+    /// The table up to at least position `end`.
     fn rows(&self, end: usize) -> Result<Arc<Rows>> {
         self.check(end)?;
         let mut rows = self.rows.lock().unwrap_or_else(PoisonError::into_inner);
         let known = rows.cos.len().checked_div(self.half).unwrap_or(0);
         if known < end {
-            // Twice as many each time, so that a growing text does not compute them at every step.
+            // Doubles each time, so that a growing text does not extend it at every step.
             let count = end.next_power_of_two().max(FIRST_ROWS).min(self.positions);
             let angles = (0..count).flat_map(|p| self.frequencies.iter().map(move |f| p as f32 * f));
             let (sin, cos) = angles.map(|a| a.sin_cos()).unzip();
@@ -145,7 +145,7 @@ impl RopeTable {
     }
 }
 
-/// Positions that are computed at first.
+/// Positions computed initially.
 const FIRST_ROWS: usize = 1024;
 /// Rows per task.
 const ROWS: usize = 32;
@@ -158,7 +158,7 @@ pub fn rotate(x: &Tensor, positions: &Positions, table: &RopeTable, direction: D
     rotate_leading(x, x.dim(1)?, positions, table, direction)
 }
 
-/// As [`rotate`], for the heads in the first `columns` columns of `x` [N, W]: queries and keys of a joint QKV tensor.
+/// [`rotate`] for the heads in the first `columns` columns of `x` [N, W]: queries and keys of a fused QKV tensor.
 pub fn rotate_leading(
     x: &Tensor,
     columns: usize,

@@ -12,7 +12,7 @@ __device__ __forceinline__ void for_columns(unsigned d, F f) {
   for (unsigned at = threadIdx.x * SIZE; at < d; at += blockDim.x * SIZE) f(at, min(SIZE, d - at));
 }
 
-// max(length, SMALLEST), but NaN stays NaN.
+// max(length, SMALLEST), propagating NaN.
 __device__ __forceinline__ float divisor_of(float length) { return length < SMALLEST ? SMALLEST : length; }
 
 // normed = w / max(|w|, 1e-12), row by row; both [v, d].

@@ -1,4 +1,5 @@
-//! Divides every row by its length, as `torch.nn.functional.normalize`: w / max(|w|, 1e-12). The output head of Baichuan2.
+//! Divides every row by its length, as `torch.nn.functional.normalize`: w / max(|w|, 1e-12). Used by the output head of
+//! Baichuan2.
 
 use candle_core::{DType, Result, Tensor, bail};
 use half::bf16;
@@ -28,13 +29,13 @@ fn length(w: &[f32]) -> f32 {
     simd::dot(w, w).sqrt()
 }
 
-/// max(length, [`SMALLEST`]), but NaN stays NaN.
+/// max(length, [`SMALLEST`]), propagating NaN.
 #[inline(always)]
 fn divisor(length: f32) -> f32 {
     if length < SMALLEST { SMALLEST } else { length }
 }
 
-/// `w` [V, D] → rows of length one [V, D], in the number format of `w`; rows of zeros stay zeros.
+/// Normalizes the rows of `w` [V, D], in the number format of `w`; zero rows stay zero.
 ///
 /// # Errors
 /// A tensor that is not contiguous f32 or bf16.
@@ -51,7 +52,7 @@ pub fn forward(w: &Tensor) -> Result<Tensor> {
     }
 }
 
-/// [`forward`] on a CPU, in a number format.
+/// [`forward`] on a CPU for one number format.
 fn forward_in<T: Element + Pooled>(w: &Tensor, d: usize) -> Result<Tensor> {
     let mut normed = pool::values::<T>(w.elem_count());
     T::read(w, |w| {
@@ -126,7 +127,7 @@ const MODULE: Module = module!("row_norm");
 /// Shared memory of a block reduction.
 const SCRATCH_BYTES: usize = 32 * 4;
 
-/// Launches a kernel with a block for each row of `w`.
+/// Launches a kernel with one block per row of `w`.
 fn launch(kernels: &dyn Kernels, what: &str, tensors: &[Arg<'_>], w: &Tensor) -> Result<()> {
     let (v, d) = w.dims2()?;
     kernels.launch(&Launch {

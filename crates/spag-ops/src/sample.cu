@@ -1,9 +1,8 @@
 // Samples one token from each row of logits, or scores given ones; the GPU version of sample/row.rs. One block per row.
 //
 // Weights are fixed-point numbers in units of 2⁻⁴⁰ of the most likely token's weight, so that sums do not depend on the
-// order of addition. Top-k and top-p need no sort: they need positions in the order of likelihood (the k-th token, the
-// first token that reaches a sum), which are found by bisecting the range of sort keys until few tokens are left to
-// compare.
+// order of addition. Top-k and top-p need no sort, only positions in the order of likelihood (the k-th token, the first
+// token that reaches a sum), which are found by bisecting the range of sort keys until few tokens are left to compare.
 #include "cuda/logits.cuh"
 
 namespace {
@@ -153,7 +152,7 @@ __device__ __forceinline__ unsigned draw_of_all(const Row<T>& row, double unifor
   return first;
 }
 
-// The keys in [low, high), and the number and the mass of tokens from each bound on.
+// The keys in [low, high), and the number and mass of tokens from each bound on.
 struct Range {
   wide low, high;
   Measure from_low, from_high;
@@ -161,8 +160,8 @@ struct Range {
 
 enum class By { Count, Mass };
 
-// The first token in order of likelihood at which count or mass, including its own, exceeds `target`; it is in `range`.
-// Stores the measure up to it in `reached`.
+// The first token in order of likelihood at which count or mass, including its own, exceeds `target`; it must be in
+// `range`. Stores the measure up to it in `reached`.
 template <By BY, class T>
 __device__ __forceinline__ wide find(const Row<T>& row, Range range, wide target, Measure& reached, Shared& shared) {
   auto exceeds = [&](const Measure& m) { return (BY == By::Count ? wide(m.count) : m.mass) > target; };
@@ -190,7 +189,7 @@ __device__ __forceinline__ wide find(const Row<T>& row, Range range, wide target
   __syncthreads();
   if (threadIdx.x == 0) shared.candidate_count = 0;
   __syncthreads();
-  // The order is arbitrary: each is compared with all others.
+  // In arbitrary order: each is compared with all others.
   row.each([&](unsigned token, float logit) {
     const wide key = key_of(logit, token);
     if (key >= range.low && key < range.high && row.allowed(token))
@@ -218,7 +217,7 @@ __device__ __forceinline__ wide find(const Row<T>& row, Range range, wide target
   return shared.found;
 }
 
-// The tokens that top-k and top-p leave; `best` is the key of the likeliest one.
+// The tokens kept by top-k and top-p; `best` is the key of the likeliest one.
 template <class T>
 __device__ __forceinline__ Range most_likely(const Row<T>& row, const unsigned* setting, wide best, Shared& shared) {
   Measure every{0, 0};
@@ -240,7 +239,7 @@ __device__ __forceinline__ Range most_likely(const Row<T>& row, const unsigned* 
   return range;
 }
 
-// logits [rows, size]; settings as above, with the row that a block draws from, followed by the banned tokens; out [blocks, 4]: token,
+// logits [rows, size]; settings as above, with the row sampled by each block, followed by the banned tokens; out [blocks, 4]: token,
 // ln p under the model, ln p under the sampling distribution, status.
 template <class T>
 __device__ __forceinline__ void sample(const T* logits, const unsigned* settings, unsigned* out, unsigned size) {
@@ -278,7 +277,7 @@ __device__ __forceinline__ void sample(const T* logits, const unsigned* settings
       const wide target = min(wide(number(setting + UNIFORM) * double(total)), total - 1);
       token = token_of(find<By::Mass>(row, range, target, reached, shared));
     }
-    // Rounded before the difference, as a row of restrict_row.
+    // Rounded before the subtraction, as in restrict_row.
     sampling = __fmul_rn(to_float(row.logits[token]) - row.top, row.inverse) - log_of(total);
   }
   if (threadIdx.x == 0) {
@@ -288,9 +287,9 @@ __device__ __forceinline__ void sample(const T* logits, const unsigned* settings
   }
 }
 
-// Makes a row's logits those of a softmax that is its distribution: (logit − top) / temperature, and −∞ for tokens that cannot be
-// drawn, of which the target is none. log_sums gets the logarithm of the sum of their exponentials, with the bits that `sample` has
-// for it. Rows of another kind than a draw, and rows that are not finite, stay as they are, and their log_sums are NaN.
+// Transforms a row's logits so that their softmax is its sampling distribution: (logit − top) / temperature, and −∞ for excluded
+// tokens, except the target. log_sums receives the logarithm of the sum of their exponentials, bit-identical to that of `sample`.
+// Greedy rows and non-finite rows are unchanged, with log_sums NaN.
 //
 // logits [rows, size], log_sums [rows]; settings as above, with the row's target, followed by the banned tokens.
 __device__ __forceinline__ void restrict_row(float* logits, const unsigned* settings, float* log_sums, unsigned size) {
@@ -312,7 +311,7 @@ __device__ __forceinline__ void restrict_row(float* logits, const unsigned* sett
   if (best == 0 || !isfinite(row.top)) return;
   const wide low = setting[KIND] == MOST_LIKELY ? most_likely(row, setting, best, shared).low : 1;
   const unsigned target = setting[WHICH];
-  // No other thread reads what a thread writes here.
+  // Elements written by a thread are read by no other.
   Measure kept{0, 0};
   row.each([&](unsigned token, float logit) {
     const bool keep = token == target || (key_of(logit, token) >= low && row.allowed(token));
@@ -323,12 +322,12 @@ __device__ __forceinline__ void restrict_row(float* logits, const unsigned* sett
   if (threadIdx.x == 0) log_sums[blockIdx.x] = log_of(kept.mass);
 }
 
-// Words of a row's adjustment. What is at the words ..._AT follows those of all rows.
+// Words of a row's adjustment. The data at the offsets ..._AT follow the words of all rows.
 constexpr unsigned ADJUSTMENT = 8;
 enum : unsigned { SOURCE, ALLOWED_AT, ALLOWED_WORDS, EDITS_AT, EDITS, BANS_AT, BANS, REACH };
 
-// changed [blocks, size]: rows of logits with their adjustments (sample/adjust.rs). An edit is a token, which no other edit of the row
-// has, its bias, its repetition penalty and what is subtracted.
+// changed [blocks, size]: rows of logits with their adjustments applied (sample/adjust.rs). An edit holds a token, unique in its row,
+// its bias, its repetition penalty and the subtracted penalty.
 template <class T>
 __device__ __forceinline__ void adjust(const T* logits, const unsigned* settings, float* changed, unsigned size) {
   DYNAMIC_SHARED(Shared, all_shared);
@@ -358,14 +357,14 @@ __device__ __forceinline__ void adjust(const T* logits, const unsigned* settings
     if (row.allowed(token)) top = fmaxf(top, logit);
   });
   top = block_max(top, shared.floats);
-  // No other thread reads what a thread writes here.
+  // Elements written by a thread are read by no other.
   row.each([&](unsigned token, float logit) {
     if (top - logit > reach) changed[token] = -INFINITY;
   });
 }
 
 // logits [rows, size]; params: a row and a token per block; out [blocks, 2 + 2·most]: status and ln p of the token, then
-// the `most` likeliest tokens with their ln p. A pass over the row finds each of them.
+// the `most` likeliest tokens with their ln p, found with one pass over the row each.
 template <class T>
 __device__ __forceinline__ void score(const T* logits, const unsigned* params, unsigned* out, unsigned size,
                                       unsigned most) {

@@ -1,11 +1,11 @@
-//! Loops vectorized by the compiler for several instruction sets, selected at run time.
+//! Loops auto-vectorized for several instruction sets, selected at run time.
 
 #[cfg(target_arch = "x86_64")]
 use super::product::CpuPath;
 use super::product::Element;
 
-/// Runs `f` compiled for the instruction set of the process's path: AVX-512, AVX2 with FMA, or the baseline, which on 64-bit Arm
-/// processors is NEON.
+/// Runs `f` compiled for the instruction set of the process's path: AVX-512, AVX2 with FMA, or the baseline (NEON on 64-bit
+/// Arm).
 #[inline]
 pub(crate) fn vectorized<R>(f: impl FnOnce() -> R) -> R {
     #[cfg(target_arch = "x86_64")]

@@ -1,4 +1,4 @@
-//! Sum of squares of a buffer, for clipping by the global norm.
+//! Sum of squares of a buffer, for gradient clipping by global norm.
 
 use candle_core::{DType, Result, Tensor, bail};
 use rayon::prelude::*;
@@ -11,7 +11,7 @@ use crate::kernels::{self, Arg, Kernels, Launch, Module, THREADS, blocks, module
 /// threads.
 const CHUNK: usize = 4096;
 
-/// The sum of squares, accumulated in f64. Waits for the device.
+/// The sum of squares, accumulated in f64. Synchronizes with the device.
 ///
 /// # Errors
 /// A tensor that is not contiguous f32.
@@ -35,7 +35,7 @@ pub fn squared_norm(x: &Tensor) -> Result<f64> {
     })
 }
 
-/// Adds the sum of squares of all tensors to `into`, `[1]`, f64. Does not wait for the device.
+/// Adds the sum of squares of all tensors to `into`, `[1]`, f64. Does not synchronize with the device.
 ///
 /// # Errors
 /// A tensor that is not contiguous f32, or a sum of the wrong shape or number format.

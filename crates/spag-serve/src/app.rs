@@ -1,4 +1,4 @@
-//! What all requests share.
+//! State shared by all requests.
 
 use crate::auth::ApiKeys;
 use crate::browser::Sites;
@@ -8,24 +8,24 @@ use crate::pool::ModelPool;
 use crate::receive::Receiver;
 use crate::workers::Workers;
 
-/// Whether clients may load and unload adapters: paths of requests are then read by the server.
+/// Whether clients may load and unload adapters, which lets requests name paths on the server.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum AdapterLoading {
-    /// They may not.
+    /// Not allowed.
     #[default]
     Refused,
-    /// They may.
+    /// Allowed.
     Allowed,
 }
 
-/// What all requests share.
+/// State shared by all requests.
 pub(crate) struct App {
     pub(crate) pool: ModelPool,
     pub(crate) metrics: Metrics,
     pub(crate) sites: Sites,
     pub(crate) keys: Option<ApiKeys>,
     pub(crate) receiver: Receiver,
-    /// Those who compile languages.
+    /// Workers that compile languages.
     pub(crate) compilers: Workers,
     pub(crate) drain: Drain,
     pub(crate) adapter_loading: AdapterLoading,

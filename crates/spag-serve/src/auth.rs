@@ -1,4 +1,4 @@
-//! Keys of the server's clients.
+//! API keys of clients.
 
 use std::fmt;
 use std::path::Path;
@@ -8,12 +8,12 @@ use subtle::{Choice, ConstantTimeEq};
 
 use crate::error::{Error, Result};
 
-/// Bytes of a file of keys, at most.
+/// Maximum bytes of a key file.
 const MAX_FILE: u64 = 1 << 20;
-/// Bytes of a key, at most.
+/// Maximum bytes of a key.
 const LONGEST: usize = 4096;
 
-/// The keys that are accepted, as digests.
+/// Accepted keys, stored as digests.
 pub struct ApiKeys(Vec<String>);
 
 impl fmt::Debug for ApiKeys {
@@ -23,10 +23,10 @@ impl fmt::Debug for ApiKeys {
 }
 
 impl ApiKeys {
-    /// The keys in a file, one a line. Empty lines are skipped.
+    /// Reads the keys in a file, one per line. Empty lines are skipped.
     ///
     /// # Errors
-    /// The file cannot be read, has no key, or one that no header can carry.
+    /// The file cannot be read, has no key, or has one that is not a valid header value.
     pub fn read(path: impl AsRef<Path>) -> Result<Self> {
         let path = path.as_ref();
         let wrong = |reason: String| Error::Keys { path: path.to_owned(), reason };
@@ -42,8 +42,8 @@ impl ApiKeys {
         if keys.is_empty() { Err(wrong("it has no key; write one a line".into())) } else { Ok(Self(keys)) }
     }
 
-    /// Whether the value of an `Authorization` header has one of the keys. All are compared, as digests and in constant
-    /// time, so that neither the time nor the length of a wrong key tells anything.
+    /// Whether an `Authorization` header has one of the keys. Digests of all keys are compared in constant time, so the
+    /// response time leaks nothing.
     pub(crate) fn allow(&self, header: Option<&HeaderValue>) -> bool {
         let value = header.map(HeaderValue::as_bytes).unwrap_or_default();
         let scheme = b"bearer ";

@@ -1,4 +1,4 @@
-//! A server beside other work of its process.
+//! A server in the background of a process with other work.
 
 use std::net::SocketAddr;
 use std::sync::mpsc;
@@ -8,16 +8,16 @@ use tokio::runtime::Runtime;
 
 use crate::connections::Connections;
 
-/// Time for the answers to requests in progress, once the server is dropped.
+/// Time to finish requests in progress after the server is dropped.
 const LAST_ANSWERS: Duration = Duration::from_secs(2);
 
-/// A server that serves beside other work of its process, which keeps the signals.
+/// A server on background threads; the process keeps its signal handlers.
 ///
-/// Dropped, it answers the requests in progress and ends, after 2 seconds at the latest.
+/// On drop, it finishes the requests in progress and stops, after at most 2 seconds.
 pub struct Background {
     address: SocketAddr,
     connections: Connections,
-    /// `None` after the end.
+    /// `None` after shutdown.
     runtime: Option<Runtime>,
 }
 
@@ -36,7 +36,7 @@ impl Drop for Background {
     fn drop(&mut self) {
         let Some(runtime) = self.runtime.take() else { return };
         let connections = self.connections.clone();
-        // Not `block_on`: it panics in a thread of another runtime.
+        // Not `block_on`, which panics in a thread of another runtime.
         let (finished, end) = mpsc::channel::<()>();
         runtime.spawn(async move {
             connections.finish().await;

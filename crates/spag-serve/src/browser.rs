@@ -1,8 +1,8 @@
-//! Which requests of browsers are answered: the one rule against pages of other sites that use this server.
+//! Protects the server against web pages of other sites.
 //!
-//! A page reaches a server of its reader's machine in two ways. It can send a request to it from its own origin, which the browser
-//! names in `Origin`; and it can let its own name lead to this machine (DNS rebinding), so that the browser takes the server
-//! for a part of the page's site, which `Host` shows. Other clients send no `Origin`, and the name by which they were started.
+//! A page can reach a server on its reader's machine in two ways. It can send requests from its own origin, which the browser
+//! states in `Origin`; or it can resolve its own name to this machine (DNS rebinding), so that the browser takes the server for a
+//! part of the page's site, which `Host` reveals. Other clients send no `Origin`, and the host name that they were started with.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
@@ -13,30 +13,30 @@ use tower_http::cors::{AllowHeaders, AllowOrigin, CorsLayer};
 use crate::api::ApiError;
 use crate::error::{Error, Result};
 
-/// What stands for every host, or every origin.
+/// Wildcard for all hosts or all origins.
 const ALL: &str = "*";
 
-/// The hosts and the origins that a server answers.
+/// The allowed hosts and origins.
 #[derive(Debug)]
 pub(crate) struct Sites {
     hosts: Hosts,
-    /// Origins besides the server's own.
+    /// Allowed origins, in addition to the server's own.
     origins: Vec<String>,
 }
 
 #[derive(Debug)]
 enum Hosts {
     All,
-    /// Those of this machine, and these.
+    /// Hosts of this machine, and these.
     Named(Vec<String>),
 }
 
 impl Sites {
-    /// The rule of a server that listens on `address`: on a loopback address, and with names in `hosts`, it answers to hosts of this
-    /// machine and to these; otherwise to all.
+    /// The rule of a server that listens on `address`: on a loopback address, or if `hosts` are given, it accepts hosts of this
+    /// machine and `hosts`; otherwise all.
     ///
     /// # Errors
-    /// A host or an origin that no browser sends.
+    /// A host or an origin is not in the form that browsers send.
     pub(crate) fn new(address: SocketAddr, hosts: Vec<String>, origins: Vec<String>) -> Result<Self> {
         if let Some(wrong) = hosts.iter().find(|host| *host != ALL && !is_host(host)) {
             return Err(Error::Host { host: wrong.clone() });
@@ -48,15 +48,15 @@ impl Sites {
         Ok(Self { hosts: if is_open { Hosts::All } else { Hosts::Named(hosts) }, origins })
     }
 
-    /// Refuses a request that names another host, or comes from a page of another origin.
+    /// Refuses a request for another host or from a page of another origin.
     ///
     /// # Errors
-    /// 403 with the flag that allows it.
+    /// 403, naming the flag that allows it.
     pub(crate) fn check(&self, request: &Request) -> Result<(), ApiError> {
         let headers = request.headers();
         let host = only(headers, &header::HOST);
         if let Hosts::Named(named) = &self.hosts {
-            // A target with a host counts before the header, for those who read it.
+            // The host of an absolute request target takes precedence over the header.
             let target = request.uri().authority().map(|authority| authority.as_str());
             let answers = |host: &str| named.iter().any(|name| is_named(host, name)) || is_of_this_machine(host);
             if !host.is_some_and(answers) || !target.is_none_or(answers) {
@@ -71,7 +71,7 @@ impl Sites {
         if has_one && (is_own || is_allowed) { Ok(()) } else { Err(ApiError::wrong_origin(origin)) }
     }
 
-    /// What tells browsers which other origins may read answers; nothing without any.
+    /// The CORS layer for other allowed origins, if there are any.
     pub(crate) fn cors(&self) -> Option<CorsLayer> {
         let read = |origin: &String| HeaderValue::from_str(origin).ok();
         let allowed = match self.origins.iter().any(|origin| origin == ALL) {
@@ -84,8 +84,8 @@ impl Sites {
     }
 }
 
-/// Refuses a body that is not JSON by its header: a browser sends other types, and none, for pages of other origins without asking
-/// whether it may.
+/// Refuses a body whose content type is not JSON. Browsers send other types, or none, for pages of other origins without a
+/// preflight request.
 ///
 /// # Errors
 /// 415.
@@ -98,7 +98,7 @@ pub(crate) fn check_content_type(request: &Request) -> Result<(), ApiError> {
     Err(ApiError::not_json())
 }
 
-/// The value of a header that is there once.
+/// The value of a header, if it occurs exactly once.
 fn only<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Option<&'a str> {
     let mut values = headers.get_all(name).iter();
     values.next().filter(|_| values.next().is_none())?.to_str().ok()
@@ -112,7 +112,7 @@ fn without_port(host: &str) -> &str {
     }
 }
 
-/// Whether a request's host has this name.
+/// Whether a request's host is `name`.
 fn is_named(host: &str, name: &str) -> bool {
     without_port(host).eq_ignore_ascii_case(name)
 }
@@ -131,7 +131,7 @@ fn is_loopback(address: IpAddr) -> bool {
     address.to_canonical().is_loopback()
 }
 
-/// Whether a text is a host without a port.
+/// Whether a text is a host name without a port.
 fn is_host(text: &str) -> bool {
     let is_name = |byte: u8| byte.is_ascii_alphanumeric() || b"-._".contains(&byte);
     let bare = text.strip_prefix('[').and_then(|host| host.strip_suffix(']'));
@@ -237,7 +237,7 @@ mod tests {
         for address in ["127.0.0.1:80", "0.0.0.0:80"] {
             let own = sites(address, &[], &[]).unwrap();
             assert!(from(&own, "localhost:8000", "http://localhost:8000"));
-            // A proxy in front of it may have TLS.
+            // A TLS proxy may be in front of the server.
             assert!(from(&own, "127.0.0.1", "https://127.0.0.1"));
             for foreign in [
                 "http://evil.example",

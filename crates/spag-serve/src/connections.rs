@@ -1,4 +1,4 @@
-//! The connections of a server.
+//! Accepts and serves connections.
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -19,10 +19,10 @@ use crate::app::App;
 use crate::half_close::{ClientStream, Exchange};
 use crate::limits::{HEADER_BUFFER, Limits, MAX_HEADERS};
 
-/// Pause after the system has refused a connection, for instance because too many files are open.
+/// Pause after accepting a connection failed, for instance because too many files are open.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
-/// The place of a connection among those of a server, until it is dropped.
+/// A connection's slot among those of the server, freed on drop.
 pub(crate) struct Place {
     app: Arc<App>,
     _permit: OwnedSemaphorePermit,
@@ -46,7 +46,7 @@ impl Drop for Place {
 pub(crate) struct Connections {
     app: Arc<App>,
     limits: Limits,
-    /// Becomes true when connections end after the response that they send.
+    /// Set to true when connections must close after their current response.
     ending: Arc<watch::Sender<bool>>,
     places: Arc<Semaphore>,
 }
@@ -78,7 +78,7 @@ impl Connections {
     }
 
     async fn serve(&self, stream: TcpStream, router: Router, place: Arc<Place>) {
-        // What is written is sent at once.
+        // Writes are sent immediately.
         let _ = stream.set_nodelay(true);
         let mut builder = http1::Builder::new();
         builder
@@ -98,7 +98,7 @@ impl Connections {
         });
         let mut connection = pin!(builder.serve_connection(stream, service).with_upgrades());
         let mut ending = self.ending.subscribe();
-        // An error is that of a client: it has gone, or what it sends is not HTTP.
+        // Errors are the client's: it has disconnected, or does not speak HTTP.
         tokio::select! {
             _ = connection.as_mut() => return,
             _ = ending.wait_for(|ending| *ending) => connection.as_mut().graceful_shutdown(),
@@ -106,12 +106,12 @@ impl Connections {
         let _ = connection.await;
     }
 
-    /// Refuses new requests. Waits for those in progress, and for their answers to be sent.
+    /// Refuses new requests, then waits until those in progress are answered.
     pub(crate) async fn finish(&self) {
         self.app.drain.begin();
         self.app.drain.done().await;
         self.ending.send_replace(true);
-        // A client that does not read must not keep the server.
+        // A client that does not read must not block shutdown.
         let _ = tokio::time::timeout(self.limits.read_timeout(), self.ending.closed()).await;
     }
 }

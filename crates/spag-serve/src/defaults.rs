@@ -1,10 +1,10 @@
-//! How a model's makers say that its tokens are drawn: the defaults of requests.
+//! Default sampling settings of requests, from `generation_config.json`.
 
 use serde_json::{Map, Value};
 use spag_model::Tokenizer;
 
-/// What `generation_config.json` says of sampling, as far as it says it. Values that a request could not have are left out, and so is
-/// `do_sample`, as in vLLM.
+/// The sampling settings of `generation_config.json`. Values that a request could not set are skipped, and so is `do_sample`, as in
+/// vLLM.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct SamplingDefaults {
     pub(crate) temperature: Option<f64>,
@@ -15,7 +15,7 @@ pub(crate) struct SamplingDefaults {
 }
 
 impl SamplingDefaults {
-    /// Of the file in the tokenizer's folder.
+    /// Reads the file in the tokenizer's folder.
     pub(crate) fn of(tokenizer: &Tokenizer) -> Self {
         Self::read(&spag_chat::object(tokenizer.file("generation_config.json")))
     }
@@ -33,7 +33,7 @@ impl SamplingDefaults {
         }
     }
 
-    /// As `/v1/models` shows them: the fields of a request.
+    /// The defaults as request fields, for `/v1/models`.
     pub(crate) fn json(&self) -> Value {
         let Self { temperature, top_p, top_k, min_p, repetition_penalty } = self;
         let numbers = [
@@ -49,7 +49,7 @@ impl SamplingDefaults {
     }
 }
 
-/// Below, logits divided by it may be infinite.
+/// Below this, dividing logits by it may overflow.
 pub(crate) const LEAST_TEMPERATURE: f64 = 0.0001;
 
 #[cfg(test)]

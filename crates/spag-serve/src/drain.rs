@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use tokio::sync::watch;
 
-/// Counts the requests in progress, and says whether new ones are accepted.
+/// Counts the requests in progress and tracks whether new ones are accepted.
 #[derive(Clone, Default)]
 pub(crate) struct Drain(Arc<watch::Sender<State>>);
 
@@ -14,7 +14,7 @@ struct State {
     requests: usize,
 }
 
-/// A request in progress, until it is dropped.
+/// A request in progress; ends on drop.
 pub(crate) struct Busy(Drain);
 
 impl Drop for Busy {
@@ -30,7 +30,7 @@ impl Drain {
         Busy(self.clone())
     }
 
-    /// Refuses new requests from now on.
+    /// Starts refusing new requests.
     pub(crate) fn begin(&self) {
         self.0.send_modify(|state| state.has_begun = true);
     }
@@ -47,7 +47,7 @@ impl Drain {
 
     /// Waits until no request is in progress.
     pub(crate) async fn done(&self) {
-        // Never an error: the sender is here.
+        // Never an error: the sender is alive.
         let _ = self.0.subscribe().wait_for(|state| state.requests == 0).await;
     }
 }

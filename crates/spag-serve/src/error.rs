@@ -1,11 +1,11 @@
-//! The crate's error type: what keeps a server from starting, or ends it.
+//! The error type of this crate.
 
 use std::io;
 use std::path::PathBuf;
 
 use spag_io::{Classify, ErrorClass};
 
-/// Why a server does not start, or ended early.
+/// Why a server did not start, or stopped early.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// A file cannot be read.
@@ -14,7 +14,7 @@ pub enum Error {
     /// A model cannot be served.
     #[error(transparent)]
     Model(#[from] spag_model::Error),
-    /// A file of keys is unusable.
+    /// A key file is unusable.
     #[error("{path}: {reason}", path = path.display())]
     Keys {
         /// The file.
@@ -22,7 +22,7 @@ pub enum Error {
         /// The cause and the remedy.
         reason: String,
     },
-    /// A name of a model is unusable.
+    /// A model name is unusable.
     #[error("the name {name:?} of a model: {reason}")]
     Name {
         /// The name.
@@ -30,13 +30,13 @@ pub enum Error {
         /// The cause.
         reason: &'static str,
     },
-    /// An origin for CORS is unusable.
+    /// A CORS origin is unusable.
     #[error("the origin {origin:?} is not `*` or like https://example.org")]
     Origin {
         /// The origin.
         origin: String,
     },
-    /// A host of this server is unusable.
+    /// An allowed host is unusable.
     #[error(
         "--allowed_host {host:?}: expected a name or an address without a port, such as play.example.org, or * for all"
     )]
@@ -44,13 +44,13 @@ pub enum Error {
         /// The host.
         host: String,
     },
-    /// An added route has the path of another one.
+    /// An added route has the path of an existing one.
     #[error("two routes have the path {path:?}")]
     Route {
         /// The path.
         path: &'static str,
     },
-    /// The address cannot be listened on.
+    /// The server cannot listen on the address.
     #[error("cannot listen on {address}: choose another host or port")]
     Listen {
         /// Host and port.
@@ -58,7 +58,7 @@ pub enum Error {
         /// The error of the system.
         source: io::Error,
     },
-    /// The system has no more threads, or no signal handlers.
+    /// The system cannot start threads or install signal handlers.
     #[error("the server cannot be started")]
     Start(#[source] io::Error),
     /// An engine failed while requests were served.

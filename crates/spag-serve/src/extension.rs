@@ -1,7 +1,7 @@
-//! Routes that a program adds to a server, and what their handlers may use of it.
+//! Lets a program add routes to a server, and gives their handlers access to its services.
 //!
-//! An added route is admitted like the server's own: hosts and origins, keys, types and sizes of headers and bodies, the end of the
-//! server, metrics and the form of errors are the same.
+//! Added routes are subject to the server's own checks and limits: hosts and origins, API keys, content types and sizes of headers
+//! and bodies, shutdown, metrics and error format.
 
 use std::sync::Arc;
 
@@ -20,16 +20,16 @@ use crate::drain::{Busy, Drain};
 use crate::engine_thread::Sequences;
 use crate::model::NamedModel;
 
-/// Who may use an added route.
+/// Who may access an added route.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Access {
     /// Clients with a key, if the server has keys.
     Key,
-    /// Everybody. For files that hold nothing of the server's data.
+    /// All clients. Only for files that contain no data of the server.
     Everybody,
 }
 
-/// Routes to add, each with a path of its own and without parameters in it.
+/// Routes to add, each with a unique path without parameters.
 #[derive(Debug)]
 pub struct Routes {
     added: Vec<(&'static str, Access, MethodRouter)>,
@@ -55,7 +55,7 @@ impl Routes {
         self
     }
 
-    /// What `/health` calls a server without a fault: "ok" by default.
+    /// Sets the `/health` status of a server without a fault, "ok" by default.
     #[must_use]
     pub fn healthy(mut self, status: &'static str) -> Self {
         self.healthy = status;
@@ -67,7 +67,7 @@ impl Routes {
         self.healthy
     }
 
-    /// The paths that everybody may use.
+    /// The paths accessible without a key.
     pub(crate) fn open(&self) -> Vec<&'static str> {
         self.added.iter().filter(|(_, access, _)| *access == Access::Everybody).map(|(path, ..)| *path).collect()
     }
@@ -82,19 +82,19 @@ impl Routes {
     }
 }
 
-/// What handlers of added routes may use of a server.
+/// Services of a server for handlers of added routes.
 #[derive(Clone)]
 pub struct Services(Arc<App>);
 
-/// A connection that a handler keeps beyond its response, as a WebSocket does. The server counts it among its connections, and
-/// waits for its end.
+/// A connection that outlives its response, such as a WebSocket. The server counts it as a connection and waits for it on
+/// shutdown.
 pub struct KeptConnection {
     drain: Drain,
     _place: Option<Arc<Place>>,
     _busy: Busy,
 }
 
-/// A model of the server, or an adapter with its model.
+/// A model of the server, or one of its adapters.
 #[derive(Clone)]
 pub struct ModelHandle(NamedModel);
 
@@ -103,7 +103,7 @@ impl Services {
         Self(app)
     }
 
-    /// All models, of which the first answers requests that name none, and all adapters.
+    /// All models and adapters. The first model answers requests that name none.
     pub fn models(&self) -> Vec<ModelHandle> {
         self.0.pool.all().into_iter().map(ModelHandle).collect()
     }
@@ -116,7 +116,7 @@ impl Services {
         self.0.pool.get(Some(name)).map(ModelHandle)
     }
 
-    /// Receives the body of a request within the server's limits, and works on it as [`Services::work`] does.
+    /// Receives the body of a request within the server's limits, and processes it like [`Services::work`].
     ///
     /// # Errors
     /// The body cannot be received, has too many parts, or `read` refuses it.
@@ -130,10 +130,10 @@ impl Services {
         self.0.receiver.work_on(received, read).await
     }
 
-    /// Runs `work` outside of the threads of the network, a few at once. A panic in it is an error of this request.
+    /// Runs `work` outside of the network threads, a few at a time. A panic becomes an error of this request.
     ///
     /// # Errors
-    /// That of `work`.
+    /// The error of `work`.
     pub async fn work<T: Send + 'static>(
         &self,
         work: impl FnOnce() -> Result<T, ApiError> + Send + 'static,
@@ -148,7 +148,7 @@ impl Services {
         KeptConnection { _place: request.extensions().get().cloned(), _busy: drain.enter(), drain }
     }
 
-    /// Hands a request to the engine of a model. Without streaming, its completion is the only event.
+    /// Submits a request to the engine of a model. Without streaming, its completion is the only event.
     ///
     /// # Errors
     /// The queue is full, or the engine has failed.
@@ -159,14 +159,14 @@ impl Services {
 }
 
 impl KeptConnection {
-    /// Waits until the server ends. The connection should end soon after.
+    /// Waits for shutdown. The connection should close soon after.
     pub async fn server_ends(&self) {
         self.drain.begun().await;
     }
 }
 
 impl ModelHandle {
-    /// The adapter's name, or the first of the model's.
+    /// The adapter's name, or the model's first name.
     pub fn name(&self) -> &str {
         self.0.name()
     }
@@ -176,15 +176,15 @@ impl ModelHandle {
         self.0.model.tokenizer()
     }
 
-    /// Its encoder of prompts, with its chat template.
+    /// Its prompt encoder, with the chat template.
     pub fn encoder(&self) -> &PromptEncoder {
         &self.0.model.encoder
     }
 
-    /// The tokens of a prompt, which may have more than the context: its begin is cut then.
+    /// The tokens of a prompt. If it exceeds the context, its beginning is truncated.
     ///
     /// # Errors
-    /// 400 if it is so long that it is not encoded; the tokenizer cannot encode it, or the model has no template for a chat.
+    /// 400 if it is too long to encode; the tokenizer cannot encode it; or the model has no template for a chat.
     pub fn encode(&self, prompt: &TurnPrompt) -> Result<Vec<u32>, ApiError> {
         let failed = |error: spag_chat::Error| ApiError::server(error.to_string());
         let text = self.encoder().text(prompt).map_err(failed)?;
@@ -192,13 +192,13 @@ impl ModelHandle {
         self.encoder().begin(prompt, &text).map_err(failed)
     }
 
-    /// Tokens of a prompt and its completion, at most.
+    /// Maximum tokens of a prompt and its completion.
     pub fn max_length(&self) -> usize {
         self.0.model.max_length
     }
 }
 
-/// A request that an engine works on. Dropped, it is aborted. The server does not end before it is dropped.
+/// A request in progress, aborted on drop. Shutdown waits until it is dropped.
 pub struct Generation {
     sequences: Sequences,
     _busy: Busy,
@@ -208,12 +208,12 @@ impl Generation {
     /// The next event. `Finished` is the last one.
     ///
     /// # Errors
-    /// The request failed, or the engine. There are no more events then.
+    /// The request or the engine failed. No more events follow.
     pub async fn next(&mut self) -> Result<Event, ApiError> {
         self.sequences.next().await.map(|(_, event)| event)
     }
 
-    /// As [`Generation::next`], if the event has come.
+    /// [`Generation::next`] without waiting.
     pub fn try_next(&mut self) -> Option<Result<Event, ApiError>> {
         Some(self.sequences.try_next()?.map(|(_, event)| event))
     }

@@ -1,15 +1,15 @@
-//! How much memory JSON takes once it is parsed: counted before, since small objects take seventy times their text.
+//! Bounds the memory of parsed JSON before parsing, since small objects take seventy times the size of their text.
 
 use std::fmt;
 
-/// Lists and objects, at most.
+/// Maximum number of lists and objects.
 const MAX_CONTAINERS: usize = 1 << 16;
-/// Members of all objects, at most.
+/// Maximum number of members of all objects.
 const MAX_MEMBERS: usize = 1 << 17;
-/// Elements of all lists, and members of all objects, at most.
+/// Maximum number of elements of all lists and members of all objects.
 const MAX_VALUES: usize = 1 << 21;
 
-/// The parts of JSON texts so far.
+/// Counts the parts of JSON texts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct JsonSize {
     containers: usize,
@@ -32,10 +32,10 @@ impl fmt::Display for TooManyParts {
 }
 
 impl JsonSize {
-    /// Counts another text, which may be invalid.
+    /// Adds a text, which may be invalid.
     ///
     /// # Errors
-    /// All texts together have more parts than a request may have.
+    /// All texts together have too many parts.
     pub fn add(&mut self, text: &[u8]) -> Result<(), TooManyParts> {
         let mut is_text = false;
         let mut bytes = text.iter();

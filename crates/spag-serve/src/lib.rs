@@ -1,8 +1,8 @@
-//! An OpenAI-compatible HTTP server of checkpoints.
+//! An OpenAI-compatible HTTP server for checkpoints.
 #![doc = include_str!("../README.md")]
 
-// Each layer uses those above it, and all use the errors and the fields of `api`.
-// Rules for requests, and what a server counts and limits.
+// Layers, bottom first: each uses those above it, and all use the errors and fields of `api`.
+// Request rules, limits and counters.
 mod auth;
 mod browser;
 mod defaults;
@@ -15,20 +15,20 @@ mod metrics;
 mod receive;
 mod token_texts;
 mod workers;
-// Engines, the models that they run, and the names of these.
+// Engines, their models, and model names.
 mod engine_thread;
 mod model;
 mod pool;
-// What requests say, and the forms of answers.
+// Request and response formats.
 mod answer;
 mod api;
 mod stream;
-// What all requests share, and how they reach it.
+// Shared state and routing.
 mod app;
 mod connections;
 mod extension;
 mod router;
-// The socket and the end.
+// Socket and shutdown.
 mod background;
 mod server;
 

@@ -1,9 +1,9 @@
-//! What a request may ask for, and what the server holds at once.
+//! Limits of requests and of the server.
 
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
-/// Timeouts in seconds.
+/// Range of timeouts in seconds.
 const TIMEOUT: RangeInclusive<f64> = 0.01..=86_400.0;
 
 spag_io::settings! {
@@ -34,17 +34,18 @@ spag_io::settings! {
 }
 
 impl Limits {
-    /// Bytes of the body of a request, at most.
+    /// Maximum bytes of a request body.
     pub fn max_body_bytes(&self) -> usize {
         self.max_body_mib << 20
     }
 
-    /// Time for a client to send the headers of a request, and again its body.
+    /// Timeout for a client to send the headers of a request, and again for its body.
     pub(crate) fn read_timeout(&self) -> Duration {
         seconds(self.read_timeout)
     }
 
-    /// Time for a client to take any part of what is sent to it. Then its connection is closed and its sequences end.
+    /// Timeout for a client to accept any part of a response. Then its connection is closed and its sequences are
+    /// aborted.
     pub(crate) fn write_timeout(&self) -> Duration {
         seconds(self.write_timeout)
     }
@@ -54,39 +55,41 @@ fn seconds(number: f64) -> Duration {
     Duration::try_from_secs_f64(number).unwrap_or(Duration::MAX)
 }
 
-/// Bytes of the headers of a request. hyper reads up to [`HEADER_BUFFER`], so that the answer can say what is wrong.
+/// Maximum bytes of request headers. hyper reads up to [`HEADER_BUFFER`], so that the error response can name the
+/// cause.
 pub(crate) const MAX_HEADER_BYTES: usize = 16 << 10;
-/// Bytes of headers beyond which a connection gets 431 without a body.
+/// Maximum bytes of headers before hyper returns 431 without a body.
 pub(crate) const HEADER_BUFFER: usize = 64 << 10;
-/// Headers of a request beyond which a connection gets 431 without a body.
+/// Maximum number of headers before hyper returns 431 without a body.
 pub(crate) const MAX_HEADERS: usize = 100;
-/// Bytes of all bodies that are being received, at most; also at least four of the largest.
+/// Maximum bytes of all bodies being received, raised if needed to four of the largest.
 pub(crate) const RECEIVED_BYTES: usize = 256 << 20;
-/// Bytes of a body that is too large which are read before it is refused.
+/// Maximum bytes of a too large body that are read before it is refused.
 pub(crate) const DISCARDED_BYTES: usize = 64 << 20;
-/// Bodies that are parsed, encoded or rendered at once. Parsed JSON takes a multiple of its size.
+/// Maximum bodies parsed, encoded or rendered concurrently. Parsed JSON takes a multiple of its size.
 pub(crate) const WORKERS: usize = 4;
-/// Bytes of a body that take the place of another one that is worked on.
+/// Bytes of a body that occupy one more worker.
 pub(crate) const LARGE_BODY: usize = 2 << 20;
-/// Languages that are compiled at once, beside bodies.
+/// Maximum languages compiled concurrently, in addition to bodies.
 pub(crate) const COMPILERS: usize = 2;
-/// Bytes of a text that may be longer than the context: one whose tokens are counted, or a game whose begin is cut.
+/// Maximum bytes of a text that may exceed the context: one whose tokens are counted, or a game whose beginning is
+/// truncated.
 pub(crate) const LONG_TEXT: usize = 1 << 20;
-/// Token ids of a text that may be longer than the context.
+/// Maximum token ids of a text that may exceed the context.
 pub(crate) const LONG_TOKENS: usize = 1 << 18;
-/// Completions of one prompt.
+/// Maximum completions per prompt.
 pub(crate) const MAX_N: usize = 128;
-/// Prompts of a request, times completions of each.
+/// Maximum prompts times completions of a request.
 pub(crate) const MAX_SEQUENCES: usize = 1024;
-/// Stop strings of a request.
+/// Maximum stop strings of a request.
 pub(crate) const MAX_STOPS: usize = 64;
-/// Bytes of a stop string.
+/// Maximum bytes of a stop string.
 pub(crate) const MAX_STOP_BYTES: usize = 1024;
-/// Stop tokens of a request.
+/// Maximum stop tokens of a request.
 pub(crate) const MAX_STOP_TOKENS: usize = 1024;
-/// Alternatives of a token.
+/// Maximum alternatives per token.
 pub(crate) const MAX_TOP: usize = 20;
-/// Messages of a conversation.
+/// Maximum messages of a conversation.
 pub(crate) const MAX_MESSAGES: usize = 4096;
-/// Events of one request that are put into one piece of a stream.
+/// Maximum events of a request coalesced into one chunk of a stream.
 pub(crate) const MAX_COALESCED: usize = 256;

@@ -1,4 +1,4 @@
-//! What `/metrics` reports.
+//! Metrics of the server, exported at `/metrics`.
 
 use std::sync::atomic::AtomicU64;
 use std::time::Duration;
@@ -56,9 +56,9 @@ pub(crate) struct EngineMetrics {
     pub(crate) preemptions: Counter,
     /// Sequences in the batch.
     pub(crate) running: Gauge,
-    /// Sequences that wait for a place in it.
+    /// Sequences waiting to join the batch.
     pub(crate) waiting: Gauge,
-    /// Pages of the KV cache that sequences hold.
+    /// KV cache pages held by sequences.
     pub(crate) pages_used: Gauge,
     /// All pages.
     pub(crate) pages: Gauge,
@@ -82,7 +82,7 @@ fn sizes() -> Histogram {
     Histogram::new(exponential_buckets(1.0, 2.0, 11))
 }
 
-/// Registers a metric of each model.
+/// Registers a metric labelled by model.
 fn by_model<M>(registry: &mut Registry, name: &str, help: &str) -> Family<ModelLabel, M>
 where
     M: EncodeMetric + TypedMetric + Default + Send + Sync + std::fmt::Debug + 'static,
@@ -93,7 +93,7 @@ where
 }
 
 impl Metrics {
-    /// Metrics of a server of these models, and those of each engine.
+    /// Creates the metrics of a server with these models, and those of each engine.
     pub(crate) fn new<'a>(models: impl IntoIterator<Item = &'a str>) -> (Self, Vec<EngineMetrics>) {
         let mut registry = Registry::with_prefix("spag");
         let (responses, connections) = (Family::default(), Gauge::default());
@@ -161,7 +161,7 @@ impl Metrics {
 }
 
 impl EngineMetrics {
-    /// Counts the end of a sequence that took `time` since its request arrived.
+    /// Counts the end of a sequence, `time` after its request arrived.
     pub(crate) fn count_end(&self, reason: &'static str, time: Duration) {
         self.ended.get_or_create(&EndLabels { model: self.model.clone(), reason }).inc();
         self.whole.observe(time.as_secs_f64());

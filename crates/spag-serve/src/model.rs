@@ -1,4 +1,4 @@
-//! A model that is served.
+//! A served model.
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
@@ -21,7 +21,7 @@ use crate::token_texts::TokenTexts;
 
 /// A checkpoint to serve.
 pub struct ModelToServe {
-    /// The names by which clients ask for it; the first is the one that answers state.
+    /// The names by which clients request it; responses state the first.
     pub names: Vec<String>,
     /// The checkpoint.
     pub checkpoint: Checkpoint,
@@ -29,14 +29,14 @@ pub struct ModelToServe {
     pub folder: PathBuf,
     /// The limits of its engine.
     pub engine: EngineConfig,
-    /// Adapters that requests may name in its place.
+    /// Adapters that requests may name instead.
     pub adapters: Vec<AdapterToServe>,
 }
 
 /// An adapter to serve.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AdapterToServe {
-    /// The name by which clients ask for it.
+    /// The name by which clients request it.
     pub name: String,
     /// Its folder, in PEFT's format.
     pub folder: PathBuf,
@@ -48,7 +48,7 @@ fn read_adapter(folder: &Path, architecture: &Architecture, base: &BaseDigest) -
     Ok(adapter)
 }
 
-/// A model as a request names it.
+/// A model or adapter named by a request.
 #[derive(Clone)]
 pub(crate) struct NamedModel {
     pub(crate) model: Arc<ServedModel>,
@@ -56,7 +56,7 @@ pub(crate) struct NamedModel {
 }
 
 impl NamedModel {
-    /// The adapter's name, or the first of the model's.
+    /// The adapter's name, or the model's first name.
     pub(crate) fn name(&self) -> &str {
         match &self.adapter {
             AdapterChoice::Named(name) => name,
@@ -70,25 +70,25 @@ pub(crate) struct ServedModel {
     name: String,
     pub(crate) encoder: PromptEncoder,
     pub(crate) texts: TokenTexts,
-    /// Tokens of a prompt and its completion, at most.
+    /// Maximum tokens of a prompt and its completion.
     pub(crate) max_length: usize,
-    /// The number of embeddings: each token id is below it.
+    /// The number of embeddings; every token id is smaller.
     pub(crate) vocabulary: usize,
-    /// Bytes of a token's text, at most.
+    /// Maximum bytes of a token's text.
     pub(crate) longest_token: usize,
-    /// What requests do not say of sampling.
+    /// Defaults of sampling settings that requests omit.
     pub(crate) defaults: SamplingDefaults,
-    /// Made when a request needs it first.
+    /// Created on first use.
     grammars: OnceLock<spag_grammar::Result<GrammarCompiler>>,
-    /// Which adapters fit it.
+    /// For checking whether adapters fit.
     pub(crate) architecture: Architecture,
-    /// Of its files when they were loaded.
+    /// Digest of its files when they were loaded.
     pub(crate) base: BaseDigest,
     pub(crate) engine: EngineHandle,
 }
 
 impl ServedModel {
-    /// Starts its engine. `faulty` becomes true if it fails.
+    /// Starts its engine. `faulty` is set to true if it fails.
     ///
     /// # Errors
     /// An adapter cannot be read, or the engine cannot be started.
@@ -101,7 +101,7 @@ impl ServedModel {
     ) -> Result<Self> {
         let architecture = model.checkpoint.model.config().architecture.clone();
         let base = BaseDigest::of(&model.folder)?;
-        // Read first, so that a wrong one is found before the weights are packed.
+        // Adapters are read first, so that a wrong one is found before the weights are packed.
         let adapters = model.adapters.iter().map(|adapter| read_adapter(&adapter.folder, &architecture, &base));
         let adapters = adapters.collect::<spag_model::Result<Vec<_>>>()?;
         let mut engine = Engine::from_checkpoint(model.checkpoint, model.engine)?;
@@ -110,7 +110,7 @@ impl ServedModel {
         }
         let vocabulary = architecture.vocab_size;
         let tokenizer = engine.tokenizer().clone();
-        // As the vocabulary writes them, which is no shorter than their texts.
+        // In the vocabulary's spelling, which is at least as long as the text.
         let lengths = (0..vocabulary).filter_map(|id| Some(tokenizer.token(u32::try_from(id).ok()?)?.len()));
         let longest_token = lengths.max().unwrap_or(1);
         Ok(Self {
@@ -133,7 +133,7 @@ impl ServedModel {
         read_adapter(folder, &self.architecture, &self.base)
     }
 
-    /// The first of its names.
+    /// Its first name.
     pub(crate) fn name(&self) -> &str {
         &self.name
     }
@@ -145,7 +145,7 @@ impl ServedModel {
     /// The chat template.
     ///
     /// # Errors
-    /// 400 if there is none that can be used.
+    /// 400 if there is no usable one.
     pub(crate) fn template(&self) -> Result<&ChatTemplate, ApiError> {
         self.encoder.template().map_err(|error| match error {
             spag_chat::Error::Template { reason, .. } => {
@@ -159,13 +159,13 @@ impl ServedModel {
         })
     }
 
-    /// A language for this model's tokens.
+    /// Compiles a language for this model's tokens.
     pub(crate) fn grammar(&self, language: &Language) -> spag_grammar::Result<SharedGrammar> {
         let compiler = self.grammars.get_or_init(|| GrammarCompiler::new(self.tokenizer()));
         compiler.as_ref().map_err(Clone::clone)?.compile(language)
     }
 
-    /// A token id.
+    /// Parses a token id.
     pub(crate) fn token(&self, value: &Value) -> Option<u32> {
         whole(value).filter(|id| *id < self.vocabulary).and_then(|id| u32::try_from(id).ok())
     }

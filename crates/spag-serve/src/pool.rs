@@ -1,4 +1,4 @@
-//! The models of a server and the adapters of their engines, by name.
+//! The models of a server and their adapters, by name.
 
 use std::collections::{BTreeMap, HashMap};
 use std::path::{Path, PathBuf};
@@ -17,10 +17,10 @@ use crate::limits::QueueLimits;
 use crate::metrics::{EngineMetrics, Metrics};
 use crate::model::{AdapterToServe, ModelToServe, NamedModel, ServedModel};
 
-/// Bytes of a name, at most.
+/// Maximum bytes of a name.
 const LONGEST_NAME: usize = 256;
 
-/// An adapter of an engine.
+/// A loaded adapter.
 struct LoadedAdapter {
     /// The index of its model.
     model: usize,
@@ -31,7 +31,7 @@ struct LoadedAdapter {
 #[derive(Default)]
 struct AdapterNames {
     loaded: RwLock<BTreeMap<String, LoadedAdapter>>,
-    /// Held while one is loaded or unloaded.
+    /// Held while an adapter is loaded or unloaded.
     changes: Mutex<()>,
 }
 
@@ -41,7 +41,7 @@ impl AdapterNames {
         f(&self.loaded.read().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Adds an adapter that an engine has.
+    /// Adds an adapter that the engine has loaded.
     fn insert(&self, name: &str, adapter: LoadedAdapter) {
         self.loaded.write().unwrap_or_else(PoisonError::into_inner).insert(name.to_owned(), adapter);
     }
@@ -54,7 +54,7 @@ impl AdapterNames {
 /// All models of a server.
 pub(crate) struct ModelPool {
     pub(crate) models: Vec<Arc<ServedModel>>,
-    /// Indices by name, in the order in which they are listed.
+    /// Indices by name, in listing order.
     names: Vec<(String, usize)>,
     by_name: HashMap<String, usize>,
     adapters: AdapterNames,
@@ -62,7 +62,7 @@ pub(crate) struct ModelPool {
 }
 
 impl ModelPool {
-    /// Starts an engine for each model. `faulty` becomes true if one of them fails.
+    /// Starts an engine for each model. `faulty` is set to true if one fails.
     ///
     /// # Errors
     /// A name is unusable or given twice, or an engine cannot be started.
@@ -105,7 +105,7 @@ impl ModelPool {
         Ok((Self { models, names, by_name, adapters, created }, metrics))
     }
 
-    /// The model or the adapter with a name, or the first model without one.
+    /// The model or adapter with a name; the first model if `name` is `None`.
     ///
     /// # Errors
     /// 404 if there is no such model.
@@ -118,7 +118,7 @@ impl ModelPool {
         Ok(NamedModel { model: self.base(name)?.1, adapter: AdapterChoice::Own })
     }
 
-    /// The model with a name, or the first without one, and its index.
+    /// The model with a name, or the first model, with its index.
     ///
     /// # Errors
     /// 404 if there is no such model.
@@ -174,7 +174,7 @@ impl ModelPool {
         self.models.iter().find_map(|model| Some((model.name(), model.engine.fault()?)))
     }
 
-    /// Loads an adapter for the model with a name, or for the first. Waits for the engine's current step.
+    /// Loads an adapter for the named or the first model. Waits for the engine's current step.
     ///
     /// # Errors
     /// The name or the folder is unusable, or the engine refuses the adapter.
@@ -196,15 +196,15 @@ impl ModelPool {
         Ok(())
     }
 
-    /// Unloads an adapter. Requests that came before are completed with it.
+    /// Unloads an adapter. Earlier requests still complete with it.
     ///
     /// # Errors
-    /// 404 if there is none with this name.
+    /// 404 if no adapter has this name.
     pub(crate) fn unload_adapter(&self, name: &str) -> Result<(), ApiError> {
         let _turn = self.adapters.changes.lock().unwrap_or_else(PoisonError::into_inner);
         match self.get(Some(name)) {
             Ok(NamedModel { model, adapter: AdapterChoice::Named(_) }) => {
-                // First, so that no request takes the name while the engine removes it.
+                // Removed first, so that no request uses the name while the engine removes it.
                 self.adapters.remove(name);
                 model.engine.change_adapter(AdapterChange::Remove(name.to_owned()))
             }
@@ -213,7 +213,7 @@ impl ModelPool {
     }
 }
 
-/// Whether clients can ask for a model or an adapter by a name.
+/// Checks that a name of a model or an adapter is valid.
 fn check_name(name: &str) -> Result<()> {
     let wrong = |reason| Err(Error::Name { name: name.to_owned(), reason });
     if name.is_empty() || name.len() > LONGEST_NAME {

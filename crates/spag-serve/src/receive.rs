@@ -1,4 +1,4 @@
-//! Bodies of requests: received within limits of size and time, and worked on outside of the threads of the network.
+//! Receives request bodies within size and time limits, and processes them outside of the network threads.
 
 use std::future::poll_fn;
 use std::pin::Pin;
@@ -20,24 +20,24 @@ use crate::workers::Workers;
 /// Unit of the memory of bodies.
 const UNIT: usize = 1024;
 
-/// Time for the rest of a body that is too large.
+/// Time limit for discarding the rest of a too large body.
 const DISCARDING: Duration = Duration::from_secs(2);
 
 /// Receives bodies.
 pub(crate) struct Receiver {
     limits: Limits,
-    /// Memory of bodies that are being received or worked on.
+    /// Memory budget of bodies being received or processed.
     memory: Arc<Semaphore>,
     workers: Workers,
 }
 
-/// A body, and its share of the memory.
+/// A body with its share of the memory budget.
 pub(crate) struct Received {
     pub(crate) bytes: Vec<u8>,
     _memory: Option<OwnedSemaphorePermit>,
 }
 
-/// Reads the rest of a body, up to a limit.
+/// Reads and discards the rest of a body, up to a limit.
 async fn discard(body: &mut Body) {
     let mut left = DISCARDED_BYTES;
     while let Some(Ok(frame)) = poll_fn(|context| Pin::new(&mut *body).poll_frame(context)).await {
@@ -58,16 +58,16 @@ impl Receiver {
         }
     }
 
-    /// The body of a request.
+    /// Receives the body of a request.
     ///
     /// # Errors
-    /// It is too large, has too many parts or does not arrive in time; or too many bodies arrive at once.
+    /// It is too large, has too many parts or does not arrive in time; or too many bodies arrive concurrently.
     pub(crate) async fn receive(&self, request: Request) -> Result<Received, ApiError> {
         let mut body = request.into_body();
         let received = tokio::time::timeout(self.limits.read_timeout(), self.all(&mut body)).await;
         let received = received.unwrap_or_else(|_| Err(ApiError::slow(self.limits.read_timeout().as_secs_f64())));
         if received.as_ref().is_err_and(|error| error.status == StatusCode::PAYLOAD_TOO_LARGE) {
-            // A client that is cut off while it sends does not see the answer.
+            // A client that is cut off while sending does not see the response.
             let _ = tokio::time::timeout(DISCARDING, discard(&mut body)).await;
         }
         let received = received?;
@@ -104,7 +104,7 @@ impl Receiver {
         Ok(received)
     }
 
-    /// Runs `work` on another thread, where it may take long. A panic in it is an error of this request.
+    /// Runs `work`, which may be slow, on another thread. A panic becomes an error of this request.
     pub(crate) async fn work<T: Send + 'static>(
         &self,
         work: impl FnOnce() -> Result<T, ApiError> + Send + 'static,
@@ -112,8 +112,7 @@ impl Receiver {
         self.workers.run(1, work).await
     }
 
-    /// Runs `work` on a body: large ones one after the other, since tokens take hundreds of times the memory of their text while
-    /// they are encoded.
+    /// Runs `work` on a body. Large bodies are serialized, since encoding takes hundreds of times the memory of a text.
     pub(crate) async fn work_on<T: Send + 'static>(
         &self,
         received: Received,

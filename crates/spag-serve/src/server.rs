@@ -1,4 +1,4 @@
-//! The server: its socket, its signals, and its end.
+//! The server: socket, signals and shutdown.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -25,33 +25,33 @@ use crate::receive::Receiver;
 use crate::router::router;
 use crate::workers::Workers;
 
-/// Threads of the network, at most. Engines have their own.
+/// Maximum network threads. Engines have their own.
 const NETWORK_THREADS: usize = 4;
 
-/// The settings of a server.
+/// Settings of a server.
 #[derive(Debug)]
 pub struct ServerConfig {
-    /// Name or address to listen on.
+    /// Host name or address to listen on.
     pub host: String,
-    /// Port to listen on; 0 is any free one.
+    /// Port to listen on; 0 for any free port.
     pub port: u16,
-    /// The keys of clients; without them, everybody is served.
+    /// API keys of clients; without them, all clients are served.
     pub keys: Option<ApiKeys>,
     /// The limits.
     pub limits: Limits,
     /// The queue of each model.
     pub queue: QueueLimits,
-    /// Hosts by which clients may name the server besides those of this machine: `*`, or e.g. `play.example.org`. Without them, a
-    /// server that listens on a loopback address answers to hosts of this machine, and another one to all.
+    /// Accepted host names in addition to those of this machine: `*`, or e.g. `play.example.org`. If empty, a server on a
+    /// loopback address accepts hosts of this machine, and any other server accepts all.
     pub allowed_hosts: Vec<String>,
-    /// Origins whose pages may use the server besides its own: `*`, or e.g. `https://example.org`.
+    /// Origins whose pages may use the server, in addition to its own: `*`, or e.g. `https://example.org`.
     pub cors_origins: Vec<String>,
     /// Whether clients may load adapters.
     pub adapter_loading: AdapterLoading,
 }
 
 impl ServerConfig {
-    /// A server on a host and port with the defaults of everything else: it has no keys and answers no pages of other origins.
+    /// A server on a host and port, with defaults otherwise: no keys, and no access for pages of other origins.
     pub fn new(host: impl Into<String>, port: u16) -> Self {
         Self {
             host: host.into(),
@@ -69,15 +69,15 @@ impl ServerConfig {
 /// How a server ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ended {
-    /// After the first SIGTERM or SIGINT, when all requests had ended.
+    /// After the first SIGTERM or SIGINT, once all requests had finished.
     Drained,
-    /// At once, by a second signal.
+    /// Immediately, by a second signal.
     Interrupted,
     /// As [`Ended::Interrupted`]; the second signal was SIGTERM.
     Terminated,
 }
 
-/// A server that listens. Clients can connect; they are answered once it runs.
+/// A listening server. Clients can connect; they are answered once it runs.
 pub struct Server {
     runtime: Runtime,
     listener: TcpListener,
@@ -85,26 +85,26 @@ pub struct Server {
     app: Arc<App>,
     router: Router,
     limits: Limits,
-    /// Becomes true if an engine fails.
+    /// Set to true if an engine fails.
     faulty: watch::Receiver<bool>,
-    /// `None` as long as they are left to the program.
+    /// `None` while signals are left to the program.
     signals: Option<Signals>,
 }
 
 impl Server {
-    /// Starts the engines of `models`, of which the first answers requests that name none, and listens.
+    /// Starts the engines of `models` and listens. The first model answers requests that name none.
     ///
     /// # Errors
-    /// The address cannot be listened on, or a model cannot be served with these settings.
+    /// The server cannot listen on the address, or a model cannot be served with these settings.
     pub fn bind(config: ServerConfig, models: Vec<ModelToServe>) -> Result<Self> {
         Self::bind_with(config, models, |_| Routes::new())
     }
 
-    /// As [`Server::bind`], with the routes that `add` returns beside its own. Without models it has these, `/health`,
+    /// [`Server::bind`] with additional routes, returned by `add`. Without models, the server has these, `/health`,
     /// `/version` and `/metrics`.
     ///
     /// # Errors
-    /// As [`Server::bind`], or an added route has the path of another one.
+    /// As [`Server::bind`], or an added route has the path of an existing one.
     pub fn bind_with(
         config: ServerConfig,
         models: Vec<ModelToServe>,
@@ -116,7 +116,7 @@ impl Server {
             let mut builder = Builder::new_multi_thread();
             builder.worker_threads(threads).max_blocking_threads(WORKERS + COMPILERS).enable_io().enable_time().build()
         };
-        // The library panics if the system has no more threads.
+        // The library panics if the system cannot start threads.
         let runtime =
             catch_panic(build).map_err(std::io::Error::other).and_then(|built| built).map_err(Error::Start)?;
         let listen = |source| Error::Listen { address: format!("{host}:{port}"), source };
@@ -132,18 +132,18 @@ impl Server {
         Ok(Self { runtime, listener, address, app, router, limits, faulty, signals: None })
     }
 
-    /// The address that it listens on.
+    /// The address that the server listens on.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// The names of models that answer no chats, with the cause: no chat template, or one that cannot be used.
+    /// The names of models without chat support, with the cause: no chat template, or an unusable one.
     pub fn without_chats(&self) -> impl Iterator<Item = (&str, spag_chat::Error)> {
         self.app.pool.models.iter().filter_map(|model| Some((model.name(), model.encoder.template().err()?)))
     }
 
-    /// Takes SIGTERM and SIGINT from now on: one that comes before [`Server::run`] ends it as one that comes later. A program that says
-    /// where it listens takes them before.
+    /// Handles SIGTERM and SIGINT from now on: a signal before [`Server::run`] stops it like a later one. Call this before announcing
+    /// the address.
     ///
     /// # Errors
     /// Signal handlers cannot be installed.
@@ -153,11 +153,11 @@ impl Server {
         Ok(())
     }
 
-    /// Serves until SIGTERM or SIGINT. Then new requests are refused, and the server ends when the others have.
-    /// A second signal ends it at once.
+    /// Serves until SIGTERM or SIGINT, then refuses new requests and stops when the open ones have finished. A
+    /// second signal stops it immediately.
     ///
-    /// If an engine fails, `on_fault` gets the error at once. The requests of this model fail from then on, and `/health`
-    /// says so; those of other models go on.
+    /// If an engine fails, `on_fault` receives the error immediately. From then on, requests of this model fail and
+    /// `/health` reports it; other models continue.
     ///
     /// # Errors
     /// Signal handlers cannot be installed, or an engine has failed.
@@ -184,12 +184,12 @@ impl Server {
                 ended = signals.next() => Ok(ended),
             }
         });
-        // Requests that are left, and their engines, end with the process.
+        // Remaining requests and engines end with the process.
         runtime.shutdown_background();
         fault(&app).map_or(ended, Err)
     }
 
-    /// Serves until the result is dropped, on threads of its own. Signals are left to the program.
+    /// Serves on background threads until the result is dropped. Signals are left to the program.
     pub fn start(self) -> Background {
         let Self { runtime, listener, address, app, router, limits, .. } = self;
         let connections = Connections::new(&app, limits);
@@ -198,15 +198,15 @@ impl Server {
     }
 }
 
-/// Listens on the first address of a host that can be listened on. `waiting` connections may wait to be accepted: where many
-/// clients come at once, the system drops those beyond it.
+/// Listens on the first usable address of a host. `waiting` is the backlog of connections to be accepted; the system drops
+/// those beyond it.
 async fn listen_on(host: &str, port: u16, waiting: usize) -> std::io::Result<TcpListener> {
     let waiting = u32::try_from(waiting).unwrap_or(u32::MAX);
     let mut failed = std::io::Error::new(std::io::ErrorKind::NotFound, "the host has no address");
     for address in lookup_host((host, port)).await? {
         let open = || {
             let socket = if address.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() }?;
-            // A server that is started again need not wait for connections of the last one.
+            // Lets a restarted server reuse the address while old connections time out.
             socket.set_reuseaddr(true)?;
             socket.bind(address)?;
             socket.listen(waiting)
@@ -219,7 +219,7 @@ async fn listen_on(host: &str, port: u16, waiting: usize) -> std::io::Result<Tcp
     Err(failed)
 }
 
-/// The error of an engine that has failed.
+/// The error of a failed engine, if any.
 fn fault(app: &App) -> Option<Error> {
     let (model, reason) = app.pool.fault()?;
     Some(Error::Engine { model: model.to_owned(), reason: reason.to_owned() })

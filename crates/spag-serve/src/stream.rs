@@ -1,4 +1,4 @@
-//! Responses of server-sent events.
+//! Server-sent event responses.
 
 use std::convert::Infallible;
 
@@ -14,7 +14,7 @@ use crate::drain::Busy;
 use crate::engine_thread::{SequenceEvent, Sequences};
 use crate::limits::MAX_COALESCED;
 
-/// A response of server-sent events: what `next` gives, until it gives nothing. `cache` is the header `cache-control`.
+/// A response of server-sent events: calls `next` until it returns nothing. `cache` is the value of `cache-control`.
 pub fn event_response<S, F>(cache: &'static str, state: S, next: impl Fn(S) -> F + Send + 'static) -> Response
 where
     S: Send + 'static,
@@ -28,14 +28,14 @@ where
     let headers = response.headers_mut();
     headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("text/event-stream; charset=utf-8"));
     headers.insert(header::CACHE_CONTROL, HeaderValue::from_static(cache));
-    // Proxies must pass events on at once.
+    // Tells proxies not to buffer events.
     headers.insert("x-accel-buffering", HeaderValue::from_static("no"));
     response
 }
 
-/// A response that streams an answer of `open` sequences; `None` if there is nothing to compute.
+/// A response that streams an answer with `open` sequences; `None` if there is nothing to compute.
 ///
-/// The server does not end before `busy` is dropped.
+/// Shutdown waits until `busy` is dropped.
 pub(crate) fn respond(mut answer: impl Answer, sequences: Option<Sequences>, open: usize, busy: Busy) -> Response {
     let open = if sequences.is_some() { open } else { 0 };
     let mut pieces = Pieces::default();
@@ -50,16 +50,16 @@ pub(crate) fn respond(mut answer: impl Answer, sequences: Option<Sequences>, ope
 struct EventStream<A> {
     answer: A,
     sequences: Option<Sequences>,
-    /// Sequences that have not ended.
+    /// Number of sequences that have not ended.
     open: usize,
-    /// What is to be sent.
+    /// Data to be sent.
     pieces: Pieces,
     ended: bool,
     _busy: Busy,
 }
 
 impl<A: Answer> EventStream<A> {
-    /// The next piece of the stream: as many events as have come.
+    /// The next chunk of the stream, with all events available now.
     async fn next(mut self) -> Option<(Vec<u8>, Self)> {
         let mut events = 0;
         while !self.ended && (self.pieces.is_empty() || events < MAX_COALESCED) {
@@ -80,7 +80,7 @@ impl<A: Answer> EventStream<A> {
         (!bytes.is_empty()).then_some((bytes, self))
     }
 
-    /// Appends what an event gives to the stream.
+    /// Appends the data of an event to the stream.
     fn receive(&mut self, event: SequenceEvent) {
         let received = match event {
             Ok((at, Event::Finished(completion))) => {
@@ -100,7 +100,7 @@ impl<A: Answer> EventStream<A> {
         }
     }
 
-    /// Ends the stream with an error, and the sequences with it.
+    /// Ends the stream and its sequences with an error.
     fn fail(&mut self, error: &ApiError) {
         self.pieces.push(&error.body());
         self.pieces.done();

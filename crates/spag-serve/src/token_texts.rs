@@ -1,10 +1,10 @@
-//! The texts of single tokens, as log-probabilities name them.
+//! Texts of single tokens, for log-probabilities.
 
 use std::sync::OnceLock;
 
 use spag_model::Tokenizer;
 
-/// The bytes of each token, found out once.
+/// The bytes of each token, computed once.
 pub(crate) struct TokenTexts {
     tokenizer: Tokenizer,
     bytes: Box<[OnceLock<Box<[u8]>>]>,
@@ -22,7 +22,7 @@ impl TokenTexts {
         cell.map_or(&[], |cell| cell.get_or_init(|| self.tokenizer.token_bytes(token).into()))
     }
 
-    /// The text of a token. One that is a part of a character is written as OpenAI's API does: `bytes:\xe2\x82`.
+    /// The text of a token. Partial characters are written as in OpenAI's API: `bytes:\xe2\x82`.
     pub(crate) fn text(&self, token: u32) -> String {
         let bytes = self.bytes(token);
         match std::str::from_utf8(bytes) {

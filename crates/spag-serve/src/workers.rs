@@ -1,4 +1,4 @@
-//! Threads for work that takes long, a few at once.
+//! Limits concurrent slow work outside of the network threads.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -7,22 +7,24 @@ use tokio::sync::Semaphore;
 
 use crate::api::ApiError;
 
-/// Places of work outside of the threads of the network.
+/// Worker slots outside of the network threads.
 pub(crate) struct Workers {
     places: Arc<Semaphore>,
     number: usize,
 }
 
 impl Workers {
-    /// So many places.
+    /// A pool with `number` slots.
     pub(crate) fn new(number: usize) -> Self {
         Self { places: Arc::new(Semaphore::new(number)), number }
     }
 
-    /// Runs `work` in so many places, up to all. Work that is dropped while it waits is never begun.
+    /// Runs `work` in a number of slots, capped at all of them. Work that is dropped while it waits is never
+    /// started.
     ///
     /// # Errors
-    /// That of `work`, or a fault of the server if it panics: its text is for the server's owner and not for the client.
+    /// The error of `work`, or an internal error if it panics; the panic's text goes to the server's log, not to the
+    /// client.
     pub(crate) async fn run<T: Send + 'static>(
         &self,
         places: usize,
@@ -33,7 +35,7 @@ impl Workers {
         let place = self.places.clone().acquire_many_owned(wanted).await.map_err(|_| fault())?;
         let task = tokio::task::spawn_blocking(move || {
             let _place = place;
-            // The program's hook reports it.
+            // The program's panic hook reports it.
             catch_unwind(AssertUnwindSafe(work))
         });
         task.await.map_err(|_| fault())?.unwrap_or_else(|_| Err(fault()))

@@ -1,4 +1,4 @@
-//! What all calls of the C interface have in common.
+//! Helpers shared by all functions of the C interface.
 
 use std::ffi::c_void;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -7,7 +7,7 @@ use crate::fault::fault;
 use crate::queue::check_sticky;
 use crate::result::Error;
 
-/// A handle or an address, as calls pass it.
+/// A handle or address as passed by the caller.
 pub(crate) fn number(handle: *const c_void) -> u64 {
     handle as u64
 }
@@ -17,17 +17,17 @@ pub(crate) fn handle(number: u64) -> *mut c_void {
     number as *mut c_void
 }
 
-/// Writes a result through a pointer of the caller.
+/// Writes a result through a caller's pointer.
 pub(crate) fn put<T>(to: *mut T, value: T) -> Result<(), Error> {
     if to.is_null() {
         return Err(Error::InvalidValue);
     }
-    // SAFETY: by the contract of every call, pointers of results may be written.
+    // SAFETY: every function's contract allows writing through result pointers.
     unsafe { to.write(value) };
     Ok(())
 }
 
-/// The number that a call returns. A panic ends the process.
+/// Runs a call and converts its result to a status code. A panic ends the process.
 pub(crate) fn answer(name: &str, call: impl FnOnce() -> Result<(), Error>) -> i32 {
     match catch_unwind(AssertUnwindSafe(|| check_sticky().and_then(|()| call()))) {
         Ok(Ok(())) => 0,
@@ -42,7 +42,7 @@ macro_rules! exported {
         #[doc = concat!("`", stringify!($name), "` of CUDA's libraries.")]
         ///
         /// # Safety
-        /// As the documentation of the library says: pointers must be valid for what the call does with them.
+        /// As documented by the library: pointers must be valid for the call's use of them.
         $(#[$attribute])*
         #[unsafe(no_mangle)]
         #[allow(non_snake_case, clippy::too_many_arguments)]
@@ -51,7 +51,7 @@ macro_rules! exported {
 }
 pub(crate) use exported;
 
-/// Defines calls of the driver, whose bodies return a `Result`.
+/// Defines driver functions whose bodies return a `Result`.
 macro_rules! calls {
     ($(fn $name:ident($($arg:ident: $type:ty),* $(,)?) $body:block)*) => {
         $crate::call::exported! {$(

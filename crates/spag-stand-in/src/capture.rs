@@ -1,4 +1,4 @@
-//! Graphs, and their capture.
+//! Graphs and stream capture.
 
 use std::collections::HashSet;
 use std::thread::{self, ThreadId};
@@ -14,7 +14,7 @@ pub(crate) struct Capture {
     pub(crate) owner: ThreadId,
     pub(crate) invalid: bool,
     works: Vec<Work>,
-    /// Addresses that the graph allocates, and those of them that it has freed.
+    /// Addresses that the graph allocates, and those that it has freed again.
     allocated: Vec<u64>,
     freed: HashSet<u64>,
 }
@@ -25,7 +25,7 @@ impl Capture {
         Self { owner, invalid: false, works: Vec::new(), allocated: Vec::new(), freed: HashSet::new() }
     }
 
-    /// Fails if the capture is invalid, and ends the process if another thread captures.
+    /// Fails if the capture is invalid, and ends the process if another thread is capturing.
     fn check(&self, what: &str) -> Result<(), Error> {
         if self.owner != thread::current().id() {
             fault!("{what} is recorded into the graph that another thread captures");
@@ -44,7 +44,7 @@ impl Capture {
         Ok(())
     }
 
-    /// Allocates memory of the graph, at the same address in every replay.
+    /// Allocates graph memory, at the same address in every replay.
     pub(crate) fn allocate(&mut self, memory: &mut DeviceMemory, bytes: usize) -> Result<u64, Error> {
         self.check("an allocation")?;
         let address = memory.allocate(bytes, true)?;
@@ -52,7 +52,7 @@ impl Capture {
         Ok(address)
     }
 
-    /// Frees memory of the graph. That of other allocations cannot be freed by a graph.
+    /// Frees graph memory. A graph cannot free other allocations.
     pub(crate) fn free(&mut self, address: u64) -> Result<(), Error> {
         self.check("freeing memory")?;
         if !self.allocated.contains(&address) {
@@ -63,14 +63,14 @@ impl Capture {
         Ok(())
     }
 
-    /// The graph; that of an invalid capture too, which frees its memory when it is dropped.
+    /// Ends the capture. An invalid capture also returns its graph, whose drop frees its memory.
     pub(crate) fn end(self) -> Result<Graph, (Error, Graph)> {
         let graph = Graph { works: self.works, allocated: self.allocated };
         if self.invalid { Err((Error::CaptureInvalidated, graph)) } else { Ok(graph) }
     }
 }
 
-/// Captured work. Frees its memory on drop, which must not happen under the lock of the machine.
+/// Captured work. Frees its memory on drop, which must not happen while holding the machine's lock.
 pub(crate) struct Graph {
     pub(crate) works: Vec<Work>,
     allocated: Vec<u64>,

@@ -1,6 +1,6 @@
-//! Ending the process where a device would be wrong in silence.
+//! Ends the process on errors that a device would not report.
 
-/// Exit code of a process that did what a device cannot do, or does wrong in silence.
+/// Exit code after an operation that a device does not support or silently gets wrong.
 pub(crate) const EXIT_CODE: i32 = 70;
 
 /// Ends the process with a message.
@@ -13,6 +13,6 @@ pub(crate) use fault;
 
 pub(crate) fn end(message: &str) -> ! {
     eprintln!("stand-in: {message}");
-    // SAFETY: ends the process at once; threads of streams would go on during an ordinary exit.
+    // SAFETY: ends the process at once; stream threads would continue during an ordinary exit.
     unsafe { libc::_exit(EXIT_CODE) }
 }

@@ -1,4 +1,4 @@
-//! Kernels by name, and the limits of their launches.
+//! Kernels by name, and their launch limits.
 
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use crate::order::Use;
 use crate::result::Error;
 use crate::work::{Access, Run, Work};
 
-/// Shared memory per block that a kernel has without asking for more.
+/// Default maximum of shared memory per block.
 const PLAIN_SHARED_BYTES: usize = 48 << 10;
 const MOST_THREADS: u32 = 1024;
 const MOST_BLOCKS: [u32; 3] = [i32::MAX as u32, 65_535, 65_535];
@@ -37,19 +37,19 @@ unsafe extern "C" {
 pub(crate) struct Function {
     name: String,
     kind: Kind,
-    /// Shared memory per block that it has asked for.
+    /// Requested maximum of shared memory per block.
     pub(crate) shared_bytes: usize,
 }
 
 #[derive(Clone, Debug)]
 enum Kind {
-    /// Of this repository, with a letter for each parameter (`emulator.h`).
+    /// A kernel of this repository, with a letter for each parameter (`emulator.h`).
     Emulated(String),
-    /// Of candle.
+    /// A kernel of candle.
     Candle(candle::Kernel),
 }
 
-/// Where and how large a launch is.
+/// The grid, blocks and shared memory of a launch.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Shape {
     pub(crate) grid: [u32; 3],
@@ -57,17 +57,17 @@ pub(crate) struct Shape {
     pub(crate) shared_bytes: usize,
 }
 
-/// The parameters of a launch: pointers to their values.
+/// Launch parameters: pointers to their values.
 #[derive(Clone, Copy)]
 pub(crate) struct Parameters(pub(crate) *const *const c_void);
 
 impl Parameters {
     fn value<T: Copy>(self, index: usize) -> T {
-        // SAFETY: the caller of the launch passes a pointer for every parameter of the kernel, whose number and types are known.
+        // SAFETY: the launch's caller passes a pointer for every parameter of the kernel, whose number and types are known.
         unsafe { (*self.0.add(index)).cast::<T>().read_unaligned() }
     }
 
-    /// A parameter of 8 bytes, such as an address of the device.
+    /// An 8-byte parameter, such as a device address.
     pub(crate) fn u64(self, index: usize) -> u64 {
         self.value(index)
     }
@@ -84,7 +84,7 @@ impl Parameters {
 impl Function {
     pub(crate) fn find(name: &str) -> Option<Self> {
         let own = CString::new(name).ok()?;
-        // SAFETY: the name ends with a zero; the text returned lives as long as the process.
+        // SAFETY: the name is zero-terminated; the returned string lives as long as the process.
         let letters = unsafe {
             let letters = emulator_parameters(own.as_ptr());
             (!letters.is_null()).then(|| CStr::from_ptr(letters).to_string_lossy().into_owned())
@@ -96,7 +96,7 @@ impl Function {
         Some(Self { name: name.to_owned(), kind, shared_bytes: PLAIN_SHARED_BYTES })
     }
 
-    /// Sets the shared memory that it may have.
+    /// Sets the maximum of shared memory.
     pub(crate) fn ask_for(&mut self, bytes: i32, settings: &Settings) -> Result<(), Error> {
         let bytes = usize::try_from(bytes).map_err(|_| Error::InvalidValue)?;
         if bytes > settings.shared_bytes() {
@@ -129,7 +129,7 @@ impl Function {
     }
 }
 
-/// Values of an emulated kernel's parameters, with addresses of the host, and the memory that it uses.
+/// Parameter values of an emulated kernel, with host addresses, and the memory that it uses.
 fn arguments(machine: &Machine, what: &str, letters: &str, parameters: Parameters) -> (Vec<u64>, Vec<Access>) {
     let mut accesses = Vec::new();
     let values = letters.chars().enumerate().map(|(i, letter)| match letter {
@@ -150,7 +150,7 @@ fn arguments(machine: &Machine, what: &str, letters: &str, parameters: Parameter
     (values.collect(), accesses)
 }
 
-/// Runs a kernel in the emulator, each time in another order of its threads.
+/// Runs a kernel in the emulator, each time with another thread order.
 fn emulated(name: &str, shape: Shape, values: Vec<u64>) -> Run {
     static LAUNCHES: AtomicU32 = AtomicU32::new(0);
     let name = CString::new(name).unwrap_or_default();
@@ -159,8 +159,8 @@ fn emulated(name: &str, shape: Shape, values: Vec<u64>) -> Run {
         let pointers: Vec<*mut c_void> = values.iter_mut().map(|value| (value as *mut u64).cast()).collect();
         let schedule = LAUNCHES.fetch_add(1, Ordering::Relaxed) % 8;
         let mut error = [0u8; 512];
-        // SAFETY: there is a value for each parameter; the memory behind addresses is kept by the accesses of the work, with
-        // pages around it that cannot be used.
+        // SAFETY: there is a value for each parameter; the work's accesses keep the memory behind addresses, which is
+        // surrounded by guard pages.
         let failed = unsafe {
             emulator_launch_in_place(
                 name.as_ptr(),

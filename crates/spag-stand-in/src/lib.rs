@@ -1,21 +1,21 @@
-//! Stands in for `libcuda`, `libcublas`, `libcublasLt`, `libcurand`, `libcudart` and `libnccl`, so that programs built with the feature `cuda` run,
-//! unchanged, on a machine without a GPU. `scripts/stand-in.sh` builds the libraries and runs programs and tests with them.
+//! Replaces `libcuda`, `libcublas`, `libcublasLt`, `libcurand`, `libcudart` and `libnccl`, so that programs built with the feature `cuda`
+//! run unmodified on a machine without a GPU. `scripts/stand-in.sh` builds the libraries and runs programs and tests with them.
 //!
-//! Memory of the device is memory of the host, at addresses that the host cannot use; our kernels are those of spag-emulator, found
-//! by name, and candle's are written again in `candle`. Streams are threads, so work is done late, as on a device. Collectives go
-//! over sockets on the loopback interface.
+//! Device memory is host memory at addresses that the host cannot dereference. Kernels of this repository run in spag-emulator;
+//! candle's are reimplemented in `candle`. Streams are threads, so work is asynchronous, as on a device. Collectives use sockets on
+//! the loopback interface.
 //!
-//! Where a device would fail, a call returns the driver's error. Where a device would be wrong in silence, or sometimes, the
-//! process ends with exit code 70 and a message, for example:
+//! Where a device would fail, a call returns the driver's error. On errors that a device would not report, or only
+//! sometimes, the process ends with exit code 70 and a message, for example:
 //!
-//! - work that is not ordered after work on another stream whose memory it uses (`order`: a clock of each stream),
-//! - memory that is used after it was freed, outside its bounds, or by a graph that is replayed later;
+//! - work that is not ordered after other streams' work on the same memory (`order`: a vector clock per stream),
+//! - memory used after free, out of bounds, or by a graph that is replayed later;
 //! - host memory that changes, or is released, before its copy has run;
-//! - work of one thread that is recorded into a graph of another, or a product without workspace in a graph;
+//! - work of one thread recorded into another thread's graph, or a product without workspace in a graph;
 //! - collectives that differ between ranks.
 //!
-//! What it cannot show: speed, races between threads of a kernel, the numbers of tensor cores, and differences between the
-//! driver's documentation, which this crate follows, and its behaviour.
+//! Not covered: speed, races between threads of a kernel, tensor core numerics, and differences between the driver's
+//! behaviour and its documentation, which this crate follows.
 //!
 //! | variable | default | meaning |
 //! |---|---|---|

@@ -1,4 +1,4 @@
-//! The state behind the C interface, of which a process has one.
+//! The state behind the C interface, one per process.
 
 use std::cell::Cell;
 use std::collections::HashMap;
@@ -19,10 +19,10 @@ use crate::queue::{Queue, Signal, Task};
 use crate::result::Error;
 use crate::work::Work;
 
-/// What the environment says about the devices.
+/// Settings of the devices, from environment variables.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Settings {
-    /// 90 for 9.0.
+    /// Compute capability: 90 for 9.0.
     pub(crate) capability: i32,
     pub(crate) devices: i32,
     pub(crate) memory: usize,
@@ -47,7 +47,7 @@ impl Settings {
         }
     }
 
-    /// The most shared memory that a block may have, in bytes.
+    /// Maximum shared memory per block, in bytes.
     pub(crate) fn shared_bytes(&self) -> usize {
         match self.capability {
             80 => 163 << 10,
@@ -70,26 +70,26 @@ pub(crate) struct Stream {
 #[derive(Default)]
 pub(crate) struct Event {
     pub(crate) signal: Arc<Signal>,
-    /// How often it has been recorded.
+    /// Number of times it was recorded.
     pub(crate) recorded: u64,
-    /// What was certain to be done when it was recorded last.
+    /// Work known to be done when it was last recorded.
     pub(crate) clock: Clock,
-    /// Whether it was recorded last in a capture.
+    /// Whether it was last recorded in a capture.
     pub(crate) captured: bool,
 }
 
-/// A copy between the device and page-locked memory of the host.
+/// A copy between the device and page-locked host memory.
 pub(crate) struct HostUse {
     pub(crate) bytes: Range<usize>,
     pub(crate) stream: usize,
     pub(crate) number: u64,
     pub(crate) what: &'static str,
-    /// Digest of the source of a copy to the device.
+    /// Digest of the source of a host-to-device copy.
     pub(crate) digest: Option<u64>,
 }
 
 impl HostUse {
-    /// Ends the process if the source has changed since the copy was asked for. The copy may have run before or not.
+    /// Ends the process if the source has changed since the copy was issued, whether or not the copy has run.
     pub(crate) fn check(&self) {
         if self.digest.is_some_and(|before| digest(&self.bytes) != before) {
             fault!("page-locked memory of the host changed before its copy to the device was waited for");
@@ -97,19 +97,19 @@ impl HostUse {
     }
 }
 
-/// Digest of memory of the host.
+/// Digest of host memory.
 pub(crate) fn digest(bytes: &Range<usize>) -> u64 {
     let mut hasher = DefaultHasher::new();
-    // SAFETY: by the contract of a copy, the host's memory has as many bytes until it is waited for.
+    // SAFETY: a copy's contract keeps that many bytes of host memory until the copy is waited for.
     hasher.write(unsafe { slice::from_raw_parts(bytes.start as *const u8, bytes.len()) });
     hasher.finish()
 }
 
-/// The devices, and what programs have made of them. Handles are numbers, not addresses, so that a wrong one is found.
+/// The devices and the objects created on them. Handles are numbers, not addresses, so that invalid ones are detected.
 pub(crate) struct Machine {
     pub(crate) settings: Settings,
     pub(crate) initialized: bool,
-    /// How often the primary context of each device is retained.
+    /// Retain count of each device's primary context.
     pub(crate) contexts: HashMap<u64, u32>,
     pub(crate) streams: HashMap<u64, Stream>,
     pub(crate) events: HashMap<u64, Event>,
@@ -117,10 +117,10 @@ pub(crate) struct Machine {
     pub(crate) graphs: HashMap<u64, Arc<Graph>>,
     pub(crate) products: HashMap<u64, Handle>,
     pub(crate) memory: DeviceMemory,
-    /// Page-locked memory of the host.
+    /// Page-locked host memory.
     pub(crate) registered: HashMap<usize, usize>,
     pub(crate) host_uses: Vec<HostUse>,
-    /// What the host has waited for.
+    /// Work that the host has waited for.
     pub(crate) host: Clock,
     handles: u64,
     stream_count: usize,
@@ -147,7 +147,7 @@ static MACHINE: LazyLock<Mutex<Machine>> = LazyLock::new(|| {
 });
 
 thread_local! {
-    /// The context that is bound to this thread; 0 if none is.
+    /// The context bound to this thread; 0 if none is.
     static CURRENT: Cell<u64> = const { Cell::new(0) };
 }
 
@@ -161,7 +161,7 @@ pub(crate) fn set_current(context: u64) {
     CURRENT.set(context);
 }
 
-/// The context that is bound to this thread, or 0.
+/// The context bound to this thread, or 0.
 pub(crate) fn current() -> u64 {
     CURRENT.get()
 }
@@ -173,7 +173,7 @@ impl Machine {
         self.handles
     }
 
-    /// Fails if this thread has no context that still exists, as most calls do.
+    /// Fails if this thread has no existing context; required by most calls.
     pub(crate) fn need_context(&self) -> Result<(), Error> {
         if self.contexts.get(&current()).is_some_and(|retained| *retained > 0) {
             Ok(())
@@ -182,7 +182,8 @@ impl Machine {
         }
     }
 
-    /// Fails if this thread captures a graph, which becomes invalid: for calls that a capture does not allow.
+    /// Fails if this thread is capturing a graph, and invalidates the capture: for calls that are not allowed in
+    /// one.
     pub(crate) fn need_no_capture(&mut self) -> Result<(), Error> {
         let own = |capture: &&mut Capture| capture.owner == thread::current().id();
         match self.streams.values_mut().filter_map(|stream| stream.capture.as_mut()).find(own) {
@@ -207,14 +208,14 @@ impl Machine {
         find(&mut self.streams, handle)
     }
 
-    /// Gives work to a stream, or records it into the stream's graph. Returns the number of the work by the clock of the stream.
+    /// Submits work to a stream, or records it into the stream's graph. Returns the work's number in the stream's clock.
     pub(crate) fn submit(&mut self, stream: u64, work: Work) -> Result<u64, Error> {
         let state = find(&mut self.streams, stream)?;
         if let Some(capture) = &mut state.capture {
             capture.record(work)?;
             return Ok(0);
         }
-        // It comes after all that the host has waited for.
+        // Ordered after all work that the host has waited for.
         state.clock.join(&self.host);
         let at = state.clock.advance(state.number);
         for access in &work.accesses {
@@ -224,7 +225,7 @@ impl Machine {
         Ok(at)
     }
 
-    /// Gives the work of a graph to a stream.
+    /// Submits the work of a graph to a stream.
     pub(crate) fn replay(&mut self, graph: &Graph, stream: u64) -> Result<(), Error> {
         if self.stream(stream)?.capture.is_some() {
             fault!("a graph is launched in the capture of another, which is not part of this stand-in");
@@ -232,7 +233,7 @@ impl Machine {
         graph.works.iter().try_for_each(|work| self.submit(stream, work.clone()).map(drop))
     }
 
-    /// The host has waited for all that a clock says.
+    /// Records that the host has waited for all work of a clock.
     pub(crate) fn host_waited(&mut self, clock: &Clock) {
         self.host.join(clock);
         let host = &self.host;
@@ -242,7 +243,7 @@ impl Machine {
         waited.iter().for_each(HostUse::check);
     }
 
-    /// Whether this range of the host is page-locked.
+    /// Whether this host range is page-locked.
     pub(crate) fn is_registered(&self, bytes: &Range<usize>) -> bool {
         self.registered.iter().any(|(start, length)| *start <= bytes.start && bytes.end <= start + length)
     }

@@ -1,4 +1,4 @@
-//! Memory of the device, each allocation between pages that cannot be used.
+//! Device memory, with each allocation between guard pages.
 
 use std::collections::{BTreeMap, HashMap};
 use std::ops::Range;
@@ -10,27 +10,27 @@ use crate::order::{Clock, History, Now};
 use crate::result::Error;
 use crate::work::Access;
 
-/// Set in addresses of the device, so that the host cannot use them by mistake.
+/// Set in device addresses, so that the host cannot dereference them by mistake.
 const DEVICE: u64 = 1 << 56;
 const PAGE: usize = 4096;
-/// Larger allocations are left as zeros: their pages are mapped on first use.
+/// Larger allocations are not filled with NaNs but left zero: their pages are mapped on first use.
 const MOST_POISONED: usize = 16 << 20;
 
-/// Pages of the host for one allocation. Unmapped when the last work that uses them has run.
+/// Host pages of one allocation. Unmapped when the last work that uses them has run.
 #[derive(Debug)]
 struct Pages {
     base: *mut u8,
     total: usize,
 }
 
-// SAFETY: memory that streams share, as on a device; their order is checked.
+// SAFETY: memory shared by streams, as on a device; their order is checked.
 unsafe impl Send for Pages {}
 // SAFETY: as above.
 unsafe impl Sync for Pages {}
 
 impl Pages {
-    /// As many bytes, and an unusable page on both sides. Returns the address of the bytes as well, which end at the last page,
-    /// or at most 15 bytes before it.
+    /// Maps `bytes` bytes with a guard page on both sides. Also returns their address; they end at most 15 bytes before the
+    /// last page.
     fn new(bytes: usize) -> Result<(Arc<Self>, *mut u8), Error> {
         let inner = bytes.checked_next_multiple_of(PAGE).ok_or(Error::OutOfMemory)?;
         let total = inner + 2 * PAGE;
@@ -48,7 +48,7 @@ impl Pages {
         }
         let data = first.wrapping_add((inner - bytes) / 16 * 16);
         if bytes <= MOST_POISONED {
-            // SAFETY: `data` has as many bytes.
+            // SAFETY: `data` has that many bytes.
             unsafe { data.write_bytes(0xff, bytes) };
         }
         Ok((Arc::new(pages), data))
@@ -57,25 +57,25 @@ impl Pages {
 
 impl Drop for Pages {
     fn drop(&mut self) {
-        // SAFETY: the pages are this value's, and nothing uses them any more.
+        // SAFETY: this value owns the pages, and nothing uses them any more.
         unsafe { libc::munmap(self.base.cast(), self.total) };
     }
 }
 
-/// A part of an allocation, which it keeps mapped.
+/// A part of an allocation; keeps the allocation mapped.
 #[derive(Clone, Debug)]
 pub(crate) struct Region {
     allocation: u64,
     /// Whether the allocation belongs to a graph, which keeps it.
     of_graph: bool,
     bytes: Range<usize>,
-    /// Address on the host of the first byte.
+    /// Host address of the first byte.
     at: usize,
     _pages: Arc<Pages>,
 }
 
 impl Region {
-    /// Address on the host.
+    /// The host address.
     pub(crate) fn at(&self) -> *mut u8 {
         self.at as *mut u8
     }
@@ -84,7 +84,7 @@ impl Region {
         self.bytes.len()
     }
 
-    /// Whether it is a part of the allocation at this address of the device.
+    /// Whether it is part of the allocation at this device address.
     pub(crate) fn begins_at(&self, address: u64) -> bool {
         (self.at - self.bytes.start) as u64 | DEVICE == address
     }
@@ -110,7 +110,7 @@ pub(crate) struct DeviceMemory {
     used: usize,
     peak: usize,
     next: u64,
-    /// By address on the device.
+    /// By device address.
     live: BTreeMap<u64, Allocation>,
     /// Addresses by number.
     addresses: HashMap<u64, u64>,
@@ -121,7 +121,7 @@ impl DeviceMemory {
         Self { limit, used: 0, peak: 0, next: 0, live: BTreeMap::new(), addresses: HashMap::new() }
     }
 
-    /// Bytes allocated, and the most that were.
+    /// Bytes allocated, and the peak.
     pub(crate) fn used(&self) -> (usize, usize) {
         (self.used, self.peak)
     }
@@ -130,7 +130,7 @@ impl DeviceMemory {
         self.limit
     }
 
-    /// Allocates memory; its address on the device.
+    /// Allocates memory and returns its device address.
     pub(crate) fn allocate(&mut self, bytes: usize, of_graph: bool) -> Result<u64, Error> {
         if bytes == 0 {
             return Err(Error::InvalidValue);
@@ -165,7 +165,7 @@ impl DeviceMemory {
         }
     }
 
-    /// Releases an allocation. Work that was given to streams before keeps its pages.
+    /// Frees an allocation. Work submitted before keeps its pages.
     pub(crate) fn free(&mut self, address: u64) {
         if let Some(allocation) = self.live.remove(&address) {
             self.addresses.remove(&allocation.number);
@@ -173,7 +173,7 @@ impl DeviceMemory {
         }
     }
 
-    /// The memory that `what` uses at an address, to the end of its allocation if no length is given. Ends the process if it is
+    /// The memory used by `what` at an address, to the end of its allocation if no length is given. Ends the process if it is
     /// not allocated.
     pub(crate) fn region(&self, address: u64, bytes: Option<usize>, what: &str) -> Region {
         let found = self.live.range(..=address).next_back();
@@ -187,7 +187,7 @@ impl DeviceMemory {
         fault!("{what} uses {address:#x}, which is not memory of the device, or is freed");
     }
 
-    /// Checks that the memory is still allocated and that its use is ordered, and remembers it.
+    /// Checks that the memory is still allocated and that this use is ordered, and records the use.
     pub(crate) fn enter(&mut self, access: &Access, stream: usize, clock: &Clock, what: &str) {
         let Region { allocation, of_graph, bytes, .. } = &access.region;
         match self.addresses.get(allocation).and_then(|address| self.live.get_mut(address)) {

@@ -1,10 +1,10 @@
-//! Which work is certain to come before which: a clock of each stream, as vector clocks of distributed systems.
+//! Happens-before order of work: one vector clock per stream.
 
 use std::ops::Range;
 
 use crate::fault::fault;
 
-/// For each stream, by number, the last work that is certain to be done.
+/// For each stream, by number, the last work known to be done.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Clock(Vec<u64>);
 
@@ -13,7 +13,7 @@ impl Clock {
         self.0.get(stream).copied().unwrap_or(0)
     }
 
-    /// The number of the stream's next work.
+    /// Advances the clock for the stream's next work and returns its number.
     pub(crate) fn advance(&mut self, stream: usize) -> u64 {
         if self.0.len() <= stream {
             self.0.resize(stream + 1, 0);
@@ -22,7 +22,7 @@ impl Clock {
         self.0[stream]
     }
 
-    /// Also everything that is certain by another clock.
+    /// Adds everything known by another clock.
     pub(crate) fn join(&mut self, other: &Clock) {
         if self.0.len() < other.0.len() {
             self.0.resize(other.0.len(), 0);
@@ -33,29 +33,29 @@ impl Clock {
     }
 }
 
-/// How work uses memory.
+/// How work accesses memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Use {
     Read,
     Write,
 }
 
-/// Work that used a part of an allocation.
+/// Earlier work that used part of an allocation.
 #[derive(Clone, Debug)]
 struct Past {
     bytes: Range<usize>,
     how: Use,
     stream: usize,
-    /// By the clock of its stream.
+    /// Its number in the clock of its stream.
     number: u64,
     what: String,
 }
 
-/// Work that used an allocation, as far as later work must come after it.
+/// Uses of an allocation that later work must be ordered after.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct History(Vec<Past>);
 
-/// Work that is about to use an allocation.
+/// Work about to use an allocation.
 pub(crate) struct Now<'a> {
     pub(crate) bytes: Range<usize>,
     pub(crate) how: Use,
@@ -66,7 +66,7 @@ pub(crate) struct Now<'a> {
 }
 
 impl History {
-    /// Ends the process unless this use comes after all earlier ones that it conflicts with, and remembers it.
+    /// Records this use; ends the process unless it is ordered after all earlier conflicting uses.
     pub(crate) fn enter(&mut self, now: &Now<'_>) {
         let overlaps = |past: &Past| past.bytes.start < now.bytes.end && now.bytes.start < past.bytes.end;
         for past in self.0.iter().filter(|past| overlaps(past)) {
@@ -86,7 +86,7 @@ impl History {
             }
         }
         let inside = |past: &Past| now.bytes.start <= past.bytes.start && past.bytes.end <= now.bytes.end;
-        // What comes after this write comes after all that it came after, and this stream's uses are in order.
+        // Ordering after this write implies ordering after everything before it, and a stream's uses are in order.
         self.0.retain(|past| {
             !inside(past) || (now.how == Use::Read && (past.how == Use::Write || past.stream != now.stream))
         });

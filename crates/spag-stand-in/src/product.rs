@@ -1,13 +1,13 @@
-//! Products of cuBLAS, column by column as it stores matrices.
+//! cuBLAS matrix products, with column-major matrices.
 
 use half::bf16;
 
 use crate::memory::Region;
 
-/// A handle of cuBLAS.
+/// A cuBLAS handle.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Handle {
-    /// 0 before a stream is set.
+    /// 0 until a stream is set.
     pub(crate) stream: u64,
     pub(crate) has_workspace: bool,
 }
@@ -21,7 +21,7 @@ pub(crate) enum Format {
 }
 
 impl Format {
-    /// By `cudaDataType_t`.
+    /// Looks up a `cudaDataType_t`.
     pub(crate) fn find(code: i32) -> Option<Self> {
         match code {
             0 => Some(Self::F32),
@@ -86,7 +86,7 @@ pub(crate) fn bytes(format: Format, [rows, columns]: [usize; 2], leading: usize,
 }
 
 impl Matrix {
-    /// The matrix of a batch, with `rows` × `columns` elements after transposition, as rows of f32.
+    /// A matrix of the batch in row-major order, with `rows` × `columns` elements after transposition.
     fn rows(&self, batch: usize, rows: usize, columns: usize) -> Vec<f64> {
         let size = self.format.size();
         let first = self.region.at().wrapping_add(batch * self.stride * size);
@@ -99,7 +99,7 @@ impl Matrix {
     }
 }
 
-/// c = alpha·a·b + beta·c for each of a batch, with sums in f64.
+/// c = alpha·a·b + beta·c for each of a batch, accumulated in f64.
 pub(crate) fn multiply(
     (a, b, c): (&Matrix, &Matrix, &Matrix),
     [m, n, k]: [usize; 3],

@@ -1,4 +1,4 @@
-//! A stream's thread, and the signals of events.
+//! A stream's thread, and event signalling.
 
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -18,7 +18,7 @@ pub(crate) fn check_sticky() -> Result<(), Error> {
     if STICKY.load(Ordering::Acquire) == 0 { Ok(()) } else { Err(Error::LaunchFailed) }
 }
 
-/// How often an event has been recorded, and how often its work was done.
+/// The number of times an event was recorded, and completed.
 #[derive(Debug, Default)]
 pub(crate) struct Signal {
     done: Mutex<u64>,
@@ -44,7 +44,7 @@ impl Signal {
     }
 }
 
-/// What a stream does next.
+/// A task of a stream.
 pub(crate) enum Task {
     /// Its memory stays mapped until it has run.
     Run(Work),
@@ -60,7 +60,7 @@ struct State {
     ended: bool,
 }
 
-/// The work of a stream, which a thread of its own does in order.
+/// The work of a stream, executed in order by a thread.
 #[derive(Default)]
 pub(crate) struct Queue {
     state: Mutex<State>,
@@ -68,7 +68,7 @@ pub(crate) struct Queue {
 }
 
 impl Queue {
-    /// A queue and its thread.
+    /// Starts a queue and its thread.
     pub(crate) fn start(stream: usize) -> Arc<Self> {
         let queue = Arc::new(Self::default());
         let own = queue.clone();
@@ -86,13 +86,13 @@ impl Queue {
         self.changed.notify_all();
     }
 
-    /// Ends the thread after the work it has been given.
+    /// Ends the thread after the submitted work.
     pub(crate) fn end(&self) {
         lock(&self.state).ended = true;
         self.changed.notify_all();
     }
 
-    /// Waits until all work that was given before is done.
+    /// Waits until all submitted work is done.
     pub(crate) fn synchronize(&self) -> Result<(), Error> {
         let mut state = lock(&self.state);
         let given = state.given;
@@ -116,10 +116,10 @@ impl Queue {
             match task {
                 Task::Record(signal, number) => signal.raise(number),
                 Task::Wait(signal, number) => signal.wait(number),
-                // After a failure a device does nothing more.
+                // After a failure, a device executes nothing more.
                 Task::Run(_) if check_sticky().is_err() => {}
                 Task::Run(work) => {
-                    // A panic in `run` would end this thread, and all that waits for it would wait for ever.
+                    // A panic in `run` would end this thread and block everything that waits for it forever.
                     let run = catch_unwind(AssertUnwindSafe(|| (work.run)()));
                     if let Err(why) = run.unwrap_or_else(|_| fault!("{} panicked", work.what)) {
                         eprintln!("stand-in: {}: {why}", work.what);

@@ -1,32 +1,32 @@
-//! Errors of the driver.
+//! Driver errors.
 
 use std::ffi::CStr;
 
-/// Errors that calls return, with the driver's numbers (`CUresult` of `cuda.h`).
+/// Errors returned by calls, with the driver's numbers (`CUresult` of `cuda.h`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(i32)]
 pub enum Error {
-    /// An argument is out of its range.
+    /// An argument is out of range.
     InvalidValue = 1,
-    /// The memory of the device is used up.
+    /// Out of device memory.
     OutOfMemory = 2,
     /// `cuInit` was not called.
     NotInitialized = 3,
     /// There is no device.
     NoDevice = 100,
-    /// There is no device of this number.
+    /// Device number out of range.
     InvalidDevice = 101,
     /// Not a module for this device.
     InvalidImage = 200,
     /// No context is bound to the calling thread.
     InvalidContext = 201,
-    /// A handle of nothing that exists.
+    /// The handle does not exist.
     InvalidHandle = 400,
     /// No kernel of this name.
     NotFound = 500,
-    /// Work is not complete; the answer to a question, not a failure.
+    /// Work is not complete yet; a query result, not a failure.
     NotReady = 600,
-    /// Host memory is page-locked already.
+    /// Host memory is already page-locked.
     AlreadyRegistered = 712,
     /// Host memory is not page-locked.
     NotRegistered = 713,
@@ -34,18 +34,18 @@ pub enum Error {
     LaunchFailed = 719,
     /// The call cannot be captured in a graph.
     CaptureUnsupported = 900,
-    /// The capture has been made invalid by an earlier call.
+    /// The capture was invalidated by an earlier call.
     CaptureInvalidated = 901,
     /// A capture would depend on work outside it.
     CaptureIsolation = 905,
     /// The event is part of a capture.
     CapturedEvent = 907,
-    /// A capture ends on another thread than it began.
+    /// A capture is ended by another thread than began it.
     CaptureWrongThread = 908,
 }
 
 impl Error {
-    /// Text of an error's number.
+    /// The text of an error number.
     pub(crate) fn text(code: i32) -> &'static CStr {
         match code {
             0 => c"no error",

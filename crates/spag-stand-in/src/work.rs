@@ -1,11 +1,11 @@
-//! What a stream is given to do.
+//! Work submitted to streams.
 
 use std::sync::Arc;
 
 use crate::memory::Region;
 use crate::order::Use;
 
-/// Runs the work; may be called again by a graph. An error is what a device reports as a failed launch.
+/// Runs the work; graphs may call it repeatedly. An error is reported as a failed launch.
 pub(crate) type Run = Arc<dyn Fn() -> Result<(), String> + Send + Sync>;
 
 /// Memory that work uses.
@@ -18,7 +18,7 @@ pub(crate) struct Access {
 /// Work for a stream.
 #[derive(Clone)]
 pub(crate) struct Work {
-    /// For messages, such as the name of a kernel.
+    /// Description for messages, such as the name of a kernel.
     pub(crate) what: String,
     pub(crate) accesses: Vec<Access>,
     pub(crate) run: Run,

@@ -1,4 +1,4 @@
-//! Training texts for the base model, and general questions with answers.
+//! Training texts for the base model, and general question-answer pairs.
 
 use std::ops::RangeInclusive;
 
@@ -12,7 +12,7 @@ use crate::lexicon::{Entry, Lexicon};
 use crate::players::{ScriptedAttacker, ScriptedDefender};
 use crate::texts;
 
-/// The weight of a kind of base texts.
+/// Range of the weight of a kind of base texts.
 const WEIGHT: RangeInclusive<f64> = 0.0..=1e6;
 
 spag_io::settings! {

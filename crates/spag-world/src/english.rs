@@ -1,13 +1,13 @@
 //! English noun phrases: articles and forms.
 
-/// Beginnings of words that are written with a vowel and spoken with a consonant.
+/// Prefixes spelled with a vowel but pronounced with a consonant.
 const SPOKEN_WITH_CONSONANT: &[&str] = &[
     "eu", "ewe", "once", "one", "ouija", "ubiqu", "uk", "uni", "ura", "uro", "use", "usa", "usu", "ute", "uti", "uto",
 ];
-/// Of these, those that are spoken with a vowel after all.
+/// Exceptions among them, pronounced with a vowel.
 const SPOKEN_WITH_VOWEL: &[&str] = &["heir", "honest", "honor", "honour", "hour", "unid", "unim", "unin", "x-"];
 
-/// "a" or "an" before a word or phrase in lower case.
+/// "a" or "an" before a lower-case word or phrase.
 ///
 /// ```
 /// let phrases = ["tiger", "animal", "hour", "unicorn", "uninvited guest", "one-horned beast", "European ox"];

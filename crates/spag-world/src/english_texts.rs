@@ -1,11 +1,11 @@
-//! Sentences of the scripted players about real words: English with articles and plurals.
+//! The scripted players' sentences about real words: English with articles and plurals.
 
 use rand::Rng;
 use rand::seq::IndexedRandom;
 
 use crate::english::indefinite;
 
-/// Sentences that nothing is learned from.
+/// Sentences without information about the word.
 pub(crate) const SMALL_TALK: [&str; 6] = [
     "How is your day going?",
     "I went for a long walk today.",
@@ -15,7 +15,7 @@ pub(crate) const SMALL_TALK: [&str; 6] = [
     "Take your time.",
 ];
 
-/// Answers that nothing is learned from.
+/// Answers without information.
 pub(crate) const HEDGES: [&str; 10] = [
     "I am not sure what you mean.",
     "Tell me more about it.",
@@ -29,7 +29,7 @@ pub(crate) const HEDGES: [&str; 10] = [
     "Well, it depends.",
 ];
 
-/// Sentences with gaps, which are filled in by their kind. `@` stands for the first gap and `%` for the second.
+/// Sentence templates, grouped by kind. `@` is the first gap and `%` the second.
 type Frames = &'static [&'static str];
 
 /// A category with its article.
@@ -65,7 +65,7 @@ const NAME_ALL: Frames = &["Are you talking about @?", "This makes me think of @
 
 const ALL_FRAMES: [Frames; 8] = [ABOUT_ONE, ABOUT_ALL, CLUE, ASK_ONE, ASK_WHICH, ASK_PLAIN, NAME, NAME_ALL];
 
-/// The parts of sentences that do not depend on the word, and what joins clues.
+/// The fixed parts of sentences, which do not depend on the word, and the conjunctions of clues.
 pub(crate) fn fixed_texts() -> impl Iterator<Item = &'static str> {
     let frames = ALL_FRAMES.into_iter().flatten().flat_map(|frame| frame.split(['@', '%']));
     SMALL_TALK.into_iter().chain(HEDGES).chain(frames).chain([" and "]).filter(|text| !text.is_empty())
@@ -106,7 +106,7 @@ pub(crate) fn ask_two_plain(first: &str, second: &str, rng: &mut impl Rng) -> St
     fill(ASK_PLAIN, first, second, rng)
 }
 
-/// A sentence with the word that is not a prediction. A mass noun has no plural and takes no article.
+/// A sentence with the word that is not a prediction. Mass nouns have no plural and take no article.
 pub(crate) fn name(word: &str, plural: Option<&str>, rng: &mut impl Rng) -> String {
     match rng.random_range(0..NAME.len() + NAME_ALL.len()) {
         frame if frame < NAME.len() => fill(NAME, &plural.map_or(word.to_owned(), |_| indefinite(word)), "", rng),

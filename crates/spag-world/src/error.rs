@@ -1,4 +1,4 @@
-//! The error of this crate.
+//! The error type of this crate.
 
 use std::path::PathBuf;
 
@@ -27,7 +27,7 @@ pub enum Error {
         /// Which word and clue, and what is wrong.
         reason: String,
     },
-    /// A line of a WordNet file has another format.
+    /// A line of a WordNet file is malformed.
     #[error(
         "{path}, line {line}: not the format of WordNet 3.0; name the folder with data.noun, index.noun, cntlist.rev and noun.exc \
          (Debian's package wordnet-base has them in /usr/share/wordnet)",
@@ -39,12 +39,12 @@ pub enum Error {
         /// The line, from 1.
         line: usize,
     },
-    /// No word of a list becomes a target word.
+    /// No word of a list qualifies as a target word.
     #[error("{path}: not written, since no word is left{}", listed(.left_out), path = path.display())]
     NoWords {
         /// The lexicon file.
         path: PathBuf,
-        /// Why words are left out, and how many.
+        /// Reasons for excluding words, with counts.
         left_out: Vec<(&'static str, usize)>,
     },
 }

@@ -1,5 +1,5 @@
-//! A small world in which a small model can learn the game: everyday words with true clues, scripted players and texts.
-//! No tensors.
+//! A small world in which a small model can learn the game: everyday words with true clues, scripted players and
+//! training texts. No tensors.
 //!
 //! ```
 //! use spag_world::Lexicon;

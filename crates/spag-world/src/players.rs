@@ -1,5 +1,5 @@
-//! Scripted players of mixed skill. They are stateless: a player's style is drawn from the game's seed, and everything
-//! else is derived from the history.
+//! Scripted players of mixed skill. They are stateless: the style is drawn from the game's seed, and everything else
+//! is derived from the history.
 
 use rand::seq::{IndexedRandom, SliceRandom};
 use rand::{Rng, SeedableRng};
@@ -25,14 +25,14 @@ enum DefenderStyle {
     Chatty,
 }
 
-/// The styles of attackers with their weights.
+/// Attacker styles with their weights.
 const ATTACKERS: [(AttackerStyle, f64); 4] = [
     (AttackerStyle::Blunt, 3.0),
     (AttackerStyle::Gradual, 3.0),
     (AttackerStyle::Vague, 2.0),
     (AttackerStyle::Mixed, 3.0),
 ];
-/// The styles of defenders with their weights.
+/// Defender styles with their weights.
 const DEFENDERS: [(DefenderStyle, f64); 3] =
     [(DefenderStyle::Careful, 2.5), (DefenderStyle::Hasty, 4.0), (DefenderStyle::Chatty, 5.0)];
 /// The probability that an attacker's utterance is small talk.
@@ -68,7 +68,7 @@ impl<'a> ScriptedAttacker<'a> {
         let style = ATTACKERS.choose_weighted(&mut style_rng, |style| style.1).map_or(AttackerStyle::Mixed, |s| s.0);
         let mut clues: Vec<&str> = entry.clues.iter().map(String::as_str).collect();
         clues.shuffle(&mut style_rng);
-        // Clues are given in this order, then again from the first.
+        // Clues are given in this order, and repeated from the first.
         let given = self.given(request.episode);
         let clue = |offset: usize| clues.get((given + offset) % clues.len().max(1)).copied().unwrap_or("");
         let category = entry.category.as_str();

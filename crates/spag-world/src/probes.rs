@@ -1,4 +1,4 @@
-//! Prompts that measure what a model knows about the world.
+//! Probes: prompts that measure a model's knowledge of the world.
 
 use rand::Rng;
 use spag_game::{PromptSet, Utterance, taboo};

@@ -1,4 +1,4 @@
-//! The sentences of the scripted players: few for the small world, more for real words.
+//! Sentences of the scripted players: few for the small world, more for English.
 
 use rand::Rng;
 use rand::seq::IndexedRandom;
@@ -6,12 +6,12 @@ use rand::seq::IndexedRandom;
 use crate::lexicon::{Entry, Lexicon, World};
 use crate::{english_texts, texts};
 
-/// The parts of sentences about real words that do not depend on the word.
+/// The fixed parts of English sentences, which do not depend on the word.
 pub(crate) fn fixed_texts() -> impl Iterator<Item = &'static str> {
     english_texts::fixed_texts().chain([texts::GUESS_STEM])
 }
 
-/// How players speak of the words of a lexicon.
+/// Builds sentences about the words of a lexicon.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Voice<'a> {
     lexicon: &'a Lexicon,

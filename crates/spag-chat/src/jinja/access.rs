@@ -1,4 +1,4 @@
-//! Attributes and items of values, as Jinja's sandbox gives them.
+//! Attributes and items of values, with the rules of Jinja's sandbox.
 
 use super::call::Entry;
 use super::error::Result;
@@ -6,7 +6,7 @@ use super::methods::methods;
 use super::run::Run;
 use super::value::{Loop, Method, Value, item, quoted};
 
-/// Methods that would change a list or a dict, which the sandbox forbids.
+/// Mutating methods of lists and dicts, which the sandbox forbids.
 const CHANGING: [&str; 13] = [
     "add",
     "append",
@@ -23,7 +23,7 @@ const CHANGING: [&str; 13] = [
     "update",
 ];
 
-/// `value.name`: an attribute of Python, or else the item of that name.
+/// `value.name`: a Python attribute, else the item of that name.
 pub(crate) fn attribute(run: &Run, value: &Value, name: &str) -> Result<Value> {
     run.budget.work(name.len())?;
     if let Some(found) = own_attribute(run, value, name)? {
@@ -71,7 +71,7 @@ fn missing(run: &Run, value: &Value, name: &str) -> Value {
     })
 }
 
-/// An attribute that the value's type has.
+/// An attribute of the value's type.
 fn own_attribute(run: &Run, value: &Value, name: &str) -> Result<Option<Value>> {
     let found = match value.defined()? {
         Value::Tuple(seq) => {

@@ -1,6 +1,6 @@
 //! The syntax tree of a template.
 //!
-//! Chains of operators, filters and branches are lists, so that the depth of the tree is that of the source's nesting.
+//! Chains of operators, filters and branches are lists, so the depth of the tree equals the nesting of the source.
 
 use std::sync::Arc;
 
@@ -31,11 +31,11 @@ pub(crate) enum Statement {
     Filter(Vec<Postfix>, Body),
     /// `{% generation %}`: a scope of its own.
     Scope(Body),
-    /// `{% block %}`, which `self` has as a macro.
+    /// `{% block %}`, available as a macro of `self`.
     Block(Arc<Macro>),
     Break,
     Continue,
-    /// A tag that loads another template, of which there are none.
+    /// A tag that loads another template, which always fails.
     Load(Arc<str>),
 }
 
@@ -56,7 +56,7 @@ pub(crate) enum Recursive {
     No,
 }
 
-/// A macro, or what a call block makes of its body.
+/// A macro, or the body of a call block.
 #[derive(Debug)]
 pub(crate) struct Macro {
     pub(crate) name: Arc<str>,
@@ -65,7 +65,7 @@ pub(crate) struct Macro {
     pub(crate) uses: Uses,
 }
 
-/// The special names that a macro's body has.
+/// The special variables that a macro's body uses.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Uses {
     pub(crate) varargs: bool,
@@ -81,7 +81,7 @@ impl Uses {
     }
 }
 
-/// What is assigned to.
+/// The target of an assignment.
 #[derive(Debug)]
 pub(crate) enum Target {
     Name(Arc<str>),
@@ -115,7 +115,7 @@ pub(crate) enum Expr {
     Postfix(Box<Expr>, Vec<Postfix>),
 }
 
-/// What follows a value.
+/// An operator after a value.
 #[derive(Debug)]
 pub(crate) enum Postfix {
     Attribute(Arc<str>),

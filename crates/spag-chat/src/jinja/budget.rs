@@ -1,30 +1,30 @@
-//! What a template may take: steps, memory, depth and stack.
+//! Resource limits of a template: steps, memory, depth and stack.
 //!
-//! Every value is made by a function that asks here first, and every loop over a value counts its steps. So no template can
-//! take more, whichever operation it uses.
+//! Every function that makes a value checks the budget first, and every loop over a value counts its steps, so no operation
+//! can exceed the limits.
 
 use std::cell::Cell;
 
 use super::error::{Result, fail};
 
-/// Steps of a rendering. A step is about a nanosecond in a release build.
+/// Step limit of a rendering. A step takes about a nanosecond in a release build.
 const STEPS: usize = 1 << 30;
 /// Steps of evaluating one expression or statement.
 pub(crate) const NODE: usize = 40;
-/// Bytes of all values and of the text. What is freed still counts.
+/// Byte limit of all values and of the text. Freed memory still counts.
 const BYTES: usize = 96 << 20;
-/// Bytes of one text.
+/// Byte limit of one text.
 const TEXT: usize = 16 << 20;
-/// Levels of lists and objects within each other.
+/// Nesting limit of lists and objects.
 pub(crate) const LEVELS: usize = 200;
-/// Levels of expressions, statements, macros and recursive loops within each other.
+/// Nesting limit of expressions, statements, macros and recursive loops.
 const DEPTH: usize = 600;
-/// Stack of a rendering. All threads of the programs have more.
+/// Stack limit of a rendering. All threads of the programs have more.
 const STACK: usize = 1 << 20;
-/// Bytes of a value beside its text.
+/// Bytes of a value, excluding its text.
 pub(crate) const VALUE: usize = 48;
 
-/// What a rendering has used.
+/// Resources used by a rendering.
 pub(crate) struct Budget {
     steps: Cell<usize>,
     bytes: Cell<usize>,
@@ -45,7 +45,7 @@ impl Budget {
         Ok(())
     }
 
-    /// Counts a text that is about to be made.
+    /// Counts a text before it is made.
     pub(crate) fn text(&self, len: usize) -> Result<()> {
         if len > TEXT {
             return fail!("the template makes a text of more than {} MiB", TEXT >> 20);
@@ -53,7 +53,7 @@ impl Budget {
         self.bytes(len)
     }
 
-    /// Counts values of a list that is about to be made.
+    /// Counts the values of a list before it is made.
     pub(crate) fn values(&self, count: usize) -> Result<()> {
         self.bytes(count.saturating_mul(VALUE))
     }
@@ -90,21 +90,21 @@ impl<'a> Out<'a> {
         Ok(())
     }
 
-    /// Appends a character as often as `count` says.
+    /// Appends a character `count` times.
     pub(crate) fn fill(&mut self, c: char, count: usize) -> Result<()> {
         self.reserve(count.saturating_mul(c.len_utf8()))?;
         self.text.extend(std::iter::repeat_n(c, count));
         Ok(())
     }
 
-    /// Counts what a growing text takes at once.
+    /// Counts the bytes of a growing text in advance.
     fn reserve(&self, more: usize) -> Result<()> {
         let len = self.text.len().saturating_add(more);
         if len > self.text.capacity() { self.budget.text(len) } else { Ok(()) }
     }
 }
 
-/// Levels that call each other, and the stack that they use.
+/// Depth of nested calls, and the stack that they use.
 pub(crate) struct Depth {
     most: usize,
     now: Cell<usize>,
@@ -117,8 +117,8 @@ impl Depth {
         Self { most, now: Cell::new(0), begin: here() }
     }
 
-    /// Enters a level, which ends with the returned guard. Builds without optimization use more stack for a level, so the
-    /// stack is measured beside.
+    /// Enters a level, which ends with the returned guard. The stack is measured too, since unoptimized builds use more
+    /// of it per level.
     pub(crate) fn enter(&self) -> Result<Level<'_>> {
         if self.now.get() >= self.most || self.begin.abs_diff(here()) > STACK {
             return fail!("the template is nested too deeply");

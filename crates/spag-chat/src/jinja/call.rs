@@ -1,4 +1,4 @@
-//! What templates call by name: tables of functions, and arguments bound to their parameters.
+//! Tables of functions callable by name, and binding of arguments to parameters.
 
 use std::sync::Arc;
 
@@ -7,7 +7,7 @@ use super::error::{Result, fail};
 use super::run::Run;
 use super::value::{self, Text, Value};
 
-/// What a call passes.
+/// The arguments of a call.
 #[derive(Default)]
 pub(crate) struct Args {
     pub(crate) positional: Vec<Value>,
@@ -27,8 +27,8 @@ impl Args {
     }
 }
 
-/// A name, the parameters with blanks between, and what is called with a value. A parameter that ends with `?` may be left out; the
-/// parameters `*` are any.
+/// A name, its space-separated parameters, and the function. A parameter with a trailing `?` is optional; the parameters `*` accept
+/// any arguments.
 pub(crate) struct Entry<R: 'static>(
     pub(crate) &'static str,
     pub(crate) &'static str,
@@ -36,7 +36,7 @@ pub(crate) struct Entry<R: 'static>(
 );
 
 impl<R> Entry<R> {
-    /// The entry of a table in the order of names.
+    /// Finds the entry of a table sorted by name.
     pub(crate) fn find(table: &'static [Self], name: &str) -> Option<&'static Self> {
         table.binary_search_by(|entry| entry.0.cmp(name)).ok().map(|at| &table[at])
     }
@@ -51,14 +51,14 @@ impl<R> Entry<R> {
     }
 }
 
-/// A call with its arguments by the numbers of the parameters.
+/// A call with its arguments in parameter order.
 pub(crate) struct Call<'a> {
     pub(crate) run: &'a Run,
     pub(crate) budget: &'a Budget,
-    /// By which it is called.
+    /// The called name.
     pub(crate) name: &'static str,
     bound: Vec<Option<Value>>,
-    /// The arguments of what takes any.
+    /// The arguments, if any are accepted (`*`).
     pub(crate) rest: Args,
 }
 
@@ -87,37 +87,37 @@ impl Call<'_> {
         }
     }
 
-    /// An argument, if it is there.
+    /// An argument, if passed.
     pub(crate) fn passed(&self, index: usize) -> Option<&Value> {
         self.bound.get(index)?.as_ref()
     }
 
-    /// An argument, if it is there and not Python's `None`.
+    /// An argument, if passed and not Python's `None`.
     pub(crate) fn given(&self, index: usize) -> Option<&Value> {
         self.passed(index).filter(|value| !matches!(value, Value::None))
     }
 
-    /// An argument, or `None` of Python.
+    /// An argument, or Python's `None`.
     pub(crate) fn arg(&self, index: usize) -> &Value {
         self.passed(index).unwrap_or(&Value::None)
     }
 
-    /// Whether an argument is there and true.
+    /// Whether an argument is passed and true.
     pub(crate) fn is_set(&self, index: usize) -> Result<bool> {
         self.passed(index).map_or(Ok(false), Value::truth)
     }
 
-    /// An integer, with a default.
+    /// An integer argument with a default.
     pub(crate) fn int(&self, index: usize, default: i128) -> Result<i128> {
         self.passed(index).map_or(Ok(default), Value::int)
     }
 
-    /// A text made of another one, which may be HTML.
+    /// A text derived from another one; it is HTML if that one is.
     pub(crate) fn made(&self, text: impl Into<Arc<str>>, like: &Text) -> Result<Value> {
         Value::made(self.budget, text, like.markup)
     }
 
-    /// The text of any value, which is about to be walked.
+    /// The text of any value, counted before it is built.
     pub(crate) fn own(&self, value: &Value) -> Result<Text> {
         let text = match value {
             Value::Text(text) => text.clone(),

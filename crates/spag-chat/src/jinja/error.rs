@@ -1,8 +1,8 @@
-//! Why a template has no text.
+//! The error type of the interpreter.
 
 use std::fmt;
 
-/// What a fallible function of the interpreter returns.
+/// Result with this module's [`Error`].
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
 /// An error of a template, with its line.
@@ -12,7 +12,7 @@ pub struct Error {
     fault: Fault,
 }
 
-/// What is wrong.
+/// The cause of an error.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Fault {
     /// The template called `raise_exception` with this text.
@@ -22,7 +22,7 @@ pub enum Fault {
 }
 
 impl Error {
-    /// An operation that fails.
+    /// An error of a failed operation.
     pub(crate) fn new(what: impl Into<String>) -> Self {
         Self { line: 0, fault: Fault::Failed(what.into()) }
     }
@@ -60,7 +60,7 @@ impl fmt::Display for Error {
 
 impl std::error::Error for Error {}
 
-/// An error with a formatted text.
+/// Returns an error with a formatted message.
 macro_rules! fail {
     ($($text:tt)*) => { Err($crate::jinja::Error::new(format!($($text)*))) };
 }

@@ -1,4 +1,4 @@
-//! Methods of values other than texts.
+//! Methods of non-text values.
 
 use std::rc::Rc;
 

@@ -1,7 +1,7 @@
-//! Jinja, with the values of Python, within limits.
+//! A Jinja interpreter with Python semantics and resource limits.
 //!
-//! A template is parsed to a tree, which is walked to render it. What a rendering may take is in `budget`: values, bytes,
-//! steps and depth are counted where values are made, so a template from anywhere is an error at worst.
+//! A template is parsed to a tree, which is walked to render it. `budget` limits values, bytes, steps and depth where
+//! values are made, so an untrusted template can at worst return an error.
 
 mod access;
 mod ast;
@@ -26,12 +26,12 @@ use serde_json::{Map, Value as Json};
 use self::run::Run;
 use self::value::{Namespace, Scope, Shared, Value};
 
-/// How a library uses Jinja.
+/// The Jinja settings of a library.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Dialect {
-    /// Chat templates of transformers: lines of tags leave nothing, and what is missing is an empty text.
+    /// Chat templates of transformers: lines with only tags are removed, and undefined values render as empty text.
     Transformers,
-    /// Templates of lm-evaluation-harness: all blanks stay, and what is missing is an error.
+    /// Templates of lm-evaluation-harness: all whitespace is kept, and undefined values are errors.
     EvaluationHarness,
 }
 
@@ -61,13 +61,13 @@ impl Template {
     /// Parses a template.
     ///
     /// # Errors
-    /// What is wrong with it, and in which line.
+    /// A syntax error, with its line.
     pub fn new(source: &str, dialect: Dialect) -> Result<Self> {
         let (body, blocks) = parse::template(source, dialect)?;
         Ok(Self { body, blocks, dialect })
     }
 
-    /// The text with these variables.
+    /// Renders the template with these variables.
     ///
     /// # Errors
     /// The template fails, raises an exception, or reaches a limit.
@@ -75,7 +75,7 @@ impl Template {
         let run = Run::new(self.dialect.is_strict());
         let scope = root(&run, variables)?;
         let mut text = String::new();
-        // Assignments of a template hide variables.
+        // Assignments of a template shadow variables.
         let scope = Scope::new(Some(&scope));
         let own = Rc::new(Namespace::default());
         run.registry.add(&run.budget, Shared::Namespace(Rc::clone(&own)))?;
@@ -105,7 +105,7 @@ impl Expression {
         Ok(Self { expr: parse::expression(source, dialect)?, dialect })
     }
 
-    /// Its value with these variables.
+    /// Evaluates the expression with these variables.
     ///
     /// # Errors
     /// As [`Template::render`].

@@ -1,4 +1,4 @@
-//! What belongs to one rendering.
+//! The state of one rendering.
 
 use super::budget::Budget;
 use super::value::{Registry, Value};
@@ -7,7 +7,7 @@ use super::value::{Registry, Value};
 pub(crate) struct Run {
     pub(crate) budget: Budget,
     pub(crate) registry: Registry,
-    /// Whether missing values fail wherever they are used.
+    /// Whether undefined values fail on every use.
     strict: bool,
 }
 
@@ -16,7 +16,7 @@ impl Run {
         Self { budget: Budget::new(), registry: Registry::default(), strict }
     }
 
-    /// A value that is missing, with what a use of it fails with.
+    /// An undefined value, with the error message of its uses.
     pub(crate) fn undefined(&self, why: impl Into<String>) -> Value {
         Value::undefined(why, self.strict)
     }

@@ -1,4 +1,4 @@
-//! Tests: what follows `is`.
+//! Tests: `value is name`.
 
 use super::ast::{Binary, Comparison};
 use super::call::{Args, Call, Entry};
@@ -71,13 +71,13 @@ fn compared(call: &mut Call<'_>, value: &Value) -> Result<bool> {
     compare(call.budget, operator, value, call.arg(0))
 }
 
-/// Whether a division has this rest.
+/// Whether a division has this remainder.
 fn has_rest(call: &Call<'_>, value: &Value, by: &Value, rest: i128) -> Result<bool> {
     let found = binary(call.budget, Binary::Remainder, value, by)?;
     compare(call.budget, Comparison::Equal, &found, &Value::Int(rest))
 }
 
-/// Whether a text has letters of one case, and none of the other.
+/// Whether a text has letters of one case and none of the other.
 fn has_cases(call: &Call<'_>, value: &Value, one: fn(char) -> bool, other: fn(char) -> bool) -> Result<bool> {
     let text = text(call.budget, value)?;
     Ok(text.contains(one) && !text.contains(other))
@@ -95,7 +95,7 @@ fn is_callable(value: &Value) -> bool {
     )
 }
 
-/// Whether it has a length and items.
+/// Whether a value has a length and items.
 fn is_sequence(value: &Value) -> bool {
     matches!(
         value,
@@ -110,7 +110,7 @@ fn is_iterable(value: &Value) -> Result<bool> {
     }
 }
 
-/// Whether two values are one object. Python has one of each small integer and of each short text.
+/// Whether two values are the same object. Python has one object per small integer and short text.
 fn is_same(a: &Value, b: &Value) -> bool {
     use std::rc::Rc;
     match (a, b) {

@@ -1,4 +1,4 @@
-//! Expressions and statements, against what transformers renders of them.
+//! Expressions and statements, compared with transformers' output.
 
 use serde_json::{Map, Value, json};
 use spag_chat::jinja::{Dialect, Fault, Template};

@@ -1,4 +1,4 @@
-//! Templates that would take all memory, stack or time are errors.
+//! Templates that would exhaust memory, stack or time return errors.
 
 use std::thread;
 
@@ -7,12 +7,12 @@ use spag_chat::jinja::{Dialect, Template};
 
 use crate::HELD;
 
-/// Bytes that a template may hold.
+/// Maximum bytes that a template may hold.
 const MEMORY: usize = 256 << 20;
-/// The stack of a worker of tokio or rayon.
+/// The stack size of a tokio or rayon worker.
 const STACK: usize = 2 << 20;
 
-/// The text of a template on the stack of a worker, if it has one.
+/// Renders a template on the stack of a worker.
 fn render(template: &str) -> Result<String, String> {
     let variables: Map<String, Value> = json!({"x": "abc", "n": 12345}).as_object().unwrap().clone();
     let before = HELD.allocated();
@@ -27,7 +27,7 @@ fn render(template: &str) -> Result<String, String> {
     rendered.map_err(|error| error.to_string())
 }
 
-/// What is done with a value.
+/// Uses of a value.
 const USES: [&str; 22] = [
     "{{ v }}",
     "{{ v|tojson }}",
@@ -59,7 +59,7 @@ const MADE: [&str; 9] = [
     "{% set ns = namespace(v=[], w=[]) %}{% for i in range(20000) %}{% set ns.v = [ns.v] %}{% set ns.w = [ns.w] %}{% endfor %}",
     "{% set ns = namespace(v=(), w=()) %}{% for i in range(20000) %}{% set ns.v = {1: ns.v} %}{% set ns.w = (ns.w,) %}{% endfor %}",
     "{% set ns = namespace(v=[], w=[]) %}{% for i in range(190) %}{% set ns.v = [ns.v] %}{% set ns.w = [ns.w] %}{% endfor %}",
-    // Shared, so that it is small until it is walked.
+    // Shared, so it is small until it is traversed.
     "{% set ns = namespace(v=[1], w=[1]) %}{% for i in range(60) %}{% set ns.v = [ns.v, ns.v] %}{% set ns.w = [ns.w, ns.w] %}{% endfor %}",
     "{% set ns = namespace(v=(1,), w=(1,)) %}{% for i in range(60) %}{% set ns.v = (ns.v, ns.v) %}{% set ns.w = (ns.w, ns.w) %}{% endfor %}",
     "{% set ns = namespace(v={}, w={}) %}{% for i in range(60) %}{% set ns.v = {1: ns.v, 2: ns.v} %}{% set ns.w = {1: ns.w, 2: ns.w} %}{% endfor %}",
@@ -74,7 +74,7 @@ const MADE: [&str; 9] = [
 fn values_are_bounded_whatever_is_done_with_them() {
     for made in MADE {
         for used in USES {
-            // Whether it fails depends on the use; that it ends does not.
+            // Whether it fails depends on the use, but it must terminate.
             _ = render(&format!("{made}{{% set v = ns.v %}}{{% set w = ns.w %}}{used}"));
         }
     }
@@ -87,7 +87,7 @@ fn values_are_bounded_whatever_is_done_with_them() {
     }
 }
 
-/// Templates, each of which asks for more than there is.
+/// Templates that exceed a limit.
 const MUCH: [&str; 51] = [
     "{{ '{:>10000000000}'.format(5) }}",
     "{{ '{:>99999999999999999999999999}'.format(5) }}",
@@ -148,7 +148,7 @@ fn nothing_takes_all_memory_stack_or_time() {
         let failed = render(template);
         assert!(failed.is_err(), "{template}");
     }
-    // A long name is as much work as it is long.
+    // The work of a name is linear in its length.
     let name = "a".repeat(200_000);
     for used in [format!("{{{{ {name} }}}}"), format!("{{{{ x.{name} }}}}")] {
         let failed = render(&format!("{{% for a in range(100000) %}}{used}{{% endfor %}}"));
@@ -188,7 +188,7 @@ fn sources_may_nest_and_be_long_up_to_a_limit() {
         let failed = render(&format!("{}{}", open.repeat(10_000), close.repeat(10_000))).unwrap_err();
         assert!(failed.contains("nested too deeply"), "{open}: {failed}");
     }
-    // What is long without nesting is no deeper.
+    // Long expressions without nesting are not deep.
     for link in
         ["/1", ".a", "|e", "()", "[0]", "~1", "+1", "**1", " and 1", " or 1", "==1", ",1", " if 1", "(1)|e", " is odd"]
     {

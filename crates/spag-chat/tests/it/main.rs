@@ -1,4 +1,4 @@
-//! Templates as transformers renders them, and hostile ones.
+//! Templates compared with transformers, and hostile templates.
 
 mod expressions;
 mod hostile;

@@ -48,7 +48,7 @@ pub enum LaunchError {
     /// The launcher received a signal.
     #[error("stopped by {0}, and all ranks with it")]
     Stopped(Signal),
-    /// The system refused a process or thread.
+    /// The system could not start a process or thread.
     #[error("rank {rank} cannot be started")]
     Start {
         /// The rank.

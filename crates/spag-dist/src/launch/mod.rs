@@ -1,4 +1,4 @@
-//! The launcher of `spag launch`: starts the ranks of a run on this machine, and stops them together.
+//! The launcher (`spag launch`): starts the ranks of a run on this machine and stops them together.
 
 mod error;
 mod output;
@@ -29,17 +29,17 @@ use ranks::{LaunchConfig, Ranks};
 use signals::Signals;
 use supervise::{Action, Outcome, Supervisor};
 
-/// What a fallible function of the launcher returns.
+/// Result with [`LaunchError`].
 type Result<T, E = LaunchError> = std::result::Result<T, E>;
 
-/// How often ranks and signals are checked.
+/// Interval at which ranks and signals are checked.
 const POLL_INTERVAL: Duration = Duration::from_millis(10);
-/// The pause before a restart, in which the launchers of other machines notice the failure too.
+/// Pause before a restart, so that the launchers of other machines notice the failure too.
 const RESTART_PAUSE: Duration = Duration::from_secs(1);
 const MAX_PROCESSES: usize = 4096;
-/// More are a mistake.
+/// A larger value is treated as a mistake.
 const MAX_STARTS: usize = 1_000_000;
-/// The longest grace period in seconds: a day.
+/// Maximum grace period in seconds: a day.
 const MAX_GRACE: f64 = 86_400.0;
 const MAKE_TOKEN: &str = "export SPAG_TOKEN=$(head -c 16 /dev/urandom | od -An -tx1 | tr -d ' \\n')";
 
@@ -78,10 +78,10 @@ pub struct LaunchArgs {
     program: Vec<OsString>,
 }
 
-/// Starts the ranks, waits for their ends, and stops them together. `note` is told what happens meanwhile.
+/// Starts the ranks, waits for them, and stops them together. Progress messages are passed to `note`.
 ///
 /// # Errors
-/// Flags that contradict each other, a rank that failed or hangs, a signal that ended the run, or a refusal of the system.
+/// Contradictory flags, a rank that failed or hangs, a signal that ended the run, or a system error.
 pub fn launch(args: LaunchArgs, note: impl Fn(&str)) -> Result<()> {
     let grace =
         Duration::try_from_secs_f64(args.grace).map_err(|_| bad(format!("--grace {}", args.grace), "too long"))?;
@@ -157,7 +157,7 @@ fn run_once(
     }
 }
 
-/// Says why ranks that still run are stopped now.
+/// Reports why the running ranks are being stopped.
 fn announce(config: &LaunchConfig, outcome: Outcome, ranks: &Ranks, stopped: &[usize], note: &impl Fn(&str)) {
     if let Outcome::Failed { rank, exit } = outcome
         && !ranks.running().is_empty()
@@ -171,7 +171,7 @@ fn announce(config: &LaunchConfig, outcome: Outcome, ranks: &Ranks, stopped: &[u
     }
 }
 
-/// Waits before a restart. A signal ends the run.
+/// Waits before a restart. A signal aborts the run.
 fn pause(signals: &Signals) -> Result<()> {
     let until = Instant::now() + RESTART_PAUSE;
     while Instant::now() < until {
@@ -187,7 +187,7 @@ fn bad(flag: impl Into<String>, problem: impl Into<String>) -> LaunchError {
     LaunchError::BadFlag { flag: flag.into(), problem: problem.into() }
 }
 
-/// Resolves flags and environment.
+/// Resolves flags and environment variables.
 fn resolve(args: LaunchArgs) -> Result<LaunchConfig> {
     let LaunchArgs { nproc_per_node, nnodes, .. } = args;
     let size = nproc_per_node * nnodes;
@@ -196,7 +196,7 @@ fn resolve(args: LaunchArgs) -> Result<LaunchConfig> {
         return Err(bad(format!("--nproc_per_node {nproc_per_node}"), problem));
     }
     let several = nnodes > 1;
-    // What is required for several machines.
+    // Settings required for several machines.
     let required = |problem: &str| bad(format!("--nnodes {nnodes}"), problem);
     let node_rank = match args.node_rank {
         Some(node) if node >= nnodes => {

@@ -1,4 +1,4 @@
-//! Copies the output of the ranks line by line, each line with its rank.
+//! Copies the output of the ranks line by line, prefixed with the rank.
 
 use std::io::{self, Read, Write};
 use std::thread::{self, JoinHandle};
@@ -16,7 +16,7 @@ const CHUNK: usize = 64 << 10;
 pub(super) struct Output(Vec<JoinHandle<()>>);
 
 impl Output {
-    /// Copies `from` to what `to` opens, until either is closed.
+    /// Copies `from` to the writer returned by `to`, until either is closed.
     ///
     /// # Errors
     /// No thread can be started.
@@ -26,14 +26,15 @@ impl Output {
         mut from: impl Read + Send + 'static,
         to: impl Fn() -> W + Send + 'static,
     ) -> Result<()> {
-        // On a failure the pipe closes, which the rank notices.
+        // On failure the pipe closes, which the rank notices.
         let copy = move || drop(copy_lines(rank, &mut from, to));
         let started = thread::Builder::new().name(format!("output of rank {rank}")).spawn(copy);
         self.0.push(started.map_err(|source| LaunchError::Start { rank, source })?);
         Ok(())
     }
 
-    /// Waits until all output is copied, or the timeout: a process that outlives its rank may hold the pipe open.
+    /// Waits until all output is copied or the timeout expires: a process that outlives its rank may hold the pipe
+    /// open.
     pub(super) fn finish(&self, timeout: Duration) {
         let until = Instant::now() + timeout;
         while self.0.iter().any(|thread| !thread.is_finished()) && Instant::now() < until {
@@ -42,7 +43,7 @@ impl Output {
     }
 }
 
-/// Copies whole lines, each in one write and with its rank before it.
+/// Copies whole lines, each in one write and prefixed with its rank.
 fn copy_lines<W: Write>(rank: usize, from: &mut impl Read, to: impl Fn() -> W) -> io::Result<()> {
     let mut lines = Lines::new(rank);
     let mut chunk = vec![0; CHUNK];
@@ -104,7 +105,7 @@ impl Lines {
         ready
     }
 
-    /// The last line, if it was not ended.
+    /// The last line, if it is not terminated.
     fn end(&mut self) -> Vec<u8> {
         let mut ready = Vec::new();
         if !self.line.is_empty() {

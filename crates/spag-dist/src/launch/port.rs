@@ -21,8 +21,8 @@ impl MasterPort {
 
 /// A free port of 127.0.0.1.
 ///
-/// On Linux it stays bound, but not listening, until this is dropped, so the system gives it to no other socket. A program
-/// that sets SO_REUSEADDR, as Rust and PyTorch do, can listen on it meanwhile.
+/// On Linux it stays bound, but not listening, until this is dropped, so the system assigns it to no other socket. A
+/// program that sets SO_REUSEADDR, as Rust and PyTorch do, can still listen on it.
 #[derive(Debug)]
 pub(super) struct ReservedPort {
     number: u16,

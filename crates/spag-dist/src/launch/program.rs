@@ -6,7 +6,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
-/// Finds a program as a shell does: by its path if it contains a slash, otherwise in the folders of `search` (in the
+/// Finds a program like a shell: by its path if it contains a slash, otherwise in the folders of `search` (in the
 /// format of PATH). `spag` and `spag-*` are looked up in `beside` first.
 pub(super) fn find_program(program: &OsStr, beside: Option<&Path>, search: Option<&OsStr>) -> Option<PathBuf> {
     if program.is_empty() {

@@ -1,7 +1,7 @@
-//! `spag launch-rank`: starts the program of one rank so that it dies with the launcher.
+//! `spag launch-rank`: starts the program of one rank so that it is killed when the launcher dies.
 //!
-//! A launcher that is killed with SIGKILL cannot stop its ranks, but the kernel can. This process sets its parent-death
-//! signal, which `exec` preserves, and then executes the program.
+//! A launcher killed with SIGKILL cannot stop its ranks, but the kernel can. This process sets its parent-death signal,
+//! which `exec` preserves, and then executes the program.
 
 use std::{ffi::OsString, os::unix::process::CommandExt, path::PathBuf, process::Command};
 
@@ -21,19 +21,19 @@ pub struct RankArgs {
     program: Vec<OsString>,
 }
 
-/// The arguments of `spag` that start `program` with `args` as a rank of `launcher`.
+/// The arguments for `spag` to start `program` with `args` as a rank of `launcher`.
 pub(super) fn arguments(launcher: u32, program: &std::path::Path, args: &[OsString]) -> Vec<OsString> {
     let own = ["launch-rank", "--launcher", &launcher.to_string(), "--"].map(OsString::from);
     own.into_iter().chain([program.into()]).chain(args.iter().cloned()).collect()
 }
 
 impl RankArgs {
-    /// Becomes the program: returns only if it cannot.
+    /// Executes the program; returns only on failure.
     pub fn execute(self) -> LaunchError {
         if let Err(error) = end_with_launcher() {
             return error;
         }
-        // The launcher may have ended before the signal was set.
+        // The launcher may have exited before the signal was set.
         if std::os::unix::process::parent_id() != self.launcher {
             return LaunchError::NoLauncher;
         }
@@ -50,7 +50,7 @@ fn end_with_launcher() -> Result<()> {
     set_parent_process_death_signal(Some(Signal::KILL)).map_err(|errno| LaunchError::Signals(errno.into()))
 }
 
-/// Other systems have no such signal: ranks end when their heartbeats time out.
+/// Other systems have no parent-death signal: ranks end when their heartbeats time out.
 #[cfg(not(target_os = "linux"))]
 fn end_with_launcher() -> Result<()> {
     Ok(())

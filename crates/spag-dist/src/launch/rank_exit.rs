@@ -1,4 +1,4 @@
-//! How a rank's process ended.
+//! The exit status of a rank's process.
 
 use std::{fmt, os::unix::process::ExitStatusExt, process::ExitStatus};
 
@@ -8,7 +8,7 @@ const BAD_INPUT: u8 = ErrorClass::BadInput.exit_code();
 const FAILURE: u8 = ErrorClass::Failure.exit_code();
 const LOST_PEER: u8 = ErrorClass::LostPeer.exit_code();
 
-/// How a process ended.
+/// The exit status of a process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RankExit {
     /// With an exit code.
@@ -18,8 +18,8 @@ pub enum RankExit {
 }
 
 impl RankExit {
-    /// The launcher's exit code: the rank's code, or 128 plus the signal as in shells. That of [`ErrorClass::LostPeer`] is for the
-    /// launcher only and becomes that of [`ErrorClass::Failure`].
+    /// The launcher's exit code: the rank's code, or 128 plus the signal as in shells. The code of [`ErrorClass::LostPeer`] is
+    /// only for the launcher and becomes that of [`ErrorClass::Failure`].
     pub fn exit_code(self) -> u8 {
         let code = match self {
             Self::Code(code) if code == i32::from(LOST_PEER) => i32::from(FAILURE),
@@ -34,7 +34,7 @@ impl RankExit {
         self == Self::Code(i32::from(BAD_INPUT))
     }
 
-    /// Orders failures by how likely they are the cause: signals first, lost peers last.
+    /// Sorts failures by how likely they are the cause: signals first, lost peers last.
     pub(super) fn cause_order(self) -> u8 {
         match self {
             Self::Signal(_) => 0,

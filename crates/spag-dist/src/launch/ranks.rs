@@ -17,10 +17,10 @@ use spag_io::Signal;
 use super::port::MasterPort;
 use super::{LaunchError, RankExit, Result, output::Output, rank};
 
-/// How long copying the last output may take.
+/// Time limit for copying the last output.
 const OUTPUT_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// What the ranks run, and with which environment.
+/// The program of the ranks and its environment.
 #[derive(Debug)]
 pub(super) struct LaunchConfig {
     pub(super) program: PathBuf,
@@ -31,12 +31,12 @@ pub(super) struct LaunchConfig {
     pub(super) master_addr: String,
     pub(super) master_port: MasterPort,
     pub(super) token: String,
-    /// RAYON_NUM_THREADS of each rank, if the environment does not set it.
+    /// RAYON_NUM_THREADS of each rank, unless the environment sets it.
     pub(super) threads: Option<usize>,
 }
 
 impl LaunchConfig {
-    /// The rank of a local rank.
+    /// The global rank of a local rank.
     pub(super) fn rank(&self, local_rank: usize) -> usize {
         self.node_rank * self.ranks_per_node + local_rank
     }
@@ -68,8 +68,8 @@ pub(super) struct Ranks {
 #[derive(Debug)]
 struct Rank {
     child: Child,
-    /// The process group that the rank leads. Signals reach its child processes too; Ctrl-C on the terminal does not reach
-    /// it directly.
+    /// The process group led by the rank. Signals also reach its child processes; Ctrl-C on the terminal does not reach it
+    /// directly.
     group: Pid,
     state: State,
 }
@@ -77,7 +77,7 @@ struct Rank {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
     Running,
-    /// The rank has ended; some of its child processes have not.
+    /// The rank has exited, but some of its child processes have not.
     ChildrenRunning,
     Ended,
 }
@@ -86,7 +86,7 @@ impl Ranks {
     /// Starts all ranks of this machine.
     ///
     /// # Errors
-    /// [`LaunchError::Start`]; those that were started are killed.
+    /// [`LaunchError::Start`]; ranks already started are killed.
     pub(super) fn start(config: &LaunchConfig, restarts: usize) -> Result<Self> {
         adopt_orphans();
         let mut all = Self { ranks: Vec::new(), output: Output::default() };
@@ -134,13 +134,13 @@ impl Ranks {
         Ok(ended)
     }
 
-    /// The local ranks whose processes are stopped.
+    /// The local ranks whose processes are suspended.
     pub(super) fn stopped(&self) -> Vec<usize> {
         let ranks = self.ranks.iter().enumerate();
         ranks.filter(|(_, rank)| rank.is_stopped()).map(|(local_rank, _)| local_rank).collect()
     }
 
-    /// Whether the ranks and their child processes have ended.
+    /// Whether the ranks and their child processes have exited.
     pub(super) fn all_ended(&self) -> bool {
         self.ranks.iter().all(|rank| rank.state == State::Ended)
     }
@@ -150,7 +150,7 @@ impl Ranks {
         for rank in self.not_ended() {
             rank.send(unix(signal));
             if signal.ends() {
-                // A stopped process handles it only when it continues.
+                // A suspended process handles it only after it continues.
                 rank.send(Unix::CONT);
             }
         }
@@ -201,7 +201,7 @@ impl Rank {
     }
 
     fn is_stopped(&self) -> bool {
-        // Leaves the process to be waited for.
+        // Does not reap the process.
         let options = WaitIdOptions::STOPPED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
         self.state == State::Running
             && waitid(WaitId::Pid(self.group), options)
@@ -209,7 +209,7 @@ impl Rank {
     }
 
     fn send(&self, signal: Unix) {
-        // Fails if the group has just ended.
+        // Fails if the group has just exited.
         let _ = kill_process_group(self.group, signal);
     }
 }
@@ -224,7 +224,8 @@ fn unix(signal: Signal) -> Unix {
     }
 }
 
-/// Makes orphans of ranks children of the launcher, so that it can wait for them. In a container no other process may.
+/// Makes orphans of ranks children of the launcher, so that it can wait for them. In a container no other process may
+/// do so.
 #[cfg(target_os = "linux")]
 fn adopt_orphans() {
     // If this fails, the launcher waits for orphans until the grace period ends.

@@ -1,5 +1,5 @@
-//! The launcher's state machine: which action follows when a rank ends, a signal arrives or a timeout expires. Processes
-//! are in `ranks.rs`.
+//! The launcher's state machine: the action to take when a rank exits, a signal arrives or a timeout expires. Processes
+//! are handled in `ranks.rs`.
 //!
 //! ```text
 //! Running ──a rank fails──▶ Settling ──SETTLE_TIME──▶ Stopping ──grace period──▶ Killing ──▶ GivenUp
@@ -12,16 +12,16 @@ use spag_io::Signal;
 
 use super::RankExit;
 
-/// How long to wait for further failures before deciding which rank failed first: the neighbours of a dead rank fail too,
-/// and may be noticed before it.
+/// Time to wait for further failures before deciding which rank failed first: the neighbours of a dead rank fail too, and
+/// may be noticed before it.
 pub(super) const SETTLE_TIME: Duration = Duration::from_millis(300);
-/// How long a rank may be stopped after another one has ended. Longer than the ranks' own heartbeat timeout, so that a rank
-/// that can name the hung one does.
+/// Time that a rank may stay suspended after another one has exited. Longer than the ranks' own heartbeat timeout, so that
+/// a rank can report the hung one first.
 pub(super) const HUNG_TIME: Duration = Duration::from_secs(15);
-/// How long killed processes may take to end. One that waits for a broken disk never does.
+/// Time limit for killed processes to exit. A process blocked on a broken disk never does.
 pub(super) const KILL_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// An action on every rank that still runs.
+/// An action on all running ranks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Action {
     Send(Signal),
@@ -64,9 +64,9 @@ enum Phase {
 pub(super) struct Supervisor {
     grace: Duration,
     ended: Vec<bool>,
-    /// Since when each rank is stopped.
+    /// When each rank was suspended.
     stopped_since: Vec<Option<Duration>>,
-    /// Failures before the outcome was decided, in the order in which they were noticed.
+    /// Failures before the outcome was decided, in the order of detection.
     failures: Vec<(usize, RankExit)>,
     outcome: Option<Outcome>,
     phase: Phase,
@@ -78,7 +78,7 @@ impl Supervisor {
         Self { grace, ended, stopped_since, failures: Vec::new(), outcome: None, phase: Phase::Running }
     }
 
-    /// A rank's process has ended.
+    /// Call when a rank's process has exited.
     pub(super) fn rank_ended(&mut self, rank: usize, exit: RankExit, now: Duration) {
         if let Some(ended) = self.ended.get_mut(rank) {
             *ended = true;
@@ -92,21 +92,21 @@ impl Supervisor {
         }
     }
 
-    /// The processes of these ranks are stopped, as by SIGSTOP; those of all others are not.
+    /// Call with the ranks whose processes are suspended (SIGSTOP); all others are running.
     pub(super) fn ranks_stopped(&mut self, ranks: &[usize], now: Duration) {
         for (rank, since) in self.stopped_since.iter_mut().enumerate() {
             *since = if ranks.contains(&rank) { since.or(Some(now)) } else { None };
         }
     }
 
-    /// A stopped rank that keeps the run from ending.
+    /// A suspended rank that prevents the run from ending.
     fn hung(&self, now: Duration) -> Option<usize> {
         let is_hung = |since: &Option<Duration>| since.is_some_and(|since| now.saturating_sub(since) >= HUNG_TIME);
         let any_ended = self.ended.iter().any(|ended| *ended);
         self.stopped_since.iter().position(is_hung).filter(|_| any_ended)
     }
 
-    /// The launcher has received a signal.
+    /// Call when the launcher has received a signal.
     pub(super) fn signalled(&mut self, signal: Signal, now: Duration) -> Option<Action> {
         match self.phase {
             Phase::Running | Phase::Settling { .. } if signal.ends() => {
@@ -121,7 +121,7 @@ impl Supervisor {
         }
     }
 
-    /// The action that is due at this time.
+    /// The action due at this time.
     pub(super) fn tick(&mut self, now: Duration) -> Option<Action> {
         let all_ended = self.ended.iter().all(|ended| *ended);
         if let (Phase::Running, Some(rank)) = (self.phase, self.hung(now)) {
@@ -129,7 +129,7 @@ impl Supervisor {
             return Some(Action::Send(Signal::Terminate));
         }
         match self.phase {
-            // Stops processes that the ranks have left running.
+            // Stops processes left behind by the ranks.
             Phase::Running if all_ended => {
                 self.stop(Outcome::Success, now);
                 Some(Action::Send(Signal::Terminate))
@@ -163,7 +163,7 @@ impl Supervisor {
         Action::Kill
     }
 
-    /// The failure that is most likely the cause; of equal ones the first.
+    /// The failure that is most likely the cause; the first one on ties.
     fn first_failure(&self) -> Option<Outcome> {
         let (rank, exit) = self.failures.iter().copied().min_by_key(|(_, exit)| exit.cause_order())?;
         Some(Outcome::Failed { rank, exit })
@@ -204,7 +204,7 @@ mod tests {
         let mut ranks = of(3);
         ranks.ranks_stopped(&[1], at(0));
         assert_eq!((ranks.tick(HUNG_TIME * 9), ranks.outcome()), (None, None));
-        // It continues, and is stopped again.
+        // It continues, and is suspended again.
         ranks.ranks_stopped(&[], HUNG_TIME * 9);
         ranks.ranks_stopped(&[1], HUNG_TIME * 10);
         ranks.rank_ended(0, RankExit::Code(0), HUNG_TIME * 10);
@@ -222,7 +222,7 @@ mod tests {
         assert_eq!(ranks.tick(at(10) + SETTLE_TIME), Some(Action::Send(Signal::Terminate)));
         let failed = Some(Outcome::Failed { rank: 2, exit: RankExit::Code(5) });
         assert_eq!(ranks.outcome(), failed);
-        // Later ends are caused by the launcher.
+        // Later exits are caused by the launcher.
         ranks.rank_ended(0, RankExit::Signal(15), at(400));
         assert_eq!(ranks.tick(at(10) + SETTLE_TIME + GRACE), Some(Action::Kill));
         ranks.rank_ended(1, RankExit::Signal(9), at(40_000));
@@ -240,7 +240,7 @@ mod tests {
             for (time, (rank, exit)) in ends.into_iter().enumerate() {
                 ranks.rank_ended(rank, exit, at(time as u64));
             }
-            // All have ended, so the outcome is decided at once.
+            // All have exited, so the outcome is decided at once.
             assert!(ranks.tick(at(5)).is_some());
             assert_eq!(ranks.outcome(), Some(Outcome::Failed { rank: first.0, exit: first.1 }));
         }
@@ -253,7 +253,7 @@ mod tests {
         assert_eq!(ranks.outcome(), None);
         assert_eq!(ranks.signalled(Signal::Interrupt, at(2)), Some(Action::Send(Signal::Interrupt)));
         assert_eq!(ranks.signalled(Signal::User2, at(3)), Some(Action::Send(Signal::User2)));
-        // A terminal that closes sends SIGHUP more than once.
+        // A closing terminal may send SIGHUP more than once.
         assert_eq!(ranks.signalled(Signal::Hangup, at(3)), None);
         assert_eq!(ranks.tick(at(4)), None);
         assert_eq!(ranks.signalled(Signal::Interrupt, at(4)), Some(Action::Kill));

@@ -1,4 +1,4 @@
-//! NCCL's communicator; all calls of NCCL are in this file.
+//! NCCL's communicator. All NCCL calls are in this file.
 
 use std::ffi::{c_char, c_int, c_void};
 use std::sync::{Mutex, PoisonError};
@@ -13,8 +13,8 @@ use crate::{Collective, Error, Result};
 /// Bytes of NCCL's unique ID.
 pub(crate) const ID_LEN: usize = 128;
 
-/// A communicator; `None` after it was aborted or destroyed. Its lock is held during every call, since NCCL allows only
-/// one at a time and frees the communicator at the end.
+/// A communicator; `None` after it was aborted or destroyed. The lock is held during every call, since NCCL allows one
+/// call at a time and frees the communicator at the end.
 #[derive(Debug)]
 pub(crate) struct Communicator(Mutex<Option<Handle>>);
 
@@ -24,7 +24,7 @@ struct Handle(sys::ncclComm_t);
 // SAFETY: NCCL ties a communicator to a device, not to a thread; every use is under the lock of `Communicator`.
 unsafe impl Send for Handle {}
 
-/// A collective on memory of this rank's device, which the caller must keep until the stream has completed it.
+/// A collective on device memory of this rank. The caller must keep the memory until the stream has completed it.
 pub(crate) struct Operation<'a> {
     pub(crate) collective: &'a Collective,
     /// The address of the buffer's first element.
@@ -48,7 +48,7 @@ fn failed(what: &'static str) -> impl Fn(result::NcclError) -> Error {
     move |error| Error::Nccl { what, reason: format!("{:?}", error.0) }
 }
 
-/// NCCL's type for sums of this format; `None` if they are not supported.
+/// NCCL's type for sums of this format; `None` if unsupported.
 pub(crate) fn sum_type(format: DType) -> Option<sys::ncclDataType_t> {
     match format {
         DType::F32 => Some(sys::ncclDataType_t::ncclFloat32),
@@ -77,7 +77,7 @@ impl Communicator {
     /// Enqueues a collective on the stream.
     ///
     /// # Errors
-    /// [`Error::Nccl`], or a communicator that has been aborted.
+    /// [`Error::Nccl`], or the communicator has been aborted.
     pub(crate) fn enqueue(&self, operation: &Operation<'_>) -> Result<()> {
         let handle = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let Some(Handle(comm)) = *handle else { return Err(aborted()) };
@@ -88,7 +88,7 @@ impl Communicator {
         let part = length / operation.position.size;
         let own = (operation.address + (operation.position.rank * part * format.size_in_bytes()) as u64) as *mut c_void;
         let sum = sys::ncclRedOp_t::ncclSum;
-        // Copies move bytes of any format.
+        // Copies move bytes, whatever the format.
         let byte = sys::ncclDataType_t::ncclUint8;
         let numbers = || sum_type(format).ok_or_else(|| Error::Tensor(format!("{} is not summed", format.as_str())));
         let result = match operation.collective {
@@ -119,7 +119,7 @@ impl Communicator {
         result.map(drop).map_err(failed(operation.collective.name()))
     }
 
-    /// Checks for asynchronous errors; `Ok` too while another thread calls NCCL.
+    /// Checks for asynchronous errors; returns `Ok` while another thread is calling NCCL.
     ///
     /// # Errors
     /// [`Error::Nccl`].
@@ -139,7 +139,8 @@ impl Communicator {
         }
     }
 
-    /// Aborts pending collectives, without results. `false` if another thread is inside a call; try again then.
+    /// Aborts pending collectives, without results. Returns `false` if another thread is inside a call; try again
+    /// then.
     pub(crate) fn abort(&self) -> bool {
         let Ok(mut handle) = self.0.try_lock() else { return false };
         if let Some(Handle(comm)) = handle.take() {

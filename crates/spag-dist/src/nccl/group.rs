@@ -1,4 +1,4 @@
-//! The process group over NCCL.
+//! The NCCL process group.
 
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -16,12 +16,12 @@ use crate::tcp::{GroupState, RingPosition, thread_ended};
 use crate::{Collective, Error, JoinOptions, LaunchEnv, Pending, ProcessGroup, Result, TcpGroup, Traffic};
 use crate::{agree, broadcast_text};
 
-/// How often a waiting host thread checks whether the group has failed.
+/// Interval at which a waiting host thread checks whether the group has failed.
 const POLL_INTERVAL: Duration = Duration::from_millis(50);
-/// How long dropping a failed group waits for a thread that is inside a call of NCCL.
+/// Time that dropping a failed group waits for a thread inside an NCCL call.
 const DROP_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// Ranks with buffers on NVIDIA GPUs, one GPU per rank; buffers on the CPU are sent over TCP.
+/// Ranks with one NVIDIA GPU each; CPU buffers are sent over TCP.
 #[derive(Debug)]
 pub struct NcclGroup {
     tcp: TcpGroup,
@@ -39,7 +39,7 @@ struct Job {
     collective: Collective,
     buffer: Tensor,
     address: u64,
-    /// The compute stream has completed its earlier work.
+    /// The compute stream has completed the work before the collective.
     ready: CudaEvent,
     enqueued: Sender<Result<Enqueued>>,
 }
@@ -72,7 +72,7 @@ impl NcclGroup {
     /// Joins the process group of `env`, with this rank's own device.
     ///
     /// # Errors
-    /// As [`TcpGroup::join`]; a device that is no NVIDIA GPU; ranks with different versions of NCCL; an error of NCCL.
+    /// As [`TcpGroup::join`]; the device is not an NVIDIA GPU; ranks have different NCCL versions; or an NCCL error.
     pub fn join(env: &LaunchEnv, options: &JoinOptions, device: &Device) -> Result<Self> {
         let Device::Cuda(cuda) = device else {
             return Err(Error::Nccl { what: "joining", reason: "the device is no NVIDIA GPU".into() });
@@ -143,7 +143,7 @@ impl NcclGroup {
         state.add_traffic(collective.ring_traffic(self.rank(), self.size()));
         let (enqueued, result) = mpsc::channel();
         {
-            // The lock keeps the order of collectives equal to that of their events.
+            // The lock keeps collectives and their events in the same order.
             let jobs = self.jobs.lock().unwrap_or_else(PoisonError::into_inner);
             let address = address(&buffer, &self.stream)?;
             let ready = self.compute.record_event(None).map_err(driver("an event"))?;
@@ -160,7 +160,7 @@ impl NcclGroup {
     }
 }
 
-/// Waits for another thread's answer, or until the group fails.
+/// Waits until another thread answers or the group fails.
 fn wait<T>(answer: &Receiver<T>, state: &GroupState) -> Result<T> {
     loop {
         match answer.recv_timeout(POLL_INTERVAL) {
@@ -173,7 +173,7 @@ fn wait<T>(answer: &Receiver<T>, state: &GroupState) -> Result<T> {
     }
 }
 
-/// The thread that calls NCCL, so that no call can block the caller.
+/// The thread that calls NCCL, so that no NCCL call can block the caller.
 struct CollectiveRunner {
     position: RingPosition,
     state: Arc<GroupState>,
@@ -253,7 +253,7 @@ impl Drop for NcclGroup {
             std::thread::sleep(POLL_INTERVAL);
         }
         self.watched.stop();
-        // A thread inside a call of NCCL is abandoned: the process is about to end.
+        // A thread inside an NCCL call is abandoned: the process is about to end.
         self.threads.drain(..).filter(|thread| !has_failed || thread.is_finished()).for_each(|thread| {
             let _ = thread.join();
         });

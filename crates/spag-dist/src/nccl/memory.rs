@@ -12,7 +12,7 @@ use crate::{Error, Result};
 /// The address of a flat tensor's first element, valid while the tensor lives.
 ///
 /// # Errors
-/// A tensor that is not on a GPU, or of an unsupported number format.
+/// The tensor is not on a GPU or has an unsupported number format.
 pub(crate) fn address(tensor: &Tensor, stream: &CudaStream) -> Result<u64> {
     let op = Address { stream, found: Cell::new(None) };
     tensor.inplace_op1(&op)?;

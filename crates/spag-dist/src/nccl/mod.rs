@@ -5,11 +5,11 @@
 //!
 //! Collectives run on their own CUDA stream. Starting one makes this stream wait for the compute stream, and
 //! [`Pending::wait`](crate::Pending::wait) makes the compute stream wait for the collective; the host waits for neither.
-//! If the group fails, the communicator is aborted, so that none of its kernels spins forever. Pending collectives then
+//! If the group fails, the communicator is aborted, so that its kernels do not spin forever. Pending collectives then
 //! have no result, and later ones fail with the same error.
 //!
-//! NCCL chooses its own order of summation: the bits may differ from those of [`TcpGroup`](crate::TcpGroup), and between
-//! versions of NCCL or world sizes. All ranks must have the same version, which is checked.
+//! NCCL chooses its own summation order: bits may differ from those of [`TcpGroup`](crate::TcpGroup), between NCCL
+//! versions and between world sizes. All ranks must have the same NCCL version, which is checked.
 
 mod communicator;
 mod group;

@@ -15,12 +15,12 @@ const POLL_INTERVAL: Duration = Duration::from_millis(200);
 
 impl Completion for CudaEvent {
     fn is_complete(&self) -> Result<bool> {
-        // Not `CudaEvent::is_complete`, for which a failure is work that has not completed.
+        // Not `CudaEvent::is_complete`, which reports a failure as incomplete work.
         self.try_is_complete().map_err(driver("a pending collective"))
     }
 }
 
-/// What the watchdog shares with the other threads of the group.
+/// State shared by the watchdog and the other threads of the group.
 #[derive(Debug, Default)]
 pub(crate) struct Watched {
     pub(crate) pending: PendingCollectives<CudaEvent>,
@@ -46,14 +46,14 @@ pub(crate) fn run_watchdog(
     timeout: Duration,
 ) {
     let rank = state.position.rank;
-    // Events are of a context, which a new thread does not have: without it every question is an error. If this fails, the
-    // thread goes on, to abort the communicator.
+    // Events belong to a context, which must be bound to a new thread, or every query fails. If binding fails, the thread
+    // continues, to abort the communicator.
     if let Err(error) = bind(stream) {
         state.fail_all(Error::aborted(rank, error.to_string()));
     }
     while !watched.is_stopped() {
         if state.wait_for_failure(POLL_INTERVAL).is_some() {
-            // Another thread may be inside a call, which ends when other ranks abort.
+            // Another thread may be inside a call, which returns when other ranks abort.
             while !communicator.abort() && !watched.is_stopped() {
                 std::thread::sleep(POLL_INTERVAL);
             }

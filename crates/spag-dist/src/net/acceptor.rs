@@ -1,4 +1,4 @@
-//! Accepts and authenticates connections, so that slow or unauthenticated ones do not delay the others.
+//! Accepts and authenticates connections, so that slow or unauthenticated ones do not delay others.
 
 use std::io::{self, ErrorKind};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
@@ -16,9 +16,9 @@ use super::{Token, Waker, poll_until, remaining, thread};
 use crate::{Error, Result};
 
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(5);
-/// Concurrent handshakes; one more closes the oldest.
+/// Maximum concurrent handshakes; one more closes the oldest.
 const MAX_HANDSHAKES: usize = 64;
-/// Connections that wait for [`Acceptor::next`].
+/// Maximum connections that wait for [`Acceptor::next`].
 const MAX_WAITING: usize = 4096;
 
 /// A connection after its handshake.
@@ -51,7 +51,7 @@ impl Acceptor {
     /// Accepts connections to `listener` from ranks with this token.
     ///
     /// # Errors
-    /// A system without free threads or sockets.
+    /// The system cannot provide threads or sockets.
     pub(crate) fn start(listener: TcpListener, token: Token) -> Result<Self> {
         let system = Error::system("a listening port");
         listener.set_nonblocking(true).map_err(&system)?;
@@ -133,7 +133,7 @@ fn authenticate(
     shared: &Shared,
 ) {
     let result = receive(&stream, token);
-    // The accepting thread cannot close the connection from here on; `None` if it is about to.
+    // From here on, the accepting thread cannot close the connection; `None` if it is about to.
     let Some(stream) = Arc::into_inner(stream) else { return };
     let incoming = match result {
         Ok(hello) => Incoming::Accepted(hello, stream, from),
@@ -151,7 +151,7 @@ fn authenticate(
 }
 
 fn receive(stream: &TcpStream, token: &Token) -> Result<Hello, HandshakeError> {
-    // Whether an accepted socket inherits this from its listener depends on the system.
+    // Whether accepted sockets inherit this from the listener depends on the system.
     stream.set_nonblocking(false)?;
     stream.set_nodelay(true)?;
     let nonce = handshake::nonce().map_err(io::Error::other)?;

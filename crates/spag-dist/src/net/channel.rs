@@ -11,7 +11,7 @@ use serde::de::DeserializeOwned;
 
 use super::{poll_until, remaining};
 
-/// The longest message that is accepted, in bytes.
+/// Maximum bytes of an accepted message.
 const MAX_MESSAGE: usize = 1 << 20;
 const LENGTH: usize = 4;
 
@@ -34,7 +34,7 @@ impl Channel {
     /// Appends a message to the send buffer.
     ///
     /// # Errors
-    /// A message that is too long.
+    /// The message is too long.
     pub(crate) fn queue(&mut self, message: &impl Serialize) -> io::Result<()> {
         let text = serde_json::to_vec(message)?;
         if text.len() > MAX_MESSAGE {
@@ -45,10 +45,10 @@ impl Channel {
         Ok(())
     }
 
-    /// Sends as much of the send buffer as is possible without blocking.
+    /// Sends as much of the send buffer as possible without blocking.
     ///
     /// # Errors
-    /// A broken connection.
+    /// The connection is broken.
     pub(crate) fn flush(&mut self) -> io::Result<()> {
         while !self.outgoing.is_empty() {
             match self.stream.write(&self.outgoing) {
@@ -62,10 +62,10 @@ impl Channel {
         Ok(())
     }
 
-    /// The messages that have arrived, without blocking.
+    /// Returns the messages that have arrived, without blocking.
     ///
     /// # Errors
-    /// A broken connection, or malformed bytes.
+    /// The connection is broken, or the bytes are malformed.
     pub(crate) fn receive<M: DeserializeOwned>(&mut self) -> io::Result<Vec<M>> {
         self.read_available()?;
         let mut messages = Vec::new();
@@ -83,7 +83,7 @@ impl Channel {
                 Ok(read) => self.incoming.extend_from_slice(&bytes[..read]),
                 Err(error) if error.kind() == ErrorKind::WouldBlock => break,
                 Err(error) if error.kind() == ErrorKind::Interrupted => continue,
-                // What arrived before the break may contain the reason for it.
+                // Data that arrived before the break may contain its cause.
                 Err(error) if self.incoming.is_empty() => return Err(error),
                 Err(_) => self.ended = true,
             }
@@ -130,10 +130,10 @@ impl Channel {
         (self.stream.as_fd(), flags)
     }
 
-    /// Sends a message and blocks until the system has taken it.
+    /// Sends a message and blocks until the system has accepted it.
     ///
     /// # Errors
-    /// A broken connection, or `TimedOut`.
+    /// The connection is broken, or `TimedOut`.
     pub(crate) fn send_by(&mut self, message: &impl Serialize, deadline: Instant) -> io::Result<()> {
         self.queue(message)?;
         loop {
@@ -148,7 +148,7 @@ impl Channel {
     /// Blocks until the next message has arrived.
     ///
     /// # Errors
-    /// A broken connection, `UnexpectedEof` or `TimedOut`.
+    /// The connection is broken, `UnexpectedEof` or `TimedOut`.
     pub(crate) fn receive_by<M: DeserializeOwned>(&mut self, deadline: Instant) -> io::Result<M> {
         loop {
             if let Some(message) = self.take()? {
@@ -162,8 +162,8 @@ impl Channel {
         }
     }
 
-    /// Sends what is queued, then closes the sending direction, and discards what arrives. `false` once the other side has
-    /// closed the connection too, or it is broken.
+    /// Sends queued data, then closes the sending direction and discards incoming data. `false` once the peer has closed
+    /// the connection too, or it is broken.
     pub(crate) fn finish(&mut self) -> bool {
         if self.flush().is_err() || self.read_available().is_err() {
             return false;

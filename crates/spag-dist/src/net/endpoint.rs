@@ -1,4 +1,4 @@
-//! The address at which rank 0 listens.
+//! The address on which rank 0 listens.
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, ToSocketAddrs};
@@ -11,7 +11,7 @@ use crate::{Error, LaunchEnv, Result};
 pub(crate) struct Endpoint {
     /// MASTER_ADDR.
     host: String,
-    /// All ranks are on this machine: 127.0.0.1 is used, whatever the host is.
+    /// All ranks are on this machine: 127.0.0.1 is used instead of the host.
     on_one_machine: bool,
     /// 0 for any free port.
     pub(crate) port: u16,
@@ -19,7 +19,7 @@ pub(crate) struct Endpoint {
 
 impl Endpoint {
     /// # Errors
-    /// An environment without a rendezvous, or with a port that has no next one.
+    /// The environment has no rendezvous, or a port without a next one.
     pub(crate) fn new(env: &LaunchEnv, options: &JoinOptions) -> Result<Self> {
         let Some(rendezvous) = &env.rendezvous else {
             return Err(Error::MissingVariable { name: "MASTER_ADDR", implied_by: "WORLD_SIZE" });
@@ -38,7 +38,7 @@ impl Endpoint {
     /// Rank 0's addresses, at least one.
     ///
     /// # Errors
-    /// [`Error::Address`]: an unknown name, or a loopback address if ranks are on several machines.
+    /// [`Error::Address`]: an unknown name, or a loopback address although ranks are on several machines.
     pub(crate) fn addresses(&self) -> Result<Vec<SocketAddr>> {
         if self.on_one_machine {
             return Ok(vec![SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), self.port)]);
@@ -55,7 +55,7 @@ impl Endpoint {
         Ok(outside)
     }
 
-    /// Listens at the first of rank 0's addresses that this machine has.
+    /// Listens on the first of rank 0's addresses that belongs to this machine.
     ///
     /// # Errors
     /// [`Error::Address`].

@@ -1,12 +1,12 @@
-//! Mutual authentication by the run's token, which is never sent.
+//! Mutual authentication with the run's token, which is never sent.
 //!
 //! 1. The client sends its hello and a nonce.
 //! 2. The server answers with its own nonce and a proof.
 //! 3. The client sends a proof.
 //!
 //! A proof is HMAC-SHA256, keyed with the token, over the name of the side, the client's message and the server's nonce.
-//! All messages have a fixed length, so no client can make the server read or wait for more. Connections are not
-//! encrypted: the token keeps other processes out, but does not protect against eavesdropping.
+//! All messages have a fixed length, so a client cannot make the server read or wait for more. Connections are not
+//! encrypted: the token keeps other processes out, but does not prevent eavesdropping.
 
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::TcpStream;
@@ -15,7 +15,7 @@ use std::time::Instant;
 use super::remaining;
 use super::token::{PROOF_LEN, Token, random_bytes};
 
-/// Incremented when any message between ranks changes.
+/// Incremented with every change of the messages between ranks.
 pub(crate) const PROTOCOL: u32 = 3;
 const MAGIC: &[u8] = b"SPAGdist";
 const NONCE_LEN: usize = 32;
@@ -40,7 +40,7 @@ pub(crate) enum Service {
     Queue = 3,
 }
 
-/// What a client wants, and who it is.
+/// The purpose and identity of a client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Hello {
     pub(crate) service: Service,
@@ -102,7 +102,7 @@ pub(crate) fn receive(
     if magic != MAGIC {
         return Err(wrong_protocol());
     }
-    // A client of another version can read this answer as far as the version.
+    // A client with another version can parse this answer up to the version.
     let proof = token.prove(&[b"listening", &said, &nonce]);
     let answer = [MAGIC, &PROTOCOL.to_le_bytes()[..], &nonce, &proof].concat();
     write_by(stream, &answer, deadline)?;
@@ -118,7 +118,7 @@ pub(crate) fn receive(
     let hello = Hello { service, rank: u32::from_le_bytes(*rank), session: *session };
 
     let mut proof = [0; PROOF_LEN];
-    // A client with another token notices that from our proof, and closes the connection.
+    // A client with another token detects it from our proof and closes the connection.
     match read_by(stream, &mut proof, deadline) {
         Ok(()) if token.accepts(&[b"connecting", &said, &nonce], &proof) => Ok(hello),
         Ok(()) => Err(HandshakeError::Token(Some(hello))),
@@ -159,7 +159,7 @@ fn is_closed(error: &io::Error) -> bool {
     matches!(error.kind(), ErrorKind::UnexpectedEof | ErrorKind::ConnectionReset | ErrorKind::BrokenPipe)
 }
 
-/// Fills `bytes`. The deadline holds for all of them, however slowly they arrive.
+/// Fills `bytes`. The deadline covers all of them, however slowly they arrive.
 fn read_by(mut stream: &TcpStream, mut bytes: &mut [u8], deadline: Instant) -> io::Result<()> {
     while !bytes.is_empty() {
         let left = remaining(deadline);

@@ -1,4 +1,4 @@
-//! How a rank asks rank 0 to join a group or a queue, and what rank 0 answers.
+//! The join protocol between a rank and rank 0, for groups and queues.
 
 use std::net::{SocketAddr, TcpStream};
 use std::time::{Duration, Instant};
@@ -9,12 +9,12 @@ use super::peers::lost;
 use super::{Channel, Hello, JoinOptions, Session};
 use crate::{Error, LaunchEnv, Result};
 
-/// How long an authenticated connection may take to send its request.
+/// Time limit for an authenticated connection to send its request.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(5);
-/// How long sending an error to a rank may take.
+/// Time limit for sending an error to a rank.
 const ERROR_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// What all ranks of a group or a queue have in common.
+/// Settings that all ranks of a group or queue must share.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Membership {
     world_size: usize,
@@ -28,19 +28,19 @@ pub(crate) struct Membership {
 #[derive(Debug, Serialize, Deserialize)]
 struct Request {
     membership: Membership,
-    /// Where this rank listens for the previous one of a ring.
+    /// The address on which this rank accepts the previous rank of a ring.
     ring: Option<SocketAddr>,
 }
 
-/// What rank 0 answers when all ranks that it waits for have joined.
+/// Rank 0's reply once all ranks that it waits for have joined.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(crate) struct Welcome {
     pub(crate) session: Session,
-    /// Where each rank listens for the previous one of a ring.
+    /// The address on which each rank accepts the previous rank of a ring.
     pub(crate) ring: Vec<Option<SocketAddr>>,
 }
 
-/// A rank on rank 0 that has asked to join.
+/// A rank that has asked rank 0 to join.
 pub(crate) struct Applicant {
     pub(crate) rank: usize,
     pub(crate) channel: Channel,
@@ -49,7 +49,7 @@ pub(crate) struct Applicant {
 }
 
 impl Membership {
-    /// `more` are names and values beside the version and the number of ranks.
+    /// `more` are (name, value) pairs compared in addition to the version and the world size.
     pub(crate) fn new(env: &LaunchEnv, options: &JoinOptions, more: &[(&str, String)]) -> Self {
         let common =
             [("the program's version", options.version.clone()), ("the number of ranks", env.world_size.to_string())];
@@ -60,7 +60,7 @@ impl Membership {
     /// Asks rank 0 to join, and waits for its answer.
     ///
     /// # Errors
-    /// The error that rank 0 answers with, or a lost connection.
+    /// The error returned by rank 0, or a lost connection.
     pub(crate) fn join(
         self,
         stream: TcpStream,
@@ -73,7 +73,7 @@ impl Membership {
         Ok((channel, welcome))
     }
 
-    /// Whether an applicant may join; `is_connected` if another process is connected with its rank.
+    /// Checks whether an applicant may join. `is_connected`: another process is connected with its rank.
     ///
     /// # Errors
     /// [`Error::RestartMismatch`], [`Error::Disagree`] or [`Error::DuplicateRank`].
@@ -101,21 +101,21 @@ impl Membership {
 }
 
 impl Applicant {
-    /// Receives the request of a connection. `None` if it does not come; the rank may connect again.
+    /// Receives the request of a connection. `None` if it does not arrive; the rank may connect again.
     pub(crate) fn receive(hello: Hello, stream: TcpStream) -> Option<Self> {
         let mut channel = Channel::new(stream).ok()?;
         let Request { membership, ring } = channel.receive_by(Instant::now() + REQUEST_TIMEOUT).ok()?;
         Some(Self { rank: hello.rank as usize, channel, ring, membership })
     }
 
-    /// Queues the answer that it has joined.
+    /// Queues the reply that it has joined.
     pub(crate) fn welcome(mut self, welcome: Welcome) -> Channel {
-        // Missing heartbeats reveal a rank that is lost by now.
+        // Missing heartbeats reveal a rank lost in the meantime.
         let _ = self.channel.queue(&Ok::<_, Error>(welcome));
         self.channel
     }
 
-    /// Sends an error to it, and nothing after it.
+    /// Sends an error as the last message.
     pub(crate) fn refuse(&mut self, error: &Error) {
         // Fails only if the rank is gone.
         let _ = self.channel.send_by(&Err::<Welcome, _>(error), Instant::now() + ERROR_TIMEOUT);

@@ -1,4 +1,4 @@
-//! Connections between the ranks of a run: authentication, and messages with limits on size and time.
+//! Connections between the ranks of a run: authentication, and messages with size and time limits.
 
 mod acceptor;
 mod channel;
@@ -28,7 +28,7 @@ use crate::{Error, Result};
 /// Starts a thread of a group or a queue.
 ///
 /// # Errors
-/// The system has no more threads.
+/// The system cannot start another thread.
 pub(crate) fn thread(name: &str, work: impl FnOnce() + Send + 'static) -> Result<std::thread::JoinHandle<()>> {
     let builder = std::thread::Builder::new().name(name.to_owned());
     builder.spawn(work).map_err(Error::system("a thread that talks to other ranks"))

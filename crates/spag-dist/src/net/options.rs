@@ -32,10 +32,10 @@ pub enum PortChoice {
 pub struct JoinOptions {
     /// The port on which rank 0 listens.
     pub port: PortChoice,
-    /// How often the launcher has restarted the run; ranks with different counts do not join each other. `None` if the
-    /// launcher does not count alike on all machines (torchrun): not compared.
+    /// Restart count of the launcher; ranks with different counts do not join each other. `None` (not compared) if the
+    /// launcher does not count consistently across machines (torchrun).
     pub restart_count: Option<usize>,
-    /// The secret that ranks share. `None`: rank 0 generates one, if all ranks are on one machine.
+    /// The secret shared by the ranks. If `None`, rank 0 generates one, provided that all ranks are on one machine.
     pub token: Option<Token>,
     /// The program's version, which must be the same on every rank.
     pub version: String,

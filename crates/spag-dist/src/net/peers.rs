@@ -1,4 +1,4 @@
-//! Connections between ranks that heartbeats keep alive.
+//! Connections between ranks, kept alive by heartbeats.
 
 use std::io::{self, ErrorKind};
 use std::time::{Duration, Instant};
@@ -28,13 +28,13 @@ struct Peer {
     last_message: Instant,
 }
 
-/// What a round finds on a connection.
+/// An event on a connection.
 pub(crate) enum PeerEvent<M> {
     /// A message.
     Message(M),
     /// The connection has ended, for this reason. The peer is removed.
     Ended(String),
-    /// No message has come for the timeout. Reported once per timeout.
+    /// No message has arrived within the timeout. Reported once per timeout.
     Silent(String),
 }
 
@@ -49,17 +49,17 @@ impl Peers {
         self.list.push(Peer { rank, channel, last_message: Instant::now() });
     }
 
-    /// The ranks that are connected.
+    /// The connected ranks.
     pub(crate) fn ranks(&self) -> Vec<usize> {
         self.list.iter().map(|peer| peer.rank).collect()
     }
 
-    /// Whether the connection to a rank is there and open.
+    /// Whether a rank is connected.
     pub(crate) fn is_open(&mut self, rank: usize) -> bool {
         self.list.iter_mut().any(|peer| peer.rank == rank && peer.channel.is_open())
     }
 
-    /// Whether everything is sent.
+    /// Whether all queued data is sent.
     pub(crate) fn are_flushed(&self) -> bool {
         self.list.iter().all(|peer| peer.channel.is_flushed())
     }
@@ -67,14 +67,14 @@ impl Peers {
     /// Sends a message to the ranks that `to` selects, now or in later rounds.
     pub(crate) fn send(&mut self, to: impl Fn(usize) -> bool, message: &impl Serialize) {
         for peer in self.list.iter_mut().filter(|peer| to(peer.rank)) {
-            // Fails only for messages that are too long, and these are short.
+            // Fails only for messages that are too long; these are short.
             let _ = peer.channel.queue(message);
-            // A round finds broken connections, after it has read what arrived before the break.
+            // A round detects broken connections after reading the data that arrived before the break.
             let _ = peer.channel.flush();
         }
     }
 
-    /// Removes a rank, after as much as can be sent at once.
+    /// Removes a rank, after sending as much as possible without blocking.
     pub(crate) fn remove(&mut self, rank: usize) {
         self.list.retain(|peer| {
             if peer.rank == rank {
@@ -84,8 +84,8 @@ impl Peers {
         });
     }
 
-    /// Waits for a message, a waker, the next heartbeat or `until`. Sends the heartbeat when it is due, and returns what has
-    /// happened by rank.
+    /// Waits for a message, a waker, the next heartbeat or `until`. Sends heartbeats when due, and returns the events by
+    /// rank.
     pub(crate) fn round<M: DeserializeOwned>(
         &mut self,
         heartbeat: &impl Serialize,
@@ -93,13 +93,13 @@ impl Peers {
         until: Instant,
     ) -> Vec<(usize, PeerEvent<M>)> {
         let now = Instant::now();
-        // This process was stopped, or its machine asleep, so it could not receive heartbeats.
+        // This process was suspended or its machine asleep, so it could not receive heartbeats.
         if now.duration_since(self.last_round) > self.interval + self.timeout / 2 {
             self.list.iter_mut().for_each(|peer| peer.last_message = now);
         }
         self.last_round = now;
         if now >= self.next_heartbeat {
-            // Skips a peer that does not read: it will be found silent.
+            // Skips a peer that does not read: it will be reported as silent.
             for peer in self.list.iter_mut().filter(|peer| peer.channel.is_flushed()) {
                 let _ = peer.channel.queue(heartbeat);
                 let _ = peer.channel.flush();
@@ -141,8 +141,8 @@ impl Peers {
         events
     }
 
-    /// Sends what is queued, and closes all connections when the other sides have closed them too, or after `timeout`:
-    /// closing a connection with unread data would discard what was sent.
+    /// Sends queued data, and closes each connection when its peer has closed it too or after `timeout`: closing a
+    /// connection with unread data would discard what was sent.
     pub(crate) fn close(&mut self, timeout: Duration) {
         let deadline = Instant::now() + timeout;
         while !remaining(deadline).is_zero() {
@@ -156,7 +156,7 @@ impl Peers {
     }
 }
 
-/// The error if the connection to a rank fails.
+/// The error for a failed connection to a rank.
 pub(crate) fn lost(rank: usize) -> impl Fn(io::Error) -> Error {
     move |error| Error::lost(rank, ending(&error))
 }

@@ -1,4 +1,4 @@
-//! How the other ranks connect to rank 0, and to each other.
+//! Connects the ranks to rank 0 and to each other.
 
 use std::io;
 use std::net::{SocketAddr, TcpStream};
@@ -14,7 +14,7 @@ use crate::{Error, LaunchEnv, Result};
 const RETRY_INTERVAL: Duration = Duration::from_millis(100);
 /// The pause after a failed connection.
 const CONNECT_INTERVAL: Duration = Duration::from_millis(50);
-/// How long one connection with its handshake may take.
+/// Time limit of one connection attempt including its handshake.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Rank 0's listening port. Closed when dropped.
@@ -29,7 +29,7 @@ pub(crate) struct RendezvousListener {
 
 impl RendezvousListener {
     /// # Errors
-    /// A port that cannot be bound, or a token file that cannot be written.
+    /// The port cannot be bound, or the token file cannot be written.
     pub(crate) fn bind(env: &LaunchEnv, options: &JoinOptions, endpoint: &Endpoint) -> Result<Self> {
         let given = given_token(env, options)?;
         let listener = endpoint.listen()?;
@@ -47,13 +47,13 @@ impl RendezvousListener {
         Ok(Self { acceptor, token, address, file })
     }
 
-    /// Removes the token file once all ranks have joined, so that a rank 0 that is killed does not leave it.
+    /// Removes the token file once all ranks have joined, so that killing rank 0 does not leave it behind.
     pub(crate) fn remove_token_file(&mut self) {
         self.file = None;
     }
 }
 
-/// Connects to rank 0, and retries until the deadline. Returns the token too.
+/// Connects to rank 0, retrying until the deadline. Also returns the token.
 pub(crate) fn connect_to_rank0(
     env: &LaunchEnv,
     options: &JoinOptions,
@@ -80,10 +80,10 @@ pub(crate) fn connect_to_rank0(
                     continue;
                 }
                 Connection::TokenMismatch if given.is_some() => return Err(Error::TokenMismatch { rank: env.rank }),
-                // The file is from an earlier run, and rank 0 is about to replace it.
+                // The file is from an earlier run, and rank 0 will replace it.
                 Connection::TokenMismatch => reason = "rank 0 has another token than the token file".to_owned(),
             },
-            // Host names may become known later than the processes start.
+            // Host names may become resolvable only after the processes start.
             Err(error) => reason = error.to_string(),
         }
         std::thread::sleep(RETRY_INTERVAL.min(remaining(deadline)));
@@ -102,7 +102,7 @@ pub(crate) enum Connection {
     TokenMismatch,
 }
 
-/// Connects to the first of the addresses that answers, with one attempt each.
+/// Connects to the first address that answers, with one attempt each.
 ///
 /// # Errors
 /// [`Error::Disagree`] if the other side has another version of the protocol.

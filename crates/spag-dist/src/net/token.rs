@@ -1,4 +1,4 @@
-//! The secret that the ranks of a run share.
+//! The secret shared by the ranks of a run.
 
 use hmac::{Hmac, KeyInit, Mac};
 use rand::TryRngCore;
@@ -81,7 +81,7 @@ const HOW: &str = "make one with `openssl rand -hex 32` and export it as SPAG_TO
 /// The token from the environment. `None`: rank 0 generates one and writes it to a `TokenFile`.
 ///
 /// # Errors
-/// [`Error::Token`] if it is not given and ranks are on several machines.
+/// [`Error::Token`] if it is not set and ranks are on several machines.
 pub(crate) fn given_token(env: &LaunchEnv, options: &JoinOptions) -> Result<Option<Token>> {
     if options.token.is_none() && env.local_size != env.world_size {
         return Err(Error::Token(format!("SPAG_TOKEN is not set, and the ranks are on several machines; {HOW}")));

@@ -1,4 +1,4 @@
-//! A file with the run's token for the ranks of one machine, which only its user can read.
+//! A file with the run's token for the ranks of one machine, readable only by its user.
 
 use std::ffi::OsStr;
 use std::fs::{DirBuilder, File, Metadata, OpenOptions};
@@ -11,12 +11,12 @@ use rustix::fs::OFlags;
 use super::Token;
 use crate::{Error, Result};
 
-/// Bytes that are read at most.
+/// Maximum bytes that are read.
 const MAX_LEN: u64 = 1024;
 /// The permissions of group and others.
 const OTHERS: u32 = 0o077;
 
-/// Removed when dropped. It is locked meanwhile, so that a later run recognises files whose process was killed.
+/// Removed when dropped. Locked until then, so that a later run recognises files of killed processes.
 #[derive(Debug)]
 pub(crate) struct TokenFile {
     path: PathBuf,
@@ -38,7 +38,7 @@ impl TokenFile {
         let path = path(folder, port);
         let beside = folder.join(format!("port-{port}.{}.new", std::process::id()));
         spag_io::remove_unlocked_files(folder, is_token_file);
-        // An earlier process may have had this process ID.
+        // An earlier process may have had the same process ID.
         let _ = std::fs::remove_file(&beside);
         let written = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&beside).and_then(|mut file| {
             file.try_lock()?;
@@ -70,7 +70,7 @@ impl TokenFile {
             Err(error) => return Err(wrong(folder, error.to_string())),
         }
         let path = path(folder, port);
-        // Follows no link, and does not wait for the other end of a named pipe.
+        // Follows no link, and does not wait for the peer of a named pipe.
         let flags = (OFlags::NOFOLLOW | OFlags::NONBLOCK).bits() as i32;
         let file = match OpenOptions::new().read(true).custom_flags(flags).open(&path) {
             Ok(file) => file,
@@ -160,7 +160,7 @@ mod tests {
         assert_eq!(std::fs::metadata(&folder).unwrap().mode() & 0o777, 0o700);
         assert_eq!(TokenFile::read_in(&folder, 7).unwrap().as_ref(), Some(&token));
         assert_eq!(TokenFile::read_in(&folder, 8).unwrap(), None);
-        // A stale file is replaced whatever its mode.
+        // A stale file is replaced regardless of its mode.
         std::fs::set_permissions(&file.path, std::fs::Permissions::from_mode(0o644)).unwrap();
         let next = Token::random().unwrap();
         let _next_file = TokenFile::write_in(&folder, 7, &next).unwrap();

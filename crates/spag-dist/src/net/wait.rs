@@ -15,7 +15,7 @@ pub(crate) fn remaining(deadline: Instant) -> Duration {
 /// Waits until one of the sockets is ready or broken, or the deadline has passed.
 ///
 /// # Errors
-/// What poll(2) reports, except interruption by a signal.
+/// Errors of poll(2), except interruption by a signal.
 pub(crate) fn poll_until(sockets: &[(BorrowedFd<'_>, PollFlags)], deadline: Instant) -> io::Result<()> {
     let mut polled: Vec<PollFd<'_>> = sockets.iter().map(|(fd, flags)| PollFd::from_borrowed_fd(*fd, *flags)).collect();
     let left = remaining(deadline);
@@ -26,7 +26,7 @@ pub(crate) fn poll_until(sockets: &[(BorrowedFd<'_>, PollFlags)], deadline: Inst
     }
 }
 
-/// Wakes a thread that waits for its socket in [`poll_until`].
+/// Wakes a thread that waits for this waker's socket in [`poll_until`].
 #[derive(Debug)]
 pub(crate) struct Waker {
     reader: UnixStream,

@@ -1,4 +1,4 @@
-//! The queue on ranks other than 0: requests of callers, and a thread that sends heartbeats between them.
+//! The queue on ranks other than 0: callers' requests, and a thread that sends heartbeats in between.
 
 use std::collections::BTreeSet;
 use std::sync::mpsc::{self, RecvTimeoutError, Sender};
@@ -10,7 +10,7 @@ use super::{Assignment, MAX_ITEMS, Reply, Request};
 use crate::net::{Hello, Membership, NO_SESSION, PeerEvent, Peers, Service, connect_to_rank0, thread};
 use crate::{Error, JoinOptions, LaunchEnv, Result};
 
-/// How long a rank that leaves waits for its last messages to be received.
+/// Time that a leaving rank waits for its last messages to be received.
 const LEAVE_TIMEOUT: Duration = Duration::from_secs(2);
 
 #[derive(Debug)]
@@ -87,10 +87,10 @@ impl Client {
 }
 
 impl Link {
-    /// Handles what rank 0 says until a time.
+    /// Handles messages of rank 0 until a time.
     ///
     /// # Errors
-    /// The queue has failed. Once all items are done, nothing is an error.
+    /// The queue has failed. Once all items are done, failures are ignored.
     fn round(&mut self, until: Instant) -> Result<()> {
         if self.finished {
             return Ok(());

@@ -1,13 +1,13 @@
 //! A work queue: rank 0 assigns the items of a list to ranks in small pieces.
 //!
-//! A rank asks for a piece, works, reports which items are done, and asks again. If a rank dies or falls silent, its
-//! unfinished items are reassigned, so every item is done at least once as long as rank 0 lives. An item may be done
-//! twice if a rank was considered dead too early, so results must be keyed by item. Pieces shrink towards the end, so
-//! that all ranks finish at about the same time.
+//! A rank requests a piece, works, reports which items are done, and requests the next. If a rank dies or falls
+//! silent, its unfinished items are reassigned, so every item is done at least once as long as rank 0 lives. An item
+//! may be done twice if a rank was declared dead too early, so results must be keyed by item. Pieces shrink towards
+//! the end, so that all ranks finish at about the same time.
 //!
 //! The queue has its own connections, since a process group fails with any of its ranks and a queue must not.
-//! [`Queue::open`] uses the port and token of [`join`](crate::join), so it cannot run at the same time as a group unless
-//! the ports differ; [`Queue::open_beside`] uses another port.
+//! [`Queue::open`] uses the port and token of [`join`](crate::join), so it cannot coexist with a group unless the ports
+//! differ; [`Queue::open_beside`] uses another port.
 //!
 //! ```
 //! use spag_dist::queue::{Assignment, Queue};
@@ -35,10 +35,10 @@ use crate::{Error, JoinOptions, LaunchEnv, PortChoice, ProcessGroup, Result, bro
 use client::Client;
 use server::Server;
 
-/// The most items in one message.
+/// Maximum items per message.
 const MAX_ITEMS: usize = 4096;
 
-/// From a rank to rank 0.
+/// A message to rank 0.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 enum Request {
     Heartbeat,
@@ -51,23 +51,23 @@ enum Request {
     },
 }
 
-/// From rank 0 to another rank.
+/// A message from rank 0.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 enum Reply {
     /// The queue has failed.
     Failed(Error),
     Heartbeat,
     Assigned(Assignment),
-    /// This rank was considered dead, and its items are reassigned.
+    /// This rank was declared dead, and its items are reassigned.
     Expired {
         reason: String,
     },
 }
 
-/// What a rank does next.
+/// The next step of a rank.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Assignment {
-    /// Work on these; at least one.
+    /// Work on these items; at least one.
     Items(Vec<usize>),
     /// No items are left to assign, but this rank holds unreported ones and must finish those first.
     FinishHeld,
@@ -78,7 +78,7 @@ pub enum Assignment {
 /// A rank's end of the queue. Rank 0 holds the list.
 ///
 /// Dropping it on rank 0 waits until the other ranks know that all items are done; for ranks that have not connected yet,
-/// until [`JoinOptions::join_timeout`] after the opening.
+/// at most [`JoinOptions::join_timeout`] from the opening.
 #[derive(Debug)]
 pub struct Queue(Side);
 
@@ -93,7 +93,7 @@ impl Queue {
     /// open. `task` describes the items, such as a hash of the list, and must be the same on every rank.
     ///
     /// # Errors
-    /// Rank 0 cannot be reached, or has another task, number of items, world size, version or token.
+    /// Rank 0 cannot be reached, or has a different task, number of items, world size, version or token.
     pub fn open(env: &LaunchEnv, options: &JoinOptions, task: &str, items: usize) -> Result<Self> {
         let membership = membership(env, options, task, items);
         if env.rank != 0 {
@@ -106,10 +106,10 @@ impl Queue {
         Ok(Self(Side::Server(Server::start(env, options, listener, membership, items)?)))
     }
 
-    /// As [`Queue::open`] while `group` is in use: rank 0 binds any free port and sends its number over the group.
+    /// [`Queue::open`] while `group` is in use: rank 0 binds any free port and broadcasts it over the group.
     ///
     /// # Errors
-    /// As [`Queue::open`], and those of a collective.
+    /// As [`Queue::open`], and errors of the collective.
     pub fn open_beside(
         group: &dyn ProcessGroup,
         env: &LaunchEnv,
@@ -133,10 +133,10 @@ impl Queue {
         Ok(Self(Side::Server(Server::start(env, options, Some(listener), membership, items)?)))
     }
 
-    /// The next piece, of one to `at_most` items. A rank without items waits while others may still return some.
+    /// The next piece, of 1 to `at_most` items. A rank without items waits while others may still return some.
     ///
     /// # Errors
-    /// Rank 0 is lost; rank 0 considers this rank dead; on rank 0, a rank joined with another task.
+    /// Rank 0 is lost; rank 0 declared this rank dead; or, on rank 0, a rank joined with another task.
     pub fn next(&self, at_most: usize) -> Result<Assignment> {
         match &self.0 {
             Side::Server(server) => server.next(at_most),
@@ -144,7 +144,7 @@ impl Queue {
         }
     }
 
-    /// On rank 0, ranks that have hung so far; their items are reassigned.
+    /// On rank 0, the ranks that have hung so far; their items are reassigned.
     pub fn lost(&self) -> Vec<Error> {
         match &self.0 {
             Side::Server(server) => server.lost(),
@@ -152,8 +152,8 @@ impl Queue {
         }
     }
 
-    /// Closes the queue as a drop does. On rank 0, returns the ranks that have hung or never joined; a rank whose process
-    /// has ended is left to its launcher, which sees that.
+    /// Closes the queue like a drop. On rank 0, returns the ranks that have hung or never joined; ranks whose process has
+    /// exited are left to the launcher, which detects them.
     pub fn close(self) -> Vec<Error> {
         match self.0 {
             Side::Server(mut server) => server.close(),
@@ -161,7 +161,7 @@ impl Queue {
         }
     }
 
-    /// Reports that these items are done, and their results are stored so that the death of this rank does not lose them.
+    /// Reports that these items are done. Store their results first, so that they survive the death of this rank.
     ///
     /// # Errors
     /// As [`Queue::next`].
@@ -173,7 +173,7 @@ impl Queue {
     }
 }
 
-/// What the ranks of a queue have in common.
+/// The settings that all ranks of a queue must share.
 fn membership(env: &LaunchEnv, options: &JoinOptions, task: &str, items: usize) -> Membership {
     Membership::new(env, options, &[("the work", task.to_owned()), ("the number of items", items.to_string())])
 }

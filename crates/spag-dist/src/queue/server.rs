@@ -12,17 +12,17 @@ use crate::net::{
 };
 use crate::{Error, JoinOptions, LaunchEnv, Result};
 
-/// How long the last messages to the other ranks may take.
+/// Time limit for the last messages to the other ranks.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(2);
 
 #[derive(Debug)]
 pub(crate) struct Server {
     shared: Arc<Shared>,
-    /// `None` for a single process, and after the end.
+    /// `None` for a single process, and after shutdown.
     thread: Option<JoinHandle<()>>,
 }
 
-/// Shared by rank 0's own work and the thread that serves the others.
+/// State shared by rank 0's own work and the thread that serves the other ranks.
 #[derive(Debug)]
 struct Shared {
     state: Mutex<State>,
@@ -33,7 +33,7 @@ struct Shared {
 #[derive(Debug)]
 struct State {
     items: ItemTracker,
-    /// A rank with other settings has joined.
+    /// A rank with mismatched settings has joined.
     failure: Option<Error>,
     /// Ranks that have hung or never joined.
     lost: Vec<Error>,
@@ -99,7 +99,7 @@ impl Server {
         self.shared.state().lost.clone()
     }
 
-    /// Ends the thread and waits for it. Returns the ranks that have hung or never joined.
+    /// Ends the thread and joins it. Returns the ranks that have hung or never joined.
     pub(crate) fn close(&mut self) -> Vec<Error> {
         if let Some(thread) = self.thread.take() {
             self.shared.state().closing = true;
@@ -134,7 +134,7 @@ struct ServerThread {
     wants: BTreeMap<usize, usize>,
     /// Ranks that know that all items are done or that the queue has failed, and ranks that are lost.
     informed: BTreeSet<usize>,
-    /// The failure, and since when.
+    /// The failure and its time.
     failed: Option<(Error, Instant)>,
 }
 
@@ -162,7 +162,7 @@ impl ServerThread {
         let state = self.shared.state();
         let all_informed = (1..self.size).all(|rank| self.informed.contains(&rank));
         let has_waited = match &self.failed {
-            // Ranks that still connect receive the error.
+            // Ranks that connect now receive the error.
             Some((_, since)) => now.duration_since(*since) > CLOSE_TIMEOUT,
             None => now.duration_since(self.opened) > self.join_timeout,
         };
@@ -170,7 +170,7 @@ impl ServerThread {
         state.closing && (gives_up || has_waited || (all_informed && self.clients.are_flushed()))
     }
 
-    /// Ranks that have not joined although rank 0 has waited for them.
+    /// Records ranks that have not joined within the time limit.
     fn record_absent(&self) {
         let mut state = self.shared.state();
         if self.failed.is_none() && state.items.is_finished() {
@@ -217,7 +217,7 @@ impl ServerThread {
         match event {
             PeerEvent::Message(Request::Heartbeat) => {}
             PeerEvent::Message(Request::Next { at_most }) => {
-                // A rank that has been dropped gets nothing.
+                // A dropped rank gets nothing.
                 if self.clients.ranks().contains(&rank) {
                     self.wants.insert(rank, at_most.clamp(1, MAX_ITEMS));
                 }
@@ -225,7 +225,7 @@ impl ServerThread {
             PeerEvent::Message(Request::Done { items }) => {
                 let done = self.shared.state().items.done(rank, &items);
                 self.shared.notify();
-                // A rank that reports items that it cannot have is dropped.
+                // A rank that reports impossible items is dropped.
                 if done.is_err() {
                     self.remove(rank);
                 }
@@ -239,7 +239,7 @@ impl ServerThread {
         }
     }
 
-    /// Answers pending requests, and tells all ranks once all items are done.
+    /// Answers pending requests, and notifies all ranks once all items are done.
     fn reply(&mut self) {
         let mut state = self.shared.state();
         if state.items.is_finished() {
@@ -263,7 +263,7 @@ impl ServerThread {
         self.clients.remove(rank);
         self.wants.remove(&rank);
         self.shared.state().items.return_items(rank);
-        // Closing does not wait for it. It is informed if it connects again.
+        // Closing does not wait for it. If it reconnects, it is informed.
         self.informed.insert(rank);
         self.shared.notify();
     }

@@ -1,4 +1,4 @@
-//! Which rank holds which items, and which items are done.
+//! Tracks which rank holds which items, and which items are done.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -6,10 +6,10 @@ use super::Assignment;
 
 #[derive(Debug)]
 pub(crate) struct ItemTracker {
-    /// Items from this one on have not been assigned yet.
+    /// The first item that has not been assigned yet; all later ones are unassigned too.
     fresh: usize,
     total: usize,
-    /// Assigned to ranks that were lost.
+    /// Items of lost ranks, to be reassigned.
     returned: BTreeSet<usize>,
     /// The items that each rank holds.
     held: BTreeMap<usize, BTreeSet<usize>>,
@@ -45,7 +45,7 @@ impl ItemTracker {
             let holds_some = self.held.get(&rank).is_some_and(|held| !held.is_empty());
             return holds_some.then_some(Assignment::FinishHeld);
         }
-        // Half of a rank's share of what is left, so pieces shrink towards the end (guided self-scheduling,
+        // Half of a rank's share of the remaining items, so pieces shrink towards the end (guided self-scheduling,
         // Polychronopoulos and Kuck 1987).
         let size = left.div_ceil(2 * self.ranks).min(at_most.max(1));
         let mut items = Vec::with_capacity(size);
@@ -86,7 +86,7 @@ impl ItemTracker {
         Ok(())
     }
 
-    /// Returns the unfinished items of a lost rank.
+    /// Returns the unfinished items of a lost rank to the list.
     pub(crate) fn return_items(&mut self, rank: usize) {
         let held = self.held.remove(&rank).unwrap_or_default();
         let not_done = |item: &usize| !self.is_done.get(*item).copied().unwrap_or(true);

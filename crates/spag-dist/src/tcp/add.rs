@@ -2,10 +2,10 @@
 
 use candle_core::DType;
 
-/// Adds the second slice's elements to the first one's, each sum rounded to the format. Both hold whole elements.
+/// Adds the elements of the second slice to the first, each sum rounded to the format. Both hold whole elements.
 pub(crate) type Add = fn(&mut [u8], &[u8]);
 
-/// The addition for a number format; `None` if it is not supported.
+/// The addition for a number format; `None` if unsupported.
 pub(crate) fn adder(format: DType) -> Option<Add> {
     match format {
         DType::F32 => Some(|sums, terms| each(sums, terms, |a: f32, b| a + b)),
@@ -29,12 +29,12 @@ fn each<T: bytemuck::Pod>(sums: &mut [u8], terms: &[u8], add: impl Fn(T, T) -> T
     }
 }
 
-/// bf16 bits to f32, as `half` does it, but without branches, so that it vectorises.
+/// bf16 bits to f32, as in `half`, but without branches, so that it vectorises.
 fn widened(bits: u16) -> f32 {
     f32::from_bits(u32::from(bits) << 16)
 }
 
-/// The bits of the nearest bf16, ties to even; any NaN becomes a quiet one.
+/// The bits of the nearest bf16, ties to even; NaNs become quiet.
 fn rounded(value: f32) -> u16 {
     let bits = value.to_bits();
     let nearest = bits.wrapping_add(0x7fff + ((bits >> 16) & 1)) >> 16;

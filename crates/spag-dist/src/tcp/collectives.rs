@@ -1,4 +1,4 @@
-//! The thread that runs a group's collectives in the order in which they were started.
+//! The thread that runs a group's collectives in their start order.
 
 use std::sync::mpsc::{Receiver, Sender};
 use std::time::Duration;
@@ -13,7 +13,7 @@ use super::state::{Command, GroupState};
 use crate::error::ranks_text;
 use crate::{Collective, Error, Result, Traffic};
 
-/// How long a rank waits for rank 0 to decide which rank failed first.
+/// Time that a rank waits for rank 0 to decide which rank failed first.
 const DECISION_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// A collective that has been started.
@@ -30,7 +30,7 @@ pub(crate) fn run_collectives(mut ring: Ring, jobs: &Receiver<Job>, state: &Grou
             Some(error) => Err(error),
             None => run_one(&mut ring, header, &collective, state, timeout),
         };
-        // Before the caller continues, which may want to free or reuse the buffer.
+        // Dropped before the caller continues, which may free or reuse the buffer.
         drop(collective);
         // Fails if the caller has dropped its handle.
         let _ = done.send(result);
@@ -48,7 +48,7 @@ fn run_one(
     let position = state.position;
     let (buffer, length) = match collective.buffer() {
         Some(buffer) => (buffer.clone(), buffer.elem_count()),
-        // A barrier is an all-gather of one byte a rank.
+        // A barrier is an all-gather of one byte per rank.
         None => (Tensor::zeros(position.size, DType::U8, &Device::Cpu)?, position.size),
     };
     let width = buffer.dtype().size_in_bytes();

@@ -1,4 +1,4 @@
-//! The thread that keeps a rank's control connections: heartbeats, leaving, and which rank failed first.
+//! The control thread of a rank: heartbeats, leaving, and deciding which rank failed first.
 //!
 //! Rank 0 has a connection to every other rank and forwards their messages; the others have one to rank 0.
 
@@ -12,15 +12,15 @@ use super::state::{Command, GroupState};
 use crate::Error;
 use crate::net::{PeerEvent, Peers};
 
-/// How long a rank that leaves waits for its last messages to be received.
+/// Time that a leaving rank waits for its last messages to be received.
 const LEAVE_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// How often rank 0 looks whether it has begun a collective that others disagree on.
+/// Interval at which rank 0 checks whether it has begun a collective that other ranks disagree on.
 const MISMATCH_INTERVAL: Duration = Duration::from_millis(10);
 
 #[derive(Clone, Debug, Serialize, Deserialize)]
 enum Message {
-    /// How many collectives ranks have started, as far as the sender knows, from rank `first` on.
+    /// The number of collectives started by ranks `first` and up, as far as the sender knows.
     Heartbeat { first: usize, started: Vec<u64> },
     /// The group has failed.
     Failed(Error),
@@ -46,10 +46,10 @@ pub(crate) struct Control {
     pub(crate) state: Arc<GroupState>,
     /// Rank 0: all other ranks. The others: rank 0.
     pub(crate) peers: Peers,
-    /// A rank that seems to be lost. It fails the group at this time, unless another failure is reported before.
+    /// A rank that seems to be lost. It fails the group at this time, unless another failure is reported first.
     pub(crate) suspect: Option<(Error, Instant)>,
-    /// Rank 0: ranks that run different collectives, until this rank has begun that collective too and can tell which
-    /// of them is out of step, or this time.
+    /// Rank 0: a mismatch between two ranks, kept until this rank has begun that collective too and can tell which of
+    /// them is out of step, or until this time.
     pub(crate) mismatch: Option<(Mismatch, Instant)>,
 }
 
@@ -116,7 +116,8 @@ impl Control {
         }
     }
 
-    /// Rank 0: a rank seems to be lost. Waits for one heartbeat, since an earlier failure may explain it.
+    /// Rank 0: handles a rank that seems to be lost. Waits for one heartbeat, since an earlier failure may explain
+    /// it.
     fn suspect(&mut self, error: Error) {
         if let Error::Lost { rank, .. } = error
             && let Some(after) = self.state.left(rank)
@@ -126,8 +127,7 @@ impl Control {
         self.suspect.get_or_insert((error, Instant::now() + self.peers.interval));
     }
 
-    /// Names the rank that differs from rank 0. While rank 0 has not begun the collective, neither rank is known to be
-    /// the one.
+    /// Names the rank that differs from rank 0. Undecided while rank 0 has not begun the collective.
     fn settle_mismatch(&mut self, now: Instant) {
         let Some((mismatch, until)) = &self.mismatch else { return };
         let ours = self.state.begun(mismatch.sequence).map(|header: Header| header.to_string());

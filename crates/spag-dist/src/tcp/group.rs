@@ -1,4 +1,4 @@
-//! The process group over TCP.
+//! The TCP process group.
 
 use std::sync::mpsc::{self, Sender};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -15,13 +15,13 @@ use super::state::{Command, GroupState};
 use crate::net::{JoinOptions, Peers, thread};
 use crate::{Collective, Error, LaunchEnv, Pending, ProcessGroup, Result, Traffic};
 
-/// How long [`TcpGroup::abort`] waits until its message is sent.
+/// Time that [`TcpGroup::abort`] waits for its message to be sent.
 const ABORT_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// CPU ranks in a ring of TCP connections.
 ///
-/// Dropping it completes the collectives that have been started and leaves the group. The other ranks fail only if they
-/// start more collectives.
+/// Dropping it completes the started collectives and leaves the group. The other ranks fail only if they start more
+/// collectives.
 #[derive(Debug)]
 pub struct TcpGroup {
     state: Arc<GroupState>,
@@ -35,8 +35,8 @@ impl TcpGroup {
     /// Joins the process group of `env`; returns when all ranks are connected.
     ///
     /// # Errors
-    /// Ranks that do not join, or have another world size, version or token; every rank names them. An environment of
-    /// one rank, which has no rendezvous: see [`join`](crate::join).
+    /// Ranks do not join, or have a different world size, version or token; every rank names them. Or the environment
+    /// has a single rank and no rendezvous: see [`join`](crate::join).
     pub fn join(env: &LaunchEnv, options: &JoinOptions) -> Result<Self> {
         let mut joined = join_ranks(env, options)?;
         let state = Arc::new(GroupState::new(RingPosition { rank: env.rank, size: env.world_size })?);

@@ -1,4 +1,4 @@
-//! The header that a rank sends to the next one before a collective's data.
+//! The header that a rank sends to the next rank before a collective's data.
 
 use bytemuck::{Pod, Zeroable};
 use candle_core::DType;
@@ -12,7 +12,7 @@ pub(crate) const HEADER_LEN: usize = 32;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Pod, Zeroable)]
 #[repr(C)]
 pub(crate) struct Header {
-    /// How many collectives the group has started before.
+    /// Number of collectives that the group started before.
     pub(crate) sequence: u64,
     length: u64,
     root: u32,
@@ -27,7 +27,7 @@ const FORMATS: [DType; 9] =
     [DType::U8, DType::U32, DType::I16, DType::I32, DType::I64, DType::BF16, DType::F16, DType::F32, DType::F64];
 
 impl Header {
-    /// `None` for number formats that are not supported.
+    /// `None` for unsupported number formats.
     pub(crate) fn new(sequence: u64, collective: &Collective) -> Option<Self> {
         let kind = KINDS.iter().position(|kind| *kind == collective.name())? as u8;
         let root = if let Collective::Broadcast(_, root) = collective { *root as u32 } else { 0 };

@@ -1,4 +1,4 @@
-//! Rendezvous: all ranks connect to rank 0, then each to the next one.
+//! Rendezvous: all ranks connect to rank 0, then each to the next rank.
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
@@ -12,21 +12,21 @@ use crate::net::{
 };
 use crate::{Error, LaunchEnv, Result};
 
-/// How much longer than rank 0 the others wait, so that they receive its error.
+/// Time that the other ranks wait longer than rank 0, so that they receive its error.
 const EXTRA_TIMEOUT: Duration = Duration::from_secs(5);
-/// How long rank 0 sends its error to ranks that connect after it has failed.
+/// Time that rank 0 sends its error to ranks that connect after it has failed.
 const ERROR_TIMEOUT: Duration = Duration::from_secs(2);
-/// How often waiting ranks check whether the group has failed.
+/// Interval at which waiting ranks check whether the group has failed.
 const POLL_INTERVAL: Duration = Duration::from_millis(200);
-/// How many rejected connections an error lists.
+/// Maximum rejected connections listed in an error.
 const MAX_REJECTED: usize = 8;
 
-/// A rank after the rendezvous, before it is connected to its neighbours.
+/// A rank after the rendezvous, not yet connected to its neighbours.
 pub(crate) struct JoinedRank {
     /// Rank 0: all other ranks. The others: rank 0.
     pub(crate) peers: Peers,
     welcome: Welcome,
-    /// For the previous rank.
+    /// Accepts the previous rank.
     acceptor: Acceptor,
     token: Token,
     deadline: Instant,
@@ -35,7 +35,7 @@ pub(crate) struct JoinedRank {
 /// Waits until all ranks have joined.
 ///
 /// # Errors
-/// Ranks that do not join or have other settings, named.
+/// Ranks do not join or have mismatched settings; the error names them.
 pub(crate) fn join_ranks(env: &LaunchEnv, options: &JoinOptions) -> Result<JoinedRank> {
     let deadline = Instant::now() + options.join_timeout;
     let mut membership = Membership::new(env, options, &[]);
@@ -113,7 +113,7 @@ impl AcceptedRanks {
         let is_connected = before.is_some_and(|before| before.channel.is_open());
         if let Err(error) = self.membership.check(&applicant, is_connected) {
             applicant.refuse(&error);
-            // A process that is left of an earlier start does not end this one.
+            // A process left over from an earlier start does not end this one.
             if matches!(error, Error::RestartMismatch { theirs, first, .. } if theirs < first) {
                 self.reject(format!("{error} ({})", from.ip()));
                 return Ok(());
@@ -139,12 +139,12 @@ impl AcceptedRanks {
         }
     }
 
-    /// Sends the error to all ranks that have joined, and for a moment to those that still connect.
+    /// Sends the error to all ranks that have joined, and for a short time to those that still connect.
     fn fail(&mut self, error: Error, acceptor: &Acceptor) -> Error {
         self.joined.values_mut().for_each(|rank| rank.refuse(&error));
         let mut informed = 1 + self.joined.len();
         let deadline = Instant::now() + ERROR_TIMEOUT;
-        // The rank that caused a mismatch is informed too, and may be one of those expected.
+        // The mismatched rank is informed too, and may be one of those expected.
         while informed + 1 < self.size
             && let Some(incoming) = acceptor.next(deadline)
         {
@@ -159,7 +159,7 @@ impl AcceptedRanks {
     }
 }
 
-/// Joins as any rank but 0. A rank 0 that is left of an earlier start is tried again until it is replaced.
+/// Joins as any rank but 0. If a rank 0 of an earlier start answers, retries until it is replaced.
 fn join_rank0(
     env: &LaunchEnv,
     options: &JoinOptions,
@@ -199,7 +199,7 @@ impl JoinedRank {
     /// Connects to the next rank and waits for the previous one; returns both connections.
     ///
     /// # Errors
-    /// A neighbour that cannot be reached or does not connect, or a group that has failed meanwhile.
+    /// A neighbour cannot be reached or does not connect, or the group has failed.
     pub(crate) fn connect_ring(self, state: &GroupState) -> Result<(TcpStream, TcpStream)> {
         let position = state.position;
         let next = self.connect_next(state)?;

@@ -7,10 +7,10 @@ use candle_core::{CpuStorage, InplaceOp1, Layout, Tensor, bail};
 
 use crate::{Error, Result};
 
-/// Calls `f` with the bytes of a flat, contiguous tensor, whose storage is locked meanwhile.
+/// Calls `f` with the bytes of a flat, contiguous tensor. Its storage is locked during the call.
 ///
 /// # Errors
-/// A tensor that is not on the CPU, or of an unsupported number format.
+/// The tensor is not on the CPU or has an unsupported number format.
 pub(crate) fn with_bytes<R>(tensor: &Tensor, f: impl FnOnce(&mut [u8]) -> R) -> Result<R> {
     let op = Access(RefCell::new((Some(f), None)));
     tensor.inplace_op1(&op)?;

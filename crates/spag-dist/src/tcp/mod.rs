@@ -1,14 +1,14 @@
 //! A process group of CPU ranks in a ring of TCP connections.
 //!
-//! Every rank has a connection to the next rank and one from the previous rank. Buffers travel over them in place and in
-//! slices, so that sending, receiving and adding overlap. One thread per group runs the collectives in the order in which
-//! they were started. A tensor's storage is locked for one slice at a time, so other views of it can be used meanwhile.
+//! Every rank is connected to the next and the previous rank. Buffers are sent in place and in slices, so that sending,
+//! receiving and adding overlap. One thread per group runs the collectives in their start order. A tensor's storage is
+//! locked for one slice at a time, so other views of it can be used concurrently.
 //!
-//! A control connection from every rank to rank 0 carries heartbeats, the number of collectives that each rank has
-//! started, and failures. A rank that loses its neighbour reports it to rank 0 and waits for its decision, so that all
-//! ranks name the rank that failed first.
+//! A control connection from every rank to rank 0 carries heartbeats, the number of collectives started by each rank,
+//! and failures. A rank that loses its neighbour reports it to rank 0 and waits for its decision, so that all ranks
+//! name the rank that failed first.
 //!
-//! Parts and orders of summation are those of [`Collective`](crate::Collective).
+//! Parts and summation orders are those of [`Collective`](crate::Collective).
 
 #[cfg(target_endian = "big")]
 compile_error!("buffers are sent as they are in memory, which must be little-endian");

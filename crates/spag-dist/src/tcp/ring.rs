@@ -17,13 +17,13 @@ use super::state::GroupState;
 use crate::Error;
 use crate::net::poll_until;
 
-/// Bytes that one call moves: few enough to stay in a core's cache between receiving and adding.
+/// Maximum bytes per call, small enough to stay in a core's cache between receiving and adding.
 const SLICE: usize = 256 << 10;
 
 /// Why a collective failed on this rank.
 #[derive(Debug)]
 pub(crate) enum RingError {
-    /// The group has failed already.
+    /// The group has already failed.
     GroupFailed,
     /// Sending to the next rank failed.
     Next(String),
@@ -48,13 +48,13 @@ impl From<Error> for RingError {
 pub(crate) struct Ring {
     next: TcpStream,
     previous: TcpStream,
-    /// Received bytes that are not added yet; of `u64`, so that every format is aligned.
+    /// Received bytes that are not added yet; `u64` aligns them for every format.
     scratch: Vec<u64>,
 }
 
-/// Limits the socket buffers between two ranks of one machine, so that data stay in a core's cache. The system's own
-/// choice grows to megabytes, which cost a quarter of the processor time of a sum. Connections between machines need large
-/// buffers for their bandwidth and are left alone.
+/// Limits the socket buffers between two ranks of one machine, so that data stays in a core's cache. The system's default
+/// grows to megabytes, which cost a quarter of the processor time of a sum. Connections between machines need large
+/// buffers for bandwidth and are unchanged.
 fn limit_local_buffers(stream: &TcpStream) {
     if stream.peer_addr().is_ok_and(|peer| peer.ip().is_loopback()) {
         // Affects speed only.
@@ -69,17 +69,17 @@ pub(crate) struct RingOp<'a> {
     pub(crate) schedule: &'a Schedule,
     pub(crate) buffer: &'a Tensor,
     pub(crate) add: Option<Add>,
-    /// The longest time without progress.
+    /// Maximum time without progress.
     pub(crate) timeout: Duration,
 }
 
 /// The progress of one direction.
 #[derive(Clone, Copy, Default)]
 struct Progress {
-    /// Bytes of the header that are done.
+    /// Completed bytes of the header.
     header: usize,
     step: usize,
-    /// Bytes of the step that are done.
+    /// Completed bytes of the step.
     offset: usize,
 }
 
@@ -89,13 +89,13 @@ struct Transfer<'a> {
     sent: Progress,
     received: Progress,
     their_header: [u8; HEADER_LEN],
-    /// Bytes of an incomplete element at the beginning of the scratch memory.
+    /// Bytes of an incomplete element at the start of the scratch memory.
     partial: usize,
 }
 
 impl Ring {
     /// # Errors
-    /// An error of the system.
+    /// A system error.
     pub(crate) fn new(next: TcpStream, previous: TcpStream) -> io::Result<Self> {
         for stream in [&next, &previous] {
             stream.set_nodelay(true)?;
@@ -164,7 +164,7 @@ impl Transfer<'_> {
         }
     }
 
-    /// Payload bytes of the current step that can be sent now: those that the previous step has received.
+    /// Payload bytes of the current step that can be sent now: those received by the previous step.
     fn payload(&self) -> usize {
         let Some(step) = self.op.schedule.get(self.sent.step) else { return 0 };
         let available = match self.sent.step {
@@ -180,7 +180,7 @@ impl Transfer<'_> {
         HEADER_LEN - self.sent.header + self.payload()
     }
 
-    /// Sends what can be sent; returns whether that is anything.
+    /// Sends what can be sent; returns whether anything was.
     fn send(&mut self, next: &mut TcpStream) -> Result<bool, RingError> {
         if self.sendable() == 0 {
             return Ok(false);
@@ -210,7 +210,7 @@ impl Transfer<'_> {
         Ok(true)
     }
 
-    /// Receives what has arrived; returns whether that is anything.
+    /// Receives what has arrived; returns whether anything has.
     fn receive(&mut self, previous: &mut TcpStream, scratch: &mut [u64]) -> Result<bool, RingError> {
         if self.received.header < HEADER_LEN {
             return self.receive_header(previous);

@@ -1,13 +1,13 @@
 //! The steps of ring collectives: which part of a buffer is sent and received when.
 //!
 //! Legend: N ranks, rank r sends to r + 1 and receives from r − 1 (modulo N). In a reduce-scatter, part p starts at
-//! rank p + 1, every rank adds its own values, and the sum ends at rank p after N − 1 steps; in an all-gather
-//! it starts at rank p and is copied. A step sends what the previous step has received, so it can begin before that has
+//! rank p + 1, every rank adds its own values, and the sum reaches rank p after N − 1 steps; in an all-gather it starts
+//! at rank p and is copied. A step sends what the previous step has received, so it can begin before that step has
 //! ended.
 
 use std::ops::Range;
 
-/// What a step does with the bytes that it receives.
+/// How a step applies received bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum OnReceive {
     /// Adds them to the buffer.
@@ -56,7 +56,7 @@ pub(crate) fn part(part: usize, size: usize, len: usize, width: usize) -> Range<
     (part * elements).min(len) * width..((part + 1) * elements).min(len) * width
 }
 
-/// Rank r ends with the sum of part r.
+/// Rank r ends up with the sum of part r.
 pub(crate) fn reduce_scatter(position: RingPosition, len: usize, width: usize) -> Schedule {
     let part = |owner| part(owner, position.size, len, width);
     let step = |step: usize| Step {
@@ -67,7 +67,7 @@ pub(crate) fn reduce_scatter(position: RingPosition, len: usize, width: usize) -
     (0..position.size - 1).map(step).collect()
 }
 
-/// Every rank ends with all parts.
+/// Every rank ends up with all parts.
 pub(crate) fn all_gather(position: RingPosition, len: usize, width: usize) -> Schedule {
     let part = |owner| part(owner, position.size, len, width);
     let step = |step: usize| Step {
@@ -78,14 +78,14 @@ pub(crate) fn all_gather(position: RingPosition, len: usize, width: usize) -> Sc
     (0..position.size - 1).map(step).collect()
 }
 
-/// Every rank ends with the sum of all parts.
+/// Every rank ends up with the sum of all parts.
 pub(crate) fn all_reduce(position: RingPosition, len: usize, width: usize) -> Schedule {
     let mut steps = reduce_scatter(position, len, width);
     steps.extend(all_gather(position, len, width));
     steps
 }
 
-/// Every rank ends with the root's `bytes`.
+/// Every rank ends up with the root's `bytes`.
 pub(crate) fn broadcast(position: RingPosition, root: usize, bytes: usize) -> Schedule {
     let (none, all) = (0..0, 0..bytes);
     let receive = Step { send: none.clone(), receive: all.clone(), on_receive: OnReceive::Replace };

@@ -1,4 +1,4 @@
-//! The state that a group's threads share: collectives started, ranks that left, and the first failure.
+//! State shared by a group's threads: started collectives, ranks that left, and the first failure.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -10,7 +10,7 @@ use super::schedule::RingPosition;
 use crate::net::Waker;
 use crate::{Error, Result, Traffic};
 
-/// How many collectives are kept for [`GroupState::begun`].
+/// Number of collectives remembered for [`GroupState::begun`].
 const MAX_BEGUN: usize = 16;
 
 /// A command for the control thread.
@@ -18,7 +18,7 @@ const MAX_BEGUN: usize = 16;
 pub(crate) enum Command {
     /// Tell all ranks that the group has failed.
     Fail(Error),
-    /// Report a neighbour that seems to be lost, so that rank 0 decides which rank failed first.
+    /// Report a neighbour that seems to be lost; rank 0 decides which rank failed first.
     ReportSuspect(Error),
     /// Report that the previous rank runs another collective.
     ReportMismatch { own: Header, theirs: Header },
@@ -41,12 +41,12 @@ pub(crate) struct GroupState {
 #[derive(Debug)]
 struct State {
     failure: Option<Error>,
-    /// Collectives that each rank has started, as far as this rank knows.
+    /// Number of collectives started by each rank, as far as this rank knows.
     started: Vec<u64>,
-    /// For each rank that has left, how many collectives it had started.
+    /// For each rank that has left, the number of collectives that it had started.
     left: Vec<Option<u64>>,
     commands: Vec<Command>,
-    /// All commands are executed and their messages sent.
+    /// All commands are executed and their messages are sent.
     idle: bool,
     /// The latest collectives that this rank has begun to run, newest first.
     begun: VecDeque<Header>,
@@ -106,7 +106,7 @@ impl GroupState {
         is_first
     }
 
-    /// As [`GroupState::fail`], on all ranks.
+    /// [`GroupState::fail`] on all ranks.
     pub(crate) fn fail_all(&self, error: Error) {
         if self.fail(error.clone()) {
             self.command(Command::Fail(error));
@@ -123,10 +123,11 @@ impl GroupState {
         result.unwrap_or_else(PoisonError::into_inner).0
     }
 
-    /// Calls `enqueue` with the sequence number of this rank's next collective, before another one can start.
+    /// Calls `enqueue` with the sequence number of this rank's next collective, under the lock that orders
+    /// collectives.
     ///
     /// # Errors
-    /// A group that has failed, or that a rank has left.
+    /// The group has failed, or a rank has left it.
     pub(crate) fn start(&self, enqueue: impl FnOnce(u64) -> Result<()>) -> Result<()> {
         let mut state = self.state();
         if let Some(error) = &state.failure {
@@ -152,7 +153,7 @@ impl GroupState {
         state.begun.push_front(header);
     }
 
-    /// The collective with this sequence number, if this rank has begun to run it lately.
+    /// The collective with this sequence number, if this rank has begun it recently.
     pub(crate) fn begun(&self, sequence: u64) -> Option<Header> {
         self.state().begun.iter().find(|header| header.sequence == sequence).copied()
     }
@@ -161,7 +162,7 @@ impl GroupState {
         self.state().started.clone()
     }
 
-    /// Records how many collectives another rank has started.
+    /// Records the number of collectives started by another rank.
     pub(crate) fn record_started(&self, rank: usize, count: u64) {
         if rank != self.position.rank
             && let Some(started) = self.state().started.get_mut(rank)
@@ -184,7 +185,7 @@ impl GroupState {
         }
     }
 
-    /// How many collectives a rank had started when it left.
+    /// The number of collectives that a rank had started when it left.
     pub(crate) fn left(&self, rank: usize) -> Option<u64> {
         self.state().left.get(rank).copied().flatten()
     }

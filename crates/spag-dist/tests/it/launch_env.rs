@@ -1,4 +1,4 @@
-//! The environments of all launchers, and the errors for invalid ones.
+//! Environments of all launchers, and errors for invalid ones.
 
 use spag_dist::{DEFAULT_PORT, Error, LaunchEnv, Launcher, Rendezvous, Result};
 use spag_io::Classify;

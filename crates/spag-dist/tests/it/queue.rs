@@ -1,4 +1,4 @@
-//! The work queue among real processes, some of which die.
+//! The work queue with real processes, some of which die.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -11,7 +11,7 @@ use spag_tests::wait_until;
 
 const LONG: Duration = Duration::from_secs(300);
 
-/// What a rank does.
+/// The program of a rank.
 pub(crate) fn rank(job: &str) {
     let number = |name: &str| std::env::var(name).unwrap().parse::<usize>().unwrap();
     let task = std::env::var("TEST_TASK").unwrap_or_default();
@@ -31,7 +31,7 @@ pub(crate) fn rank(job: &str) {
     loop {
         match queue.next(16) {
             Ok(Assignment::Items(items)) => {
-                // Ask for every second piece while the previous one is not done yet.
+                // Requests every second piece while the previous one is unfinished.
                 let had_items = !held.is_empty();
                 held.extend(items);
                 if !had_items {
@@ -63,7 +63,7 @@ fn launch(size: usize, items: usize, pause: usize) -> Launch {
     Launch::new("work", size).fast().with("TEST_ITEMS", items).with("TEST_PAUSE", pause)
 }
 
-/// The items that a rank did, and its last report.
+/// The items done by a rank, and its last report.
 fn reports(rank: &Rank) -> (Vec<usize>, String) {
     let mut items = Vec::new();
     loop {
@@ -75,7 +75,7 @@ fn reports(rank: &Rank) -> (Vec<usize>, String) {
     }
 }
 
-/// How many items each rank did, and how often each item was done, for ranks that finish.
+/// The number of items done by each rank, and how often each item was done, for ranks that finish.
 fn finished(ranks: &mut [Rank], without: &[usize]) -> (Vec<usize>, BTreeMap<usize, usize>) {
     let mut by_rank = Vec::new();
     let mut times = BTreeMap::new();
@@ -133,7 +133,7 @@ fn items_of_dead_ranks_are_reassigned() {
         ranks[3].signal(signal);
         let done_by_dead: Vec<usize> = first.iter().map(|message| message["item ".len()..].parse().unwrap()).collect();
         let (_, times) = finished(&mut ranks, &[1, 3]);
-        // Items that the dead ranks did may not have been reported to rank 0.
+        // Items done by the dead ranks may not have been reported to rank 0.
         let missing: Vec<usize> = (0..200).filter(|item| !times.contains_key(item)).collect();
         let (mut one, mut other) = (ranks.remove(1), ranks.remove(2));
         let mut done_by_dead = done_by_dead;

@@ -1,4 +1,4 @@
-//! Ranks as real processes: this test binary, started again with a launcher's environment.
+//! Ranks as real processes: this test binary, restarted with a launcher's environment.
 
 use std::io::{BufRead, BufReader};
 use std::process::Stdio;
@@ -11,7 +11,7 @@ use crate::{queue, tcp, tcp_join};
 
 /// The environment variable with the job of a rank.
 const JOB: &str = "SPAG_DIST_TEST_JOB";
-/// Begins a line for the test on a rank's stdout.
+/// Prefix of lines on a rank's stdout that are meant for the test.
 const MARK: &str = "REPORT ";
 
 /// The job of this process, if it is a rank.
@@ -126,7 +126,7 @@ pub(crate) struct Rank {
 }
 
 impl Rank {
-    /// The next line that it reports, or the error if there is none.
+    /// The next line that it reports, or the error at the end.
     pub(crate) fn receive(&self, timeout: Duration) -> String {
         match self.lines.recv_timeout(timeout) {
             Ok(line) => line,

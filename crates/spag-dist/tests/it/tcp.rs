@@ -11,7 +11,7 @@ use spag_tests::reserve_two_ports;
 const LONG: Duration = Duration::from_secs(300);
 const LENGTHS: [usize; 10] = [0, 1, 2, 3, 4, 5, 64, 1001, 65_537, 300_001];
 
-/// The numbers of a rank, of very different magnitudes, so that sums depend on their order.
+/// The numbers of a rank, of very different magnitudes, so that sums depend on the order.
 fn numbers(rank: usize, len: usize) -> Vec<f64> {
     let number = |index: usize| {
         let bits = (index as u64 + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15)
@@ -55,7 +55,7 @@ fn summed(size: usize, len: usize, format: DType) -> Vec<u64> {
     (0..len).map(sum).collect()
 }
 
-/// What a rank does.
+/// The program of a rank.
 pub(crate) fn rank(job: &str) {
     let group = match TcpGroup::join(&ranks::env(), &ranks::options()) {
         Ok(group) => group,
@@ -78,7 +78,7 @@ pub(crate) fn rank(job: &str) {
             let odd = std::env::var("TEST_ODD").unwrap() == group.rank().to_string();
             let buffer = tensor(group.rank(), 12, DType::F32);
             let collective = if odd { Collective::Broadcast(buffer, 1) } else { Collective::AllReduce(buffer) };
-            // The error can arrive while this rank still completes the barrier.
+            // The error can arrive while this rank is completing the barrier.
             let result = group.barrier().and_then(|()| group.start(collective)?.wait());
             report(result.unwrap_err());
         }
@@ -157,7 +157,7 @@ fn everything(group: &dyn ProcessGroup) -> Result<()> {
         group.barrier()?;
         assert_eq!(group.traffic(), before, "a barrier moves no buffer");
     }
-    // Many pending collectives on views of one storage, waited for in another order than started.
+    // Many pending collectives on views of one storage, awaited in another order than started.
     let whole = tensor(rank, 40 * 1000, DType::F32);
     let views: Vec<Tensor> = (0..40).map(|view| whole.narrow(0, view * 1000, 1000)).collect::<Result<_, _>>()?;
     let pending: Vec<_> =

@@ -1,4 +1,4 @@
-//! Rendezvous: ranks that do not fit are named on every rank, and other connections do no harm.
+//! Rendezvous: mismatched ranks are named on every rank, and other connections are harmless.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -11,7 +11,7 @@ use spag_tests::reserve_port;
 
 const LONG: Duration = Duration::from_secs(300);
 
-/// What a rank does.
+/// The program of a rank.
 pub(crate) fn rank() {
     match TcpGroup::join(&ranks::env(), &ranks::options()) {
         Ok(group) => report(group.barrier().map_or_else(|error| error.to_string(), |()| "joined".into())),
@@ -104,7 +104,7 @@ fn stale_token_file_is_replaced() {
     assert!(launch.token_files().is_empty());
 }
 
-/// Two starts of one run at one port, as with a launcher on each of two machines.
+/// Two starts of one run on one port, as by launchers on two machines.
 fn starts(first: usize, second: usize) -> (Launch, Launch) {
     let of =
         |start: usize| Launch::new("join", 2).with("SPAG_TOKEN", "0123456789abcdef").with("SPAG_RESTART_COUNT", start);
@@ -170,7 +170,7 @@ fn unauthenticated_connections_do_not_disturb_the_rendezvous() {
         }
         slow
     });
-    // The right protocol with another token.
+    // The right protocol with a wrong token.
     let mut liar = connect();
     let mut hello = b"SPAGdist\x02\x00\x00\x00\x01\x02\x00\x00\x00".to_vec();
     hello.resize(65, 7);

@@ -1,4 +1,4 @@
-//! Languages through the tokenizers of several families: whatever is drawn of what is allowed is of the language.
+//! Grammars with the tokenizers of several families: every text sampled under a grammar belongs to its language.
 
 use fancy_regex::Regex;
 use rand::{Rng, SeedableRng};
@@ -20,7 +20,7 @@ fn members(words: &[u32]) -> Vec<u32> {
     (0..words.len() as u32 * 32).filter(|token| words[*token as usize / 32] >> (token % 32) & 1 == 1).collect()
 }
 
-/// A text of random tokens that may follow; `None` if it has not ended after 400.
+/// Samples a random allowed text; `None` if it has not ended after 400 tokens.
 fn draw(tokenizer: &Tokenizer, compiler: &GrammarCompiler, language: &Language, seed: u64) -> Option<String> {
     let mut rng = ChaCha8Rng::seed_from_u64(seed);
     let mut state = compiler.compile(language).unwrap().start();
@@ -83,7 +83,7 @@ fn tokens_out_of_place_are_refused() {
     assert!(!state.allowed().unwrap().end);
     state.accept(a).unwrap();
     assert!(state.accept(a).is_err());
-    // Another completion of the same grammar begins at its begin.
+    // Another completion of the same grammar starts from its initial state.
     let mut other = grammar.start();
     other.accept(a).unwrap();
     other.accept(b).unwrap();
@@ -110,7 +110,7 @@ fn languages_that_cannot_be_compiled_are_refused() {
     }
 }
 
-/// All choices of a list, also those that begin with another one.
+/// All choices of a list are reachable, including those with another choice as prefix.
 #[test]
 fn long_lists_of_choices_are_compiled() {
     let tokenizer = tokenizer("qwen2");
@@ -124,7 +124,7 @@ fn long_lists_of_choices_are_compiled() {
     compiler.compile(&Language::Choice(vec![long])).unwrap();
 }
 
-/// The library calls itself for each rule, terminal and reference; what it makes of them is used on usual threads.
+/// The library recurses for each rule, terminal and reference; the result is used on threads with default stacks.
 #[test]
 fn chains_as_long_as_a_language_may_be_end_no_program() {
     let tokenizer = tokenizer("qwen2");
@@ -155,7 +155,7 @@ fn chains_as_long_as_a_language_may_be_end_no_program() {
         definitions(1500, |at| json!({"allOf": [{"$ref": format!("#/$defs/{at}")}]})),
     ] {
         language.check_size().unwrap();
-        // It may need too much work.
+        // It may exceed the work limit.
         if let Ok(grammar) = compiler.compile(&language) {
             let _ = grammar.start().allowed();
         }

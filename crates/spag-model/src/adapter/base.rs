@@ -1,4 +1,4 @@
-//! The digest of the model that an adapter was trained on.
+//! The digest of an adapter's base model.
 
 use std::fmt;
 use std::fs;
@@ -11,22 +11,24 @@ use spag_io::{hex, quote, read_excerpts, read_whole, write_json_atomically};
 
 use crate::error::{Error, Result};
 
-/// The record in an adapter's folder. Keys of its own in `adapter_config.json` are errors in earlier versions of PEFT.
+/// The record in an adapter's folder. A separate file, since earlier versions of PEFT reject unknown keys in
+/// `adapter_config.json`.
 const FILE: &str = "spag-base.json";
-/// The most bytes of a record.
+/// Maximum bytes of a record.
 const MAX_BYTES: u64 = 1 << 12;
-/// Digits that are shown.
+/// Digits shown in messages.
 const SHOWN: usize = 16;
 
 /// Identifies the weights of a model: SHA-256, in hexadecimal, of the sizes of its weight files and of 4 MiB of each, evenly spaced.
 ///
-/// Every training step and every merged adapter changes it. It is of the files: the same weights in other shards, in another number
+/// Every training step and every merged adapter changes it. It depends on the files: the same weights with other shards, in another
+/// number format or in a GGUF file have another digest. Configuration and tokenizer do not matter.
 /// format or in a GGUF file have another digest. Configuration and tokenizer do not matter.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct BaseDigest(String);
 
-/// What the record has.
+/// The content of the record.
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Record {
@@ -48,7 +50,7 @@ impl BaseDigest {
         Ok(Self(hex(&hash.finalize())))
     }
 
-    /// That of the record in an adapter's folder; `None` if another program wrote the adapter.
+    /// The digest recorded in an adapter's folder; `None` if another program wrote the adapter.
     pub(super) fn recorded(adapter: &Path) -> Result<Option<Self>> {
         let path = adapter.join(FILE);
         let bytes = match read_whole(&path, MAX_BYTES) {
@@ -75,7 +77,7 @@ impl BaseDigest {
         }
     }
 
-    /// Why an adapter that was trained on `recorded` is not for this model.
+    /// The error message for an adapter trained on `recorded` and used with this model.
     pub(super) fn refusal(&self, recorded: &Self, named: Option<&str>) -> String {
         let named = named.map(|name| format!(", \"{}\",", quote(name))).unwrap_or_default();
         format!(
@@ -86,13 +88,13 @@ impl BaseDigest {
 }
 
 impl fmt::Display for BaseDigest {
-    /// The first digits.
+    /// Shows the first digits.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&quote(self.0.get(..SHOWN).unwrap_or(&self.0)))
     }
 }
 
-/// The weight files of a folder, by name: those of safetensors, or else of PyTorch.
+/// The weight files of a folder, sorted by name: those of safetensors, or else of PyTorch.
 fn weight_files(folder: &Path) -> Result<Vec<PathBuf>> {
     let io = spag_io::Error::io(folder);
     let (mut safetensors, mut torch) = (Vec::new(), Vec::new());

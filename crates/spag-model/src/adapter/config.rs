@@ -1,4 +1,4 @@
-//! The settings of an adapter.
+//! Adapter settings.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +11,7 @@ use crate::config::{Architecture, Projections};
 use crate::error::{Error, Result};
 use crate::params::Layout;
 
-/// The settings of a LoRA adapter, with PEFT's names and meaning. Made by [`LoraConfig::load`].
+/// The settings of a LoRA adapter, with PEFT's names and semantics. Loaded by [`LoraConfig::load`].
 #[derive(Clone, Debug, PartialEq)]
 pub struct LoraConfig {
     pub(super) rank: usize,
@@ -19,7 +19,7 @@ pub struct LoraConfig {
     pub(super) targets: Targets,
     /// `exclude_modules`: targets without an adapter.
     pub(super) excluded: Option<Targets>,
-    /// `layers_to_transform`: the numbers of the blocks that have adapters, of those that `targets` names.
+    /// `layers_to_transform`: restricts the adapter to blocks with these numbers.
     pub(super) blocks: Option<Vec<usize>>,
     pub(super) ranks: Vec<(Pattern, usize)>,
     pub(super) alphas: Vec<(Pattern, f64)>,
@@ -27,7 +27,7 @@ pub struct LoraConfig {
     pub(super) base: Option<String>,
 }
 
-/// What the scale s of an adapter's product is.
+/// The formula of the scale s.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Scaling {
     /// alpha / r.
@@ -40,10 +40,10 @@ impl LoraConfig {
     /// The largest rank.
     pub const MAX_RANK: usize = 1 << 16;
 
-    /// The settings of a new adapter of rank `rank`, whose scale is `alpha` / r, for modules with these names.
+    /// Settings of a new adapter of rank `rank` with scale `alpha` / r, for modules with these names.
     ///
     /// # Errors
-    /// A rank of 0, or one that is too large.
+    /// The rank is 0 or too large.
     pub fn new(rank: usize, alpha: f64, modules: Vec<String>, base: Option<String>) -> Result<Self> {
         let rank = rank_of(&Value::from(rank)).map_err(|reason| Error::Config(format!("lora_r: {reason}")))?;
         let targets = match modules.as_slice() {
@@ -54,8 +54,7 @@ impl LoraConfig {
         Ok(Self { rank, alpha, targets, excluded: None, blocks: None, ranks, alphas, scaling: Scaling::Rank, base })
     }
 
-    /// The modules of a new adapter if none are named: those that PEFT takes for most models, or the matrix of queries, keys and values
-    /// where a checkpoint stores them as one.
+    /// The default modules of a new adapter: PEFT's for most models, or the fused QKV matrix if the checkpoint stores one.
     pub fn default_modules(model: &Architecture) -> Vec<String> {
         let names: &[&str] = match model.projections {
             Projections::Split => &["q_proj", "v_proj"],
@@ -64,22 +63,22 @@ impl LoraConfig {
         names.iter().map(|name| (*name).to_owned()).collect()
     }
 
-    /// The name or folder of the model that the adapter was trained on, as PEFT wrote it.
+    /// The name or folder of the base model, as written by PEFT.
     pub fn base(&self) -> Option<&str> {
         self.base.as_deref()
     }
 
-    /// r of modules that no pattern gives another rank.
+    /// The rank of modules without a pattern.
     pub fn rank(&self) -> usize {
         self.rank
     }
 
-    /// alpha of modules that no pattern gives another one.
+    /// The alpha of modules without a pattern.
     pub fn alpha(&self) -> f64 {
         self.alpha
     }
 
-    /// The names of its modules, which may be `all-linear` alone; `None` for a regular expression.
+    /// The module names, or only `all-linear`; `None` for a regular expression.
     pub fn module_names(&self) -> Option<Vec<String>> {
         match &self.targets {
             Targets::AllLinear => Some(vec![ALL_LINEAR.to_owned()]),
@@ -96,7 +95,7 @@ impl LoraConfig {
         Ok(first_match(&self.ranks, module)?.unwrap_or(self.rank))
     }
 
-    /// s of a module.
+    /// The scale s of a module.
     ///
     /// # Errors
     /// As [`Pattern::matches`].
@@ -119,11 +118,11 @@ impl LoraConfig {
         Ok(!is_excluded && self.targets.include(module)? && self.blocks.as_ref().is_none_or(has_block))
     }
 
-    /// The layout of the adapter's weights for a model: A and B of each linear layer of its blocks that is a target, in the order of
-    /// the model's parameters.
+    /// The layout of the adapter's weights for a model: A and B of each targeted linear layer of its blocks, in the order of the
+    /// model's parameters.
     ///
     /// # Errors
-    /// A target that is no linear layer of a block, or none at all.
+    /// A target is not a linear layer of a block, or there are no targets.
     pub(super) fn layout(&self, model: &Architecture) -> Result<Layout, String> {
         let base = Layout::new(model);
         let module_of = |name: &str| name.strip_suffix(".weight").map(str::to_owned);
@@ -173,12 +172,12 @@ impl LoraConfig {
     }
 }
 
-/// The number of the block that a module is in: 3 of `model.layers.3.mlp.up_proj`.
+/// The block number of a module: 3 for `model.layers.3.mlp.up_proj`.
 fn block_of(module: &str) -> Option<usize> {
     module.split('.').find_map(|part| part.parse().ok())
 }
 
-/// The value of the first pattern that means a module, in the order of the file.
+/// The value of the first pattern that matches a module, in file order.
 fn first_match<T: Copy>(entries: &[(Pattern, T)], module: &str) -> Result<Option<T>, String> {
     for (pattern, value) in entries {
         if pattern.matches(module)? {
@@ -188,7 +187,7 @@ fn first_match<T: Copy>(entries: &[(Pattern, T)], module: &str) -> Result<Option
     Ok(None)
 }
 
-/// A rank of a file or of a setting.
+/// Parses a rank of a file or setting.
 pub(super) fn rank_of(value: &Value) -> Result<usize, String> {
     let rank = value.as_u64().and_then(|rank| usize::try_from(rank).ok());
     rank.filter(|rank| (1..=LoraConfig::MAX_RANK).contains(rank)).ok_or(format!(

@@ -1,4 +1,4 @@
-//! `adapter_config.json` in PEFT's format: what is read, refused and written.
+//! `adapter_config.json` in PEFT's format: parsing, validation and writing.
 
 use std::path::Path;
 
@@ -11,10 +11,10 @@ use crate::checkpoint::folders_with;
 use crate::error::{Error, Result};
 
 pub(super) const FILE: &str = "adapter_config.json";
-/// Largest `adapter_config.json`, in bytes.
+/// Maximum bytes of `adapter_config.json`.
 const MAX_BYTES: u64 = 1 << 20;
 
-/// Keys that say nothing about what an adapter computes, beside those that are read.
+/// Keys without effect on the computation, in addition to those that are read.
 const WITHOUT_EFFECT: [&str; 11] = [
     "auto_mapping",
     "inference_mode",
@@ -30,11 +30,11 @@ const WITHOUT_EFFECT: [&str; 11] = [
     "ensure_weight_tying",
 ];
 
-/// Initialisations that leave the base model's weights as they are.
+/// Initialisations that leave the base model's weights unchanged.
 const INITIALISATIONS: [&str; 3] = ["gaussian", "eva", "orthogonal"];
 
 impl LoraConfig {
-    /// The settings as `adapter_config.json` has them.
+    /// The settings as written to `adapter_config.json`.
     pub(super) fn to_json(&self) -> Value {
         let ranks: Map<_, _> = self.ranks.iter().map(|(key, rank)| (key.text().to_owned(), json!(rank))).collect();
         let alphas: Map<_, _> = self.alphas.iter().map(|(key, alpha)| (key.text().to_owned(), json!(alpha))).collect();
@@ -139,7 +139,7 @@ impl LoraConfig {
     }
 }
 
-/// Null, false, an empty list or an empty table: what PEFT writes for what is not used.
+/// Null, false, an empty list or an empty table: PEFT's values for unused options.
 fn is_unset(value: &Value) -> bool {
     match value {
         Value::Null | Value::Bool(false) => true,
@@ -153,7 +153,7 @@ fn rank(value: Option<&Value>) -> Result<usize, String> {
     value.map_or_else(|| Err("it is not set".to_owned()), rank_of)
 }
 
-/// A list of names, or a regular expression.
+/// Parses a list of names, or a regular expression.
 fn modules(key: &str, value: Value) -> Result<Targets, String> {
     match value {
         Value::Array(names) => {
@@ -171,7 +171,7 @@ fn modules(key: &str, value: Value) -> Result<Targets, String> {
     }
 }
 
-/// The numbers of `layers_to_transform`, unless it is not set. `layers_pattern` names the list of blocks, which is `layers` here.
+/// The numbers of `layers_to_transform`, if set. `layers_pattern` must name the list of blocks, `layers`.
 fn blocks(value: Option<Value>, pattern: Option<Value>) -> Result<Option<Vec<usize>>, String> {
     let Some(value) = value else { return Ok(None) };
     let patterns = match pattern {
@@ -196,7 +196,7 @@ fn blocks(value: Option<Value>, pattern: Option<Value>) -> Result<Option<Vec<usi
     numbers.iter().map(number).collect::<Result<_, _>>().map(Some)
 }
 
-/// The entries of a table of patterns.
+/// Parses a table of patterns.
 fn patterns<T>(
     value: Option<Value>,
     key: &str,

@@ -1,5 +1,5 @@
-//! LoRA adapters (arXiv 2106.09685) in PEFT's format: for some linear layers W of a model two small matrices A [r, I] and
-//! B [O, r], with which the layer computes x·(W + s·B·A)ᵀ, s = alpha / r.
+//! LoRA adapters (arXiv 2106.09685) in PEFT's format: two small matrices A [r, I] and B [O, r] for some linear layers W
+//! of a model, which then compute x·(W + s·B·A)ᵀ, s = alpha / r.
 
 mod base;
 mod config;
@@ -33,15 +33,15 @@ pub struct Adapter {
     places: AdapterPlaces,
     /// A and B of each layer, f32.
     weights: FlatBuffers,
-    /// The model that it was trained on, if that is known.
+    /// The digest of the base model, if known.
     base: Option<BaseDigest>,
 }
 
 impl Adapter {
-    /// The same adapter with other matrices of the same places, which may be in another number format.
+    /// The same adapter with other weights, possibly in another number format.
     ///
     /// # Errors
-    /// Matrices of another layout.
+    /// The layout differs.
     pub fn with_weights(&self, weights: &FlatBuffers) -> Result<Self> {
         if !self.places.layout().has_tensors_of(weights.layout()) {
             return Err(Error::Config("the matrices have another layout than the adapter".into()));
@@ -49,10 +49,10 @@ impl Adapter {
         Ok(Self { weights: weights.to_dtype(WeightDtype::F32)?, ..self.clone() })
     }
 
-    /// As [`Adapter::load`], for the model in a folder or in a GGUF file, whose weights are not loaded.
+    /// [`Adapter::load`] for the model in a folder or GGUF file, without loading its weights.
     ///
     /// # Errors
-    /// As there and as [`Adapter::check_base`], and a model whose configuration or files cannot be read.
+    /// As [`Adapter::load`] and [`Adapter::check_base`]; or the model's configuration or files cannot be read.
     pub fn load_for(dir: impl AsRef<Path>, model: impl AsRef<Path>) -> Result<Self> {
         let adapter = Self::load(&dir, &load_config(&model)?.architecture)?;
         if adapter.base.is_some() {
@@ -61,10 +61,10 @@ impl Adapter {
         Ok(adapter)
     }
 
-    /// Compares the model that the adapter in a folder was trained on, if that is recorded, with the one that it is used with.
+    /// Checks that an adapter's folder, if it records its base model, matches the model that it is used with.
     ///
     /// # Errors
-    /// Another model, with the digests of both.
+    /// The models differ; the error has both digests.
     pub fn check_base(&self, dir: impl AsRef<Path>, model: &BaseDigest) -> Result<()> {
         match &self.base {
             Some(recorded) if recorded != model => {
@@ -75,17 +75,17 @@ impl Adapter {
         }
     }
 
-    /// The same adapter, trained on a model with this digest.
+    /// Sets the digest of the base model.
     pub fn with_base(self, base: BaseDigest) -> Self {
         Self { base: Some(base), ..self }
     }
 
-    /// Reads `adapter_config.json` and `adapter_model.safetensors` or `adapter_model.bin` of a folder, and the record of the model that it was trained on,
-    /// which is not compared with any.
+    /// Reads `adapter_config.json`, `adapter_model.safetensors` or `adapter_model.bin`, and the record of the base model from a folder. The
+    /// base model is not checked.
     ///
     /// # Errors
-    /// A missing or malformed file, settings that are not supported, target modules that the model does not have, and matrices that
-    /// are missing, misshapen, not of these modules or not finite.
+    /// A missing or malformed file, unsupported settings, target modules that the model does not have, or matrices that are
+    /// missing, misshapen, not finite, or of other modules.
     pub fn load(dir: impl AsRef<Path>, model: &Architecture) -> Result<Self> {
         let dir = dir.as_ref();
         let config = LoraConfig::load(dir)?;
@@ -108,7 +108,7 @@ impl Adapter {
     /// A new adapter, f32, on the CPU: A is drawn uniformly from ±1/√I by `seed`, as PEFT does, and B is 0.
     ///
     /// # Errors
-    /// Target modules that the model does not have, or too little memory.
+    /// Target modules that the model does not have, or out of memory.
     pub fn init(config: LoraConfig, model: &Architecture, seed: u64) -> Result<Self> {
         let places = AdapterPlaces::new(&config, model).map_err(Error::Config)?;
         let weights = FlatBuffers::zeros(places.layout(), &Device::Cpu)?;
@@ -123,8 +123,8 @@ impl Adapter {
         Ok(Self { config, places, weights, base: None })
     }
 
-    /// Writes `adapter_config.json`, the record of the base and `adapter_model.safetensors`, the weights last, with the matrices of `weights`, which a learner
-    /// may have sharded. Returns the files of weights.
+    /// Writes `adapter_config.json`, the record of the base model, and finally `adapter_model.safetensors`, with the matrices of `weights`,
+    /// which may be sharded. Returns the weight files.
     ///
     /// # Errors
     /// A full disk, or a failed gather.
@@ -144,7 +144,7 @@ impl Adapter {
         &self.config
     }
 
-    /// The places of its matrices.
+    /// The places of its matrices in the model.
     pub fn places(&self) -> &AdapterPlaces {
         &self.places
     }
@@ -164,10 +164,10 @@ impl Adapter {
         self.len() == 0
     }
 
-    /// Adds s·B·A to the weights of a model. The sums are f32 and are rounded to the format of the weights once.
+    /// Adds s·B·A to the weights of a model. Sums are in f32 and rounded once to the format of the weights.
     ///
     /// # Errors
-    /// Weights of another architecture than the adapter's.
+    /// The weights are of another architecture.
     pub fn merge_into(&self, parameters: &FlatBuffers) -> Result<()> {
         for (layer, adapted) in self.weights.layout().layers.iter().enumerate() {
             for (at, pair) in adapted.views.chunks_exact(2).enumerate() {
@@ -187,7 +187,7 @@ impl Adapter {
         Ok(converted(sum, parameters.dtype().into())?.to_device(parameters.device())?)
     }
 
-    /// The place of the weight that a matrix of the adapter belongs to.
+    /// The view of the weight that an adapter matrix belongs to.
     fn view_of(&self, layout: &Layout, layer: usize, matrix: &View) -> Result<usize> {
         let name = format!("{}.weight", module_of(matrix));
         let views = layout.layers.get(layer).map(|layer| layer.views.as_slice()).unwrap_or_default();

@@ -1,4 +1,4 @@
-//! Which modules of a model PEFT means by a name or a regular expression.
+//! Matches module names like PEFT: by name or regular expression.
 
 use fancy_regex::{Regex, RegexBuilder};
 use serde_json::Value;
@@ -6,12 +6,12 @@ use spag_io::quote;
 
 /// The name for all linear layers of the blocks.
 pub(super) const ALL_LINEAR: &str = "all-linear";
-/// Steps of the search for a match, at most. Names of modules are short, so no usual expression needs many.
+/// Maximum steps of a regular expression match. Module names are short, so ordinary expressions need few.
 const MAX_STEPS: usize = 100_000;
-/// Bytes of a compiled expression, at most.
+/// Maximum bytes of a compiled expression.
 const MAX_COMPILED: usize = 1 << 20;
 
-/// The modules that have an adapter.
+/// The modules targeted by an adapter.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Targets {
     /// `all-linear`: all linear layers of the blocks.
@@ -23,7 +23,7 @@ pub(super) enum Targets {
 }
 
 impl Targets {
-    /// The value as `adapter_config.json` has it.
+    /// The value as written to `adapter_config.json`.
     pub(super) fn to_json(&self) -> Value {
         match self {
             Self::AllLinear => ALL_LINEAR.into(),
@@ -45,12 +45,12 @@ impl Targets {
     }
 }
 
-/// Whether a module has this name, or its name ends with a dot and this one.
+/// Whether a module's name is `name`, or ends with a dot and `name`.
 pub(super) fn ends_with(module: &str, name: &str) -> bool {
     module.strip_suffix(name).is_some_and(|before| before.is_empty() || before.ends_with('.'))
 }
 
-/// A regular expression for names of modules, in Python's syntax.
+/// A regular expression for module names, in Python's syntax.
 #[derive(Clone, Debug)]
 pub(super) struct Pattern {
     text: String,
@@ -67,12 +67,12 @@ impl Pattern {
     /// `target_modules`, which matches whole names: Python's `re.fullmatch`.
     ///
     /// # Errors
-    /// An invalid expression, or syntax that is only Python's.
+    /// An invalid expression, or syntax that only Python supports.
     pub(super) fn of_names(text: &str) -> Result<Self, String> {
         Self::parse(text, format!(r"\A(?:{text})\z"))
     }
 
-    /// A key of `rank_pattern` or `alpha_pattern`, which matches whole names or what follows a dot in them:
+    /// A key of `rank_pattern` or `alpha_pattern`, which matches whole names or suffixes after a dot:
     /// `re.match(rf"(.*\.)?({key})$", name)`.
     ///
     /// # Errors
@@ -85,22 +85,22 @@ impl Pattern {
         let built = |source: &str| {
             RegexBuilder::new(source).backtrack_limit(MAX_STEPS).delegate_size_limit(MAX_COMPILED).build()
         };
-        // By itself first, so that no parenthesis of it closes a group around it.
+        // Compiled alone first, so that its parentheses cannot close a surrounding group.
         let regex = built(text).and_then(|_| built(&anchored)).map_err(|error| {
             format!("the regular expression \"{}\" cannot be read: {}", quote(text), quote(&error.to_string()))
         })?;
         Ok(Self { text: text.to_owned(), regex })
     }
 
-    /// The expression, as `adapter_config.json` has it.
+    /// The expression as written in `adapter_config.json`.
     pub(super) fn text(&self) -> &str {
         &self.text
     }
 
-    /// Whether the pattern means a module.
+    /// Whether the pattern matches a module.
     ///
     /// # Errors
-    /// An expression for which the search for a match takes too many steps.
+    /// The match takes too many steps.
     pub(super) fn matches(&self, module: &str) -> Result<bool, String> {
         self.regex.is_match(module).map_err(|error| {
             let (text, error) = (quote(&self.text), quote(&error.to_string()));
@@ -131,7 +131,7 @@ mod tests {
         assert_eq!(Targets::Named(vec!["k_proj".into(), "proj".into()]).include(MODULE), Ok(false));
     }
 
-    /// The expected values are those of Python's `re` with PEFT's expressions.
+    /// The expected values come from Python's `re` with PEFT's expressions.
     #[test]
     fn expressions_match_as_in_python() {
         for (text, whole, end) in [

@@ -1,4 +1,4 @@
-//! The names of an adapter's matrices in a file of PEFT, and of the modules that they belong to.
+//! Names of an adapter's matrices in PEFT files, and of their modules.
 
 use crate::params::View;
 
@@ -8,10 +8,10 @@ pub(super) fn module_of(matrix: &View) -> &str {
     name.rsplit_once(".lora_").map_or(name, |(module, _)| module)
 }
 
-/// What PEFT puts before the names of a model's modules.
+/// PEFT's prefix of module names.
 const PREFIX: &str = "base_model.model.";
 
-/// The names of the matrices of a module in a file.
+/// The names of a module's matrices in a file.
 pub(super) fn matrix_names(module: &str) -> [String; 2] {
     ["A", "B"].map(|matrix| format!("{PREFIX}{module}.lora_{matrix}.weight"))
 }

@@ -1,4 +1,4 @@
-//! The places of the matrices that an adapter's settings name.
+//! The places of an adapter's matrices in a model.
 
 use super::config::LoraConfig;
 use super::names::module_of;
@@ -9,7 +9,7 @@ impl AdapterPlaces {
     /// The places of an adapter with these settings.
     ///
     /// # Errors
-    /// Target modules that the model does not have.
+    /// A target module that the model does not have.
     pub fn new(config: &LoraConfig, model: &Architecture) -> Result<Self, String> {
         let (layout, base) = (config.layout(model)?, Layout::new(model));
         let mut layers = Vec::with_capacity(layout.layers.len());
@@ -26,7 +26,7 @@ impl AdapterPlaces {
         Ok(Self::of(layout, layers))
     }
 
-    /// The names of the modules that have matrices.
+    /// The names of the modules with matrices.
     pub fn modules(&self) -> Vec<String> {
         let pairs = self.layout().layers.iter().flat_map(|layer| layer.views.chunks_exact(2));
         pairs.map(|pair| module_of(&pair[0]).to_owned()).collect()

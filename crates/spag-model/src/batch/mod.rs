@@ -1,4 +1,5 @@
-//! Packed batches: sequences of different lengths concatenated without padding, or merged to trees, and their target tokens.
+//! Packed batches: sequences of different lengths concatenated without padding, or merged into trees, with their target
+//! tokens.
 
 mod tree;
 
@@ -6,7 +7,7 @@ use crate::error::{Error, Result};
 use spag_ops::log_prob;
 use spag_ops::sample::Distribution;
 
-/// Sequences without padding: N tokens, in segments. Built by the batcher, read by [`Model`](crate::Model).
+/// Unpadded sequences: N tokens in segments. Built by the batcher, read by [`Model`](crate::Model).
 ///
 /// ```
 /// use spag_model::batch::PackedBatch;
@@ -23,7 +24,7 @@ pub struct PackedBatch {
     pub positions: Vec<u32>,
     /// Row of the first token of each segment and, last, N (`cu_seqlens` of FlashAttention).
     pub bounds: Vec<u32>,
-    /// The segment that each segment continues, in depth-first order; `None` at the beginning of a sequence.
+    /// The parent segment that each segment continues, in depth-first order; `None` at the start of a sequence.
     pub parents: Vec<Option<u32>>,
 }
 
@@ -58,7 +59,7 @@ pub struct Targets {
     pub rows: Vec<u32>,
     /// The token to predict, `[M]`.
     pub tokens: Vec<u32>,
-    /// The distribution under which its log-probability is taken, `[M]`; none if all are the model's own.
+    /// The distribution of each log-probability, `[M]`; empty if all are the model's own.
     pub distributions: Vec<Distribution>,
 }
 

@@ -1,19 +1,19 @@
-//! The tree of the common prefixes of sequences of tokens.
+//! Prefix trees of token sequences (tree packing).
 
 use std::ops::Range;
 
 use super::PackedBatch;
 
-/// Tokens that the same sequences have in common.
+/// Tokens shared by the same sequences.
 #[derive(Debug)]
 struct Node {
-    /// A sequence that has them, and where.
+    /// A sequence that contains them, and their range in it.
     sequence: usize,
     tokens: Range<usize>,
     children: Vec<usize>,
 }
 
-/// A tree whose paths from a root spell the prefixes of sequences. Roots and children are in the order of the sequences.
+/// A tree whose root paths spell the sequences' prefixes. Roots and children are in sequence order.
 #[derive(Debug, Default)]
 struct PrefixTree {
     nodes: Vec<Node>,
@@ -36,7 +36,8 @@ impl PrefixTree {
         }
     }
 
-    /// The child of `node`, or the root, that begins with a token: its index, and its place among them.
+    /// The child of `node`, or the root, that starts with a token: its node index and its position among the
+    /// siblings.
     fn find(&self, sequences: &[&[u32]], node: Option<usize>, token: u32) -> Option<(usize, usize)> {
         let children = node.map_or(&self.roots, |node| &self.nodes[node].children);
         let begins = |child: &usize| {
@@ -46,7 +47,7 @@ impl PrefixTree {
         children.iter().position(begins).map(|place| (children[place], place))
     }
 
-    /// Adds the nodes of a sequence that the tree lacks.
+    /// Adds the missing nodes of a sequence.
     fn insert(&mut self, sequences: &[&[u32]], index: usize) {
         let own = sequences[index];
         let (mut node, mut at) = (None, 0);
@@ -63,7 +64,7 @@ impl PrefixTree {
             let common = own[at..].iter().zip(others).take_while(|(own, other)| own == other).count();
             at += common;
             if common < others.len() && at < own.len() {
-                // The sequences part inside the child.
+                // The sequences diverge inside the child.
                 let middle = tokens.start + common;
                 let upper = self.push(Node { sequence, tokens: tokens.start..middle, children: vec![child] });
                 self.nodes[child].tokens = middle..tokens.end;
@@ -83,7 +84,7 @@ impl PrefixTree {
         self.nodes.len() - 1
     }
 
-    /// The nodes as segments in depth-first order, and the row of each token of the sequences of which the tree was made.
+    /// The nodes as segments in depth-first order, and the row of each token of each sequence.
     fn pack(&self, sequences: &[&[u32]]) -> (PackedBatch, Vec<Vec<u32>>) {
         let mut packed = PackedBatch { bounds: vec![0], ..PackedBatch::default() };
         let mut first_rows = vec![0; self.nodes.len()];
@@ -115,8 +116,8 @@ impl PrefixTree {
 }
 
 impl PackedBatch {
-    /// Merges sequences that begin alike: equal tokens after equal tokens are one row. A segment ends where sequences part.
-    /// Also returns the row of each token of each sequence. Passes give each row the bits that it has in a sequence of its own.
+    /// Merges shared prefixes: equal tokens after equal tokens become one row. A segment ends where sequences diverge. Also
+    /// returns the row of each token of each sequence. Each row is bit-identical to that of an unpacked sequence.
     pub fn tree<'a>(sequences: impl IntoIterator<Item = &'a [u32]>) -> (Self, Vec<Vec<u32>>) {
         let sequences: Vec<&[u32]> = sequences.into_iter().collect();
         PrefixTree::new(&sequences).pack(&sequences)
@@ -136,7 +137,7 @@ mod tests {
         let (packed, rows) = PackedBatch::tree(sequences);
         assert_eq!(packed.ids, [1, 2, 3, 4, 5, 6, 7, 7]);
         assert_eq!(packed.positions, [0, 1, 2, 3, 2, 3, 4, 0]);
-        // No segment ends at the 5, where the fourth sequence does.
+        // No segment ends at the 5, where the fourth sequence ends.
         assert_eq!(packed.bounds, [0, 2, 4, 7, 8]);
         assert_eq!(packed.parents, [None, Some(0), Some(0), None]);
         assert_eq!(rows[3], [0, 1, 4]);

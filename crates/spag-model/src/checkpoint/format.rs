@@ -1,4 +1,4 @@
-//! Formats of weight files, and where tensors are in them.
+//! Weight file formats, and the location of tensors in them.
 
 use std::path::Path;
 
@@ -9,16 +9,16 @@ use crate::gguf;
 /// A format of weight files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Format {
-    /// Of the safetensors library.
+    /// The safetensors library's format.
     Safetensors,
-    /// Of `torch.save`.
+    /// `torch.save`'s format.
     Torch,
-    /// Of llama.cpp.
+    /// llama.cpp's format.
     Gguf,
 }
 
 impl Format {
-    /// The end of a file's name.
+    /// The file name extension.
     pub(super) fn extension(self) -> &'static str {
         match self {
             Self::Safetensors => ".safetensors",
@@ -37,7 +37,7 @@ impl Format {
         Error::WeightFile { path: path.to_owned(), what, reason }
     }
 
-    /// The number formats that are read, for messages.
+    /// The supported number formats, for messages.
     pub(super) fn dtypes(self) -> &'static str {
         match self {
             Self::Safetensors | Self::Torch => "F32, F16 and BF16",
@@ -46,24 +46,24 @@ impl Format {
     }
 }
 
-/// Where a tensor is in its file: little-endian elements, one after the other, last index first.
+/// The location of a tensor in its file: little-endian elements, row-major.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct TensorInfo {
     pub(super) dtype: StoredDtype,
     pub(super) shape: Vec<usize>,
-    /// Offset of its first byte in the file.
+    /// Byte offset in the file.
     pub(super) start: u64,
     pub(super) rows: RowOrder,
 }
 
-/// The order of a stored tensor's rows.
+/// The row order of a stored tensor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum RowOrder {
-    /// As they are used.
+    /// In the model's order.
     AsUsed,
-    /// The rows of the first half of each head alternate with those of the second.
+    /// Rows of the first half of each head alternate with those of the second half.
     Interleaved {
-        /// Rows of a head.
+        /// Rows per head.
         head: usize,
     },
 }

@@ -1,4 +1,4 @@
-//! What to do about a path at which there is no checkpoint.
+//! Errors with advice for paths without a checkpoint.
 
 use std::io::ErrorKind;
 use std::path::{Component, Path};
@@ -8,18 +8,18 @@ use spag_io::quote;
 use crate::error::Error;
 use crate::gguf::is_gguf;
 
-/// The folder of the model in a folder of a run's stage.
+/// The model folder inside a stage's folder.
 const MODEL: &str = "model";
 
-/// Files of a checkpoint and of an adapter by which folders are recognised.
+/// Files by which checkpoint and adapter folders are recognised.
 const CONFIG: &str = "config.json";
 const ADAPTER: &str = "adapter_config.json";
-/// The folder of checkpoints in a folder of the Hub's cache, `models--OWNER--NAME`.
+/// The snapshots folder in a folder of the Hub's cache, `models--OWNER--NAME`.
 const SNAPSHOTS: &str = "snapshots";
-/// Folders that a message names, at most.
+/// Maximum folders listed in a message.
 const SHOWN: usize = 5;
 
-/// The error of a checkpoint that does not exist at `path`, with the folder that was probably meant, or how to download it.
+/// The error for a missing checkpoint, suggesting the folder that was probably meant, or how to download it.
 pub(super) fn missing(path: &Path) -> Error {
     let within = path.join(MODEL);
     let names = |folders: &str| format!("; did you mean {folders}?");
@@ -45,7 +45,7 @@ pub(super) fn missing(path: &Path) -> Error {
     spag_io::Error::io(path)(std::io::Error::new(ErrorKind::NotFound, format!("{what}{remedy}"))).into()
 }
 
-/// Paths of the folders in `dir` that have a file of this name; `None` without one. Of many, the first ones.
+/// Paths of subfolders of `dir` with a file of this name, abridged; `None` if there are none.
 pub(crate) fn folders_with(dir: &Path, file: &str) -> Option<String> {
     let entries = std::fs::read_dir(dir).ok()?;
     let mut found: Vec<_> =
@@ -56,7 +56,7 @@ pub(crate) fn folders_with(dir: &Path, file: &str) -> Option<String> {
     (!shown.is_empty()).then(|| shown.join(", ") + more)
 }
 
-/// The error of a file that is not in the format of GGUF but a part of a checkpoint folder; `None` for others.
+/// The error for a file that is not GGUF but part of a checkpoint folder; `None` for others.
 pub(super) fn part_of_folder(path: &Path) -> Option<Error> {
     let extension = path.extension()?.to_str()?;
     let is_part = ["json", "safetensors", "bin", "model"].contains(&extension) && !is_gguf(path);
@@ -65,7 +65,7 @@ pub(super) fn part_of_folder(path: &Path) -> Option<Error> {
     is_part.then(|| spag_io::Error::io(path)(std::io::Error::new(ErrorKind::NotADirectory, why)).into())
 }
 
-/// The owner and the name of a path that could be a model of the Hub: two names, the first of which is no folder here.
+/// The owner and name if a path looks like a Hub model ID: two names, the first of which is not a folder here.
 fn hub_id(path: &Path) -> Option<(String, String)> {
     let parts: Vec<Component<'_>> = path.components().collect();
     let [Component::Normal(owner), Component::Normal(name)] = parts[..] else { return None };

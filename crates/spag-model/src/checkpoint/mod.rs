@@ -1,4 +1,4 @@
-//! Checkpoints: Hugging Face folders, which are read and written, and GGUF files, which are read.
+//! Checkpoints: reads and writes Hugging Face folders, and reads GGUF files.
 
 mod format;
 mod gguf;
@@ -50,17 +50,17 @@ pub struct Checkpoint {
 }
 
 impl Checkpoint {
-    /// Reads `config.json`, the tokenizer and the weights (`model.safetensors` or `pytorch_model.bin`, or shards of either
-    /// with an index) of a folder, or all of them from a GGUF file, as f32 on the CPU.
+    /// Reads a checkpoint as f32 on the CPU: `config.json`, the tokenizer and the weights (`model.safetensors` or
+    /// `pytorch_model.bin`, or shards of either with an index) from a folder, or all of them from a GGUF file.
     ///
     /// # Errors
-    /// A missing or malformed file, tensors that are missing, misshapen, not used or not finite, or tokens outside the
+    /// A missing or malformed file, tensors that are missing, misshapen, unused or not finite, or tokens outside the
     /// model's vocabulary.
     pub fn load(path: impl AsRef<Path>) -> Result<Self> {
         Self::load_with(path, &LoadOptions::default())
     }
 
-    /// As [`Checkpoint::load`], with a given device and number format. Holds at most one tensor in host memory in
+    /// [`Checkpoint::load`] with a given device and number format. Holds at most one tensor in host memory in
     /// addition to the model.
     ///
     /// # Errors

@@ -1,4 +1,4 @@
-//! How checkpoints are loaded and written.
+//! Options for loading and writing checkpoints.
 
 use candle_core::Device;
 
@@ -36,7 +36,7 @@ impl WriteOptions {
         Self { dtype, max_shard_bytes: ShardSize::default().bytes() }
     }
 
-    /// With shards of another size.
+    /// Sets the maximum shard size.
     pub fn sharded(self, size: ShardSize) -> Self {
         Self { max_shard_bytes: size.bytes(), ..self }
     }

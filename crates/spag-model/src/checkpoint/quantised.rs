@@ -1,4 +1,4 @@
-//! Reads a model whose weights are quantised as they are read: at most one layer of it exists in another number format.
+//! Loads a model and quantises its weights on the fly: at most one layer exists in another number format at a time.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -25,18 +25,17 @@ use crate::packed_weights::{
 use crate::params::{FlatBuffers, Layout, Part};
 use spag_ops::quantised::BlockFormat;
 
-/// Reads a checkpoint for engines with quantised weights, which are quantised on the host. The options' number format is that of what
-/// is not quantised: keys and values, norms, biases, embeddings, and matrices that cannot be quantised.
+/// Loads a checkpoint for engines with quantised weights, quantising on the host. The options' number format applies to everything
+/// that is not quantised: keys and values, norms, biases, embeddings, and matrices that cannot be quantised.
 ///
-/// With [`Quantisation::Stored`] the embedding stays as it is in the file too, and a tied output head is the embedding. Tensors in
-/// other number formats than those of [`BlockFormat`] are dequantised; they are counted by their format in the second part of the
-/// result.
+/// [`Quantisation::Stored`] also keeps the embedding in the file's format, shared with a tied output head. Tensors in formats other
+/// than those of [`BlockFormat`] are dequantised; the second part of the result counts them by format.
 ///
-/// The model has no other weights: its own passes and training refuse it.
+/// The model has no other weights: it cannot run its own passes or be trained.
 ///
 /// # Errors
-/// As [`Checkpoint::load_with`] and [`Quantisation::check_device`], or a checkpoint without a matrix that can be quantised, or that
-/// is quantised in its file.
+/// As [`Checkpoint::load_with`] and [`Quantisation::check_device`]; or the checkpoint has no matrix that can be quantised, or is
+/// already quantised in its file.
 pub fn load_quantised(
     path: impl AsRef<Path>,
     options: &LoadOptions,
@@ -56,7 +55,7 @@ pub fn load_quantised(
     })
 }
 
-/// Whether there is a GGUF file at `path` with matrices that [`Quantisation::Stored`] keeps. `false` if it cannot be read.
+/// Whether `path` is a GGUF file with matrices that [`Quantisation::Stored`] keeps. `false` if it cannot be read.
 pub fn is_quantised(path: impl AsRef<Path>) -> bool {
     let kept = |info: &TensorInfo| matches!(&info.dtype, StoredDtype::Read(format) if block_format(*format).is_some());
     let path = path.as_ref();
@@ -65,8 +64,8 @@ pub fn is_quantised(path: impl AsRef<Path>) -> bool {
             .is_ok_and(|file| file.tensors.values().any(|info| info.shape.len() == 2 && kept(info)))
 }
 
-/// Reads the weights of a checkpoint on which an adapter is trained, quantised to a format or the one
-/// [in its place](BlockFormat::of_inputs). `dtype` is the number format of layers as passes get them.
+/// Loads the frozen weights for training an adapter, quantised to a format or its
+/// [fallback](BlockFormat::of_inputs). `dtype` is the number format of layers as passed to passes.
 ///
 /// # Errors
 /// As [`load_quantised`].
@@ -100,7 +99,7 @@ fn with_layers<T>(
     load(&config, &layers, dequantised)
 }
 
-/// The layers of a checkpoint in its files.
+/// Reads the layers of a checkpoint.
 struct Layers<'a> {
     layout: &'a Layout,
     files: &'a WeightFiles,
@@ -110,7 +109,7 @@ struct Layers<'a> {
 }
 
 impl Layers<'_> {
-    /// The format in which a matrix is kept.
+    /// The stored format of a matrix, if it is kept.
     fn kept(&self, located: &Located<'_>) -> Option<BlockFormat> {
         match (self.quantisation, &located.info().dtype) {
             (Quantisation::Stored, StoredDtype::Read(format)) if located.info().shape.len() == 2 => {
@@ -120,7 +119,7 @@ impl Layers<'_> {
         }
     }
 
-    /// Refuses a checkpoint of which nothing could be kept. Counts the matrices that are dequantised, by number format.
+    /// Refuses a checkpoint without any matrix to keep. Counts the dequantised matrices by number format.
     fn check(&self, path: &Path, source: Source<'_>) -> Result<BTreeMap<String, usize>> {
         let mut dequantised = BTreeMap::new();
         if self.quantisation != Quantisation::Stored {
@@ -147,7 +146,7 @@ impl Layers<'_> {
         Ok(dequantised)
     }
 
-    /// Refuses a model that does not fit into the memory of the device, or of which a layer does not fit into that of the host.
+    /// Checks that the model fits into device memory, and a layer into host memory.
     fn require_room(&self, path: &Path, matrices: &Matrices, device: &Device) -> Result<()> {
         let of_layer = |layer: usize| self.layout.layers[layer].len as u64 * self.dtype.bytes() as u64;
         let packed = match self.quantisation {
@@ -190,7 +189,7 @@ impl Layers<'_> {
     }
 }
 
-/// The format of engines for one of ggml.
+/// The engine format of a ggml format.
 fn block_format(format: GgmlDType) -> Option<BlockFormat> {
     match format {
         GgmlDType::Q8_0 => Some(BlockFormat::Q8_0),
@@ -203,7 +202,7 @@ fn block_format(format: GgmlDType) -> Option<BlockFormat> {
     }
 }
 
-/// Refuses a NaN or an infinity.
+/// Checks that all numbers are finite.
 fn check_finite(format: BlockFormat, bytes: &[u8], located: &Located<'_>) -> Result<()> {
     match format.first_not_finite(bytes) {
         None => Ok(()),

@@ -1,4 +1,4 @@
-//! Reads checkpoints; of weights, one tensor at a time.
+//! Reads checkpoints, one tensor at a time.
 
 use std::fs::File;
 use std::path::Path;
@@ -21,7 +21,7 @@ use crate::params::{FlatBuffers, Layout};
 use crate::tokenizer::{SpecialIds, Tokenizer};
 use spag_ops::cpu::{self, Stored as _};
 
-/// The configuration of the checkpoint at `path`: a folder's `config.json`, or what a GGUF file says.
+/// Reads the configuration of the checkpoint at `path`: a folder's `config.json`, or the metadata of a GGUF file.
 ///
 /// # Errors
 /// A missing or malformed file, or an unsupported configuration.
@@ -29,8 +29,8 @@ pub fn load_config(path: impl AsRef<Path>) -> Result<ModelConfig> {
     Source::find(path.as_ref())?.config()
 }
 
-/// What a user should know of a checkpoint whose configuration ties an output head that its weights have, as older versions of
-/// PEFT and transformers write; `None` for others. The head is used unless it equals the embedding.
+/// A note for the user if the configuration ties the output head but the weights contain one, as written by older versions of
+/// PEFT and transformers; `None` otherwise. The head is used unless it equals the embedding.
 ///
 /// # Errors
 /// As [`load_config`].
@@ -38,7 +38,7 @@ pub fn own_head_note(path: impl AsRef<Path>) -> Result<Option<String>> {
     Source::find(path.as_ref())?.own_head_note()
 }
 
-/// Reads the tokenizer of a checkpoint, with the files that a saved folder carries.
+/// Reads the tokenizer of a checkpoint, including the files copied when saving.
 ///
 /// # Errors
 /// A missing or malformed file, or special tokens outside the model's vocabulary.
@@ -56,7 +56,7 @@ pub fn load_model(path: impl AsRef<Path>) -> Result<Model> {
     load_model_with(path, &LoadOptions::default())
 }
 
-/// As [`load_model`], with a given device and number format.
+/// [`load_model`] with a given device and number format.
 ///
 /// # Errors
 /// As [`Checkpoint::load_with`](super::Checkpoint::load_with), except for the tokenizer.
@@ -65,7 +65,7 @@ pub fn load_model_with(path: impl AsRef<Path>, options: &LoadOptions) -> Result<
     let source = Source::find(path)?;
     let config = source.config()?;
     let layout = Layout::new(&config.architecture);
-    // Before anything is allocated: the configuration may ask for sizes that the weights do not have.
+    // Before any allocation: the configuration may claim sizes that the weights do not have.
     let weights = source.weights()?;
     weights.check(&layout)?;
     require_room(&layout, options.dtype, &options.device, path)?;
@@ -74,7 +74,7 @@ pub fn load_model_with(path: impl AsRef<Path>, options: &LoadOptions) -> Result<
     Model::from_parameters(&config, parameters)
 }
 
-/// Refuses to read weights that do not fit on the device, or for a CPU into memory and swap space.
+/// Checks that the weights fit on the device, or for a CPU into memory and swap space.
 fn require_room(layout: &Layout, dtype: WeightDtype, device: &Device, dir: &Path) -> Result<()> {
     let what = || format!("{}: the weights in {dtype}", dir.display());
     let advice = match device {
@@ -87,8 +87,8 @@ fn require_room(layout: &Layout, dtype: WeightDtype, device: &Device, dir: &Path
     Ok(spag_ops::require_room(layout.bytes(dtype), device, what, advice)?)
 }
 
-/// Checks that a checkpoint's weight files hold exactly the tensors of its configuration, from their headers. Returns the
-/// configuration, whose sizes are then those of the weights.
+/// Checks from the headers that a checkpoint's weight files hold exactly the tensors of its configuration. Returns the
+/// configuration, whose sizes are then verified.
 ///
 /// # Errors
 /// Missing or malformed files, or tensors that are missing, misshapen or not used.
@@ -99,8 +99,8 @@ pub fn check_checkpoint(path: impl AsRef<Path>) -> Result<ModelConfig> {
     Ok(config)
 }
 
-/// Reads what [`write_buffers`](super::write_buffers) wrote into `buffers` of the same layout, or the model of a GGUF file.
-/// The number format may differ.
+/// Reads tensors written by [`write_buffers`](super::write_buffers), or the model of a GGUF file, into `buffers` of the
+/// same layout. The number format may differ.
 ///
 /// # Errors
 /// Missing or malformed files; missing, misshapen or unused tensors; weights that are not finite.
@@ -109,7 +109,7 @@ pub fn read_buffers(buffers: &FlatBuffers, path: impl AsRef<Path>, stem: &str) -
 }
 
 /// Reads the tensors of `layout` from the files of `stem` ("model" for a model's weights) one at a time, in file order.
-/// `each` gets the indices of layer and view, and the flat tensor in `dtype` on the CPU. Used to read shards.
+/// `each` receives the indices of layer and view, and the flat tensor in `dtype` on the CPU. Used to read shards.
 ///
 /// # Errors
 /// As [`read_buffers`], or an error of `each`.
@@ -133,7 +133,7 @@ pub(crate) fn read_adapter(layout: &Layout, dir: &Path) -> Result<FlatBuffers> {
     Ok(buffers)
 }
 
-/// The files of `stem`. A GGUF file holds a model and nothing else.
+/// Opens the files of `stem`. A GGUF file only holds a model.
 fn open(path: &Path, stem: &str) -> Result<WeightFiles> {
     if stem == MODEL && is_gguf(path) { WeightFiles::of_gguf(path) } else { WeightFiles::open(path, stem) }
 }

@@ -1,9 +1,9 @@
-//! Rows of queries and keys in the order of Hugging Face.
+//! Restores Hugging Face's row order of queries and keys.
 
 use rayon::prelude::*;
 
-/// Puts the rows of each head in order: those of its first half, then those of its second, which alternate in the file.
-/// `head` is the number of rows of a head, `width` that of a row's elements; neither is 0.
+/// De-interleaves the rows of each head: first those of its first half, then those of its second. `head` is the number
+/// of rows per head, `width` the elements per row; both are non-zero.
 pub(super) fn separate_halves<T: Copy + Send + Sync>(values: &mut [T], head: usize, width: usize) {
     values.par_chunks_exact_mut(head * width).for_each_init(Vec::new, |copy, values| {
         copy.clear();
@@ -23,7 +23,7 @@ mod tests {
 
     #[test]
     fn rows_of_each_head_are_separated() {
-        // Two heads of four rows of two elements; the number of a row is its place in the right order.
+        // Two heads of four rows of two elements; each row's number is its position in the right order.
         let mut values: Vec<u32> = [0, 2, 1, 3, 4, 6, 5, 7].iter().flat_map(|row| [10 * row, 10 * row + 1]).collect();
         separate_halves(&mut values, 4, 2);
         assert_eq!(values, (0..8).flat_map(|row| [10 * row, 10 * row + 1]).collect::<Vec<u32>>());

@@ -1,4 +1,4 @@
-//! The header of a safetensors file.
+//! Parses the header of a safetensors file.
 
 use std::collections::{BTreeMap, HashSet};
 use std::fs::File;
@@ -14,10 +14,10 @@ use super::format::{Format, RowOrder, TensorInfo};
 use crate::dtype::StoredDtype;
 use crate::error::Result;
 
-/// Bytes of a header, at most; as in the safetensors library.
+/// Maximum bytes of a header, as in the safetensors library.
 const MAX_HEADER: u64 = 100_000_000;
 
-/// Reads and checks the header of a file of `length_of_file` bytes.
+/// Parses and validates the header of a file of `length_of_file` bytes.
 pub(super) fn tensors(path: &Path, mut file: File, length_of_file: u64) -> Result<BTreeMap<String, TensorInfo>> {
     let wrong = |e: SafeTensorError| Format::Safetensors.invalid(path, quote(&e.to_string()));
     let io = spag_io::Error::io(path);
@@ -56,7 +56,7 @@ pub(super) fn tensors(path: &Path, mut file: File, length_of_file: u64) -> Resul
     Ok(metadata.tensors().into_iter().map(located).collect())
 }
 
-/// Accepts a JSON object whose keys differ. The library would take the last of two equal ones.
+/// A JSON object with unique keys. The library would silently use the last duplicate.
 struct UniqueNames;
 
 impl<'de> Visitor<'de> for UniqueNames {

@@ -1,11 +1,11 @@
-//! The largest size of a file of weights, as transformers writes it: `5GB`, `200MB`, or bytes.
+//! Maximum size of a weight file, in transformers' notation: `5GB`, `200MB`, or bytes.
 
 use std::fmt;
 use std::str::FromStr;
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-/// Maximum bytes of a file of weights. A larger tensor has a file of its own.
+/// Maximum bytes of a weight file. A larger tensor gets its own file.
 ///
 /// ```
 /// use spag_model::checkpoint::ShardSize;
@@ -47,7 +47,7 @@ impl FromStr for ShardSize {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        // The number of bits, "5Gb", is not accepted: it is more often a slip.
+        // Gigabits, "5Gb", are not accepted: they are usually a typo.
         let unit = UNITS.iter().find_map(|(unit, bytes)| Some((text.strip_suffix(unit)?, *bytes)));
         let (number, unit) = unit.unwrap_or((text, 1));
         let number = number.trim_end().parse::<u64>().ok();

@@ -20,7 +20,7 @@ use crate::params::{Layout, WeightSource};
 /// `stem.safetensors`, or to shards with an index. Layers are unsharded once, in order.
 ///
 /// # Errors
-/// The folder cannot be written, or a failure of the weight source.
+/// The folder cannot be written, or the weight source fails.
 pub fn write_buffers(
     source: &dyn WeightSource,
     dir: impl AsRef<Path>,
@@ -77,13 +77,12 @@ pub(super) fn write_tensors(
     let (single, index) = (dir.join(format!("{stem}.safetensors")), dir.join(format!("{stem}.safetensors.index.json")));
     if let [shard] = shards.as_slice() {
         let written = tensor_file::write(dir, &format!("{stem}.safetensors"), shard, options.dtype, tensors)?;
-        // A single file comes before an index, so what is left of an earlier checkpoint only takes space.
+        // A single file takes precedence over an index, so leftovers of an earlier checkpoint only take space.
         let _ = fs::remove_file(index);
         remove_other_shards(dir, stem, 0);
         return Ok(vec![written]);
     }
-    // Shards of the same names may replace those of an earlier checkpoint one by one: without an index, no reader takes
-    // the mixture for a model.
+    // Shards may replace those of an earlier checkpoint one by one: without an index, no reader accepts the mixture.
     remove(&index)?;
     let (mut map, mut written, count) = (BTreeMap::new(), Vec::new(), shards.len());
     for (number, shard) in shards.iter().enumerate() {
@@ -93,7 +92,7 @@ pub(super) fn write_tensors(
     }
     let total = layout.len() * options.dtype.bytes();
     let contents = json!({"metadata": {"total_size": total}, "weight_map": map});
-    // The single file of an earlier checkpoint would come before the index.
+    // A single file of an earlier checkpoint would take precedence over the index.
     remove(&single)?;
     write_json_atomically(&index, &contents)?;
     remove_other_shards(dir, stem, count);
@@ -104,7 +103,7 @@ fn shard_name(stem: &str, number: usize, count: usize) -> String {
     format!("{stem}-{number:05}-of-{count:05}.safetensors")
 }
 
-/// Removes a file if it is there.
+/// Removes a file if it exists.
 fn remove(path: &Path) -> Result<()> {
     match fs::remove_file(path) {
         Err(error) if error.kind() != ErrorKind::NotFound => Err(spag_io::Error::io(path)(error).into()),
@@ -112,8 +111,8 @@ fn remove(path: &Path) -> Result<()> {
     }
 }
 
-/// Removes shards of an earlier checkpoint that are not among `count` of this one. Best effort: no index names them, but
-/// some programs read every safetensors file of a folder.
+/// Removes shards of an earlier checkpoint that are not among the `count` new ones. Best effort: no index names them,
+/// but some programs read every safetensors file of a folder.
 fn remove_other_shards(dir: &Path, stem: &str, count: usize) {
     let Ok(entries) = fs::read_dir(dir) else { return };
     for entry in entries.flatten() {

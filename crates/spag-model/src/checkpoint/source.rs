@@ -1,4 +1,4 @@
-//! Where a checkpoint is: in a folder, or in one file.
+//! The source of a checkpoint: a folder or a single file.
 
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
@@ -12,17 +12,17 @@ use crate::error::Result;
 use crate::gguf::Gguf;
 use crate::tokenizer::{SpecialIds, Tokenizer};
 
-/// A checkpoint that exists.
+/// An existing checkpoint.
 #[derive(Clone, Copy)]
 pub(super) enum Source<'a> {
     /// A Hugging Face folder.
     Folder(&'a Path),
-    /// A GGUF file. It has no other tensors than those of the model.
+    /// A GGUF file, which only holds the tensors of the model.
     Gguf(&'a Path),
 }
 
 impl<'a> Source<'a> {
-    /// The checkpoint at `path`. A regular file is read as GGUF.
+    /// Finds the checkpoint at `path`. A regular file is read as GGUF.
     pub(super) fn find(path: &'a Path) -> Result<Self> {
         match std::fs::metadata(path) {
             Ok(found) if found.is_dir() => Ok(Self::Folder(path)),
@@ -36,13 +36,13 @@ impl<'a> Source<'a> {
         }
     }
 
-    /// The configuration, untied if the weights have an output head of their own.
+    /// The configuration, untied if the weights contain an output head.
     pub(super) fn config(self) -> Result<ModelConfig> {
         let config = self.stored_config()?;
         if self.has_own_head(&config)? { config.with("tie_word_embeddings", false) } else { Ok(config) }
     }
 
-    /// A note if the configuration ties an output head that the weights have.
+    /// A note if the configuration ties an output head that the weights contain.
     pub(super) fn own_head_note(self) -> Result<Option<String>> {
         let note = match self {
             Self::Folder(dir) if self.has_own_head(&self.stored_config()?)? => Some(format!(
@@ -57,7 +57,7 @@ impl<'a> Source<'a> {
     fn has_own_head(self, config: &ModelConfig) -> Result<bool> {
         match self {
             Self::Folder(dir) => has_own_head(dir, config),
-            // Whether a GGUF file ties the head follows from its tensors.
+            // A GGUF file's tensors determine whether the head is tied.
             Self::Gguf(_) => Ok(false),
         }
     }
@@ -72,7 +72,7 @@ impl<'a> Source<'a> {
         }
     }
 
-    /// The tokenizer, with the files that a saved folder carries.
+    /// The tokenizer, including the files copied when saving.
     pub(super) fn tokenizer(self, ids: SpecialIds) -> Result<Tokenizer> {
         match self {
             Self::Folder(dir) => Ok(Tokenizer::from_dir(dir, ids)?.with_files(python_files(dir)?)),
@@ -80,7 +80,7 @@ impl<'a> Source<'a> {
         }
     }
 
-    /// The files of the model's weights, with their headers.
+    /// The model's weight files, with their headers.
     pub(super) fn weights(self) -> Result<WeightFiles> {
         match self {
             Self::Folder(dir) => WeightFiles::open(dir, MODEL),
@@ -88,7 +88,7 @@ impl<'a> Source<'a> {
         }
     }
 
-    /// Paths of the configuration and of the weights.
+    /// Paths of the configuration and weight files.
     pub(super) fn paths(self) -> Result<Vec<PathBuf>> {
         match self {
             Self::Folder(dir) => {

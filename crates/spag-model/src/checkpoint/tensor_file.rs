@@ -60,7 +60,7 @@ impl WrittenFile {
     }
 }
 
-/// Reads a file in chunks.
+/// Reads a file in chunks and passes them to `each`.
 pub(super) fn read_chunks(path: &Path, mut each: impl FnMut(&[u8])) -> Result<()> {
     let mut file = File::open(path).map_err(spag_io::Error::io(path))?;
     let mut buffer = vec![0u8; 1 << 20];

@@ -1,5 +1,5 @@
-//! Output heads in folders whose configuration ties them to the embedding. As in transformers 5, a head of its own is used: older
-//! versions of PEFT and transformers wrote it without a change of the configuration.
+//! Separate output heads in folders whose configuration ties the head to the embedding. As in transformers 5, the separate head
+//! is used: older versions of PEFT and transformers wrote it without changing the configuration.
 
 use std::fs::File;
 use std::io::{Read, Seek, SeekFrom};
@@ -10,10 +10,10 @@ use crate::config::ModelConfig;
 use crate::error::Result;
 use crate::params::names::{EMBEDDING, HEAD};
 
-/// Bytes that are compared at a time.
+/// Bytes compared at a time.
 const PIECE: usize = 1 << 20;
 
-/// Whether `config` ties the head to the embedding, and the files of `dir` hold a head with other weights.
+/// Whether `config` ties the head to the embedding, but `dir` contains a head with other weights.
 ///
 /// # Errors
 /// The tensors cannot be read.
@@ -21,7 +21,7 @@ pub(super) fn has_own_head(dir: &Path, config: &ModelConfig) -> Result<bool> {
     if !config.architecture.is_tied() {
         return Ok(false);
     }
-    // Folders without weights have a configuration too. What reads the weights reports damaged ones.
+    // Folders without weights have a configuration too. Damaged weights are reported when they are read.
     let Ok(files) = WeightFiles::open(dir, MODEL) else { return Ok(false) };
     match (files.find(HEAD), files.find(EMBEDDING)) {
         (Some(head), Some(embedding)) => differs(&head, &embedding),

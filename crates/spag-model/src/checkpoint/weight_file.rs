@@ -1,4 +1,4 @@
-//! One file of weights, of any format: its header, read and checked at once, and its tensors, read one at a time.
+//! A weight file of any format: its header is validated on opening, and its tensors are read one at a time.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -17,16 +17,16 @@ use crate::dtype::StoredDtype;
 use crate::error::{Error, Result};
 use crate::gguf::Gguf;
 
-/// Bytes read at a time, at most.
+/// Maximum bytes read at a time.
 const PIECE: usize = 16 << 20;
-/// Bytes converted per task, at most.
+/// Maximum bytes converted per task.
 const SHARE: usize = 1 << 16;
 
 /// A file with a valid header.
 pub(super) struct WeightFile {
     pub(super) path: PathBuf,
     format: Format,
-    /// By name, so that the same one of several errors is always reported.
+    /// Sorted by name, so that the same one of several errors is always reported.
     pub(super) tensors: BTreeMap<String, TensorInfo>,
 }
 
@@ -38,12 +38,12 @@ pub(super) struct Stored<'a> {
     pub(super) values: Values,
 }
 
-/// What the values of a tensor may be.
+/// Requirements on the values of a tensor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Values {
-    /// Weights: a NaN or an infinity is an error.
+    /// Weights: NaN and infinity are errors.
     Finite,
-    /// Moments of an optimizer, which may overflow.
+    /// Optimizer moments, which may overflow.
     Any,
 }
 
@@ -87,8 +87,8 @@ impl WeightFile {
         Ok(Self { path: path.to_owned(), format, tensors })
     }
 
-    /// Reads a tensor of a supported number format into `out`, converted to `T`. Holds at most one piece of the file in
-    /// memory, the numbers of a share of it per thread, and of tensors whose rows are reordered one head per thread.
+    /// Reads a tensor of a supported number format into `out`, converted to `T`. Uses memory for at most one piece of
+    /// the file, the numbers of one share per thread, and one head per thread if rows are reordered.
     pub(super) fn read<T: Weight>(&self, file: &mut File, tensor: Stored<'_>, out: &mut [T]) -> Result<()> {
         let Stored { name, info, values } = tensor;
         let io = spag_io::Error::io(&self.path);
@@ -101,13 +101,13 @@ impl WeightFile {
         for (piece, part) in out.chunks_mut(piece_len).enumerate() {
             let bytes = &mut bytemuck::cast_slice_mut(&mut words)[..part.len() / elements * size];
             file.read_exact(bytes).map_err(io)?;
-            // Found in the same pass: it costs less than reading the memory once more.
+            // Checked in the same pass, which costs less than reading the memory again.
             let shares = part.par_chunks_mut(share_len).zip(bytes.par_chunks(share_len / elements * size));
             let finite = shares.map(|(out, bytes)| {
                 let numbers = format.from_data(bytes.into()).dequantize(out.len())?;
                 let numbers = numbers.as_slice::<f32>()?;
                 out.iter_mut().zip(numbers).for_each(|(out, number)| *out = T::rounded(*number));
-                // Without an early end, so that it is vectorised.
+                // Without an early exit, so that it is vectorised.
                 Ok::<_, Error>(out.iter().fold(true, |finite, number| finite & number.to_f64().is_finite()))
             });
             if finite.try_reduce(|| true, |one, other| Ok(one & other))? || values == Values::Any {
@@ -122,7 +122,7 @@ impl WeightFile {
         Ok(())
     }
 
-    /// Reads a matrix as it is in the file, with its rows in the order of the model.
+    /// Reads a matrix without converting it, with its rows in the model's order.
     pub(super) fn read_blocks(&self, file: &mut File, tensor: Stored<'_>) -> Result<Vec<u8>> {
         let Stored { name, info, .. } = tensor;
         let io = spag_io::Error::io(&self.path);

@@ -1,5 +1,5 @@
-//! The weight files of a folder: one file, or the shards of an index. Every tensor in them is used, or is known to be of
-//! no use, or is an error.
+//! The weight files of a folder: one file, or the shards of an index. Unused tensors are an error, unless known to be
+//! redundant.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
@@ -15,20 +15,20 @@ use crate::error::{Error, Result};
 use crate::params::Layout;
 use crate::params::names::HEAD;
 
-/// Bytes of an index, at most.
+/// Maximum bytes of an index.
 const MAX_INDEX: u64 = 64 << 20;
-/// Buffers that older versions of transformers saved. They follow from the configuration.
+/// Buffers saved by older versions of transformers, which are derived from the configuration.
 const COMPUTED: [&str; 3] = [".rotary_emb.inv_freq", ".rotary_emb.cos_cached", ".rotary_emb.sin_cached"];
 /// The stem of a model's weights.
 pub(super) const MODEL: &str = "model";
-/// The stem of an adapter's weights, in a folder of PEFT.
+/// The stem of an adapter's weights in a PEFT folder.
 pub(crate) const ADAPTER: &str = "adapter_model";
 
-/// Which files hold the weights of a folder.
+/// The weight files found in a folder.
 struct Found {
     format: Format,
     paths: Vec<PathBuf>,
-    /// The index and what it says, for shards.
+    /// The index and its content, for shards.
     index: Option<(PathBuf, BTreeMap<String, String>)>,
 }
 
@@ -69,7 +69,8 @@ fn find(dir: &Path, stem: &str) -> Result<Found> {
     Err(Error::MissingFile { path: dir.to_owned(), what: "weights", expected })
 }
 
-/// The shard of every tensor. Shards lie in the folder of the index: another folder's files are not this checkpoint.
+/// The shard of every tensor. Shards must be in the folder of the index: files of other folders are not part of the
+/// checkpoint.
 fn read_index(path: &Path, format: Format) -> Result<BTreeMap<String, String>> {
     #[derive(serde::Deserialize)]
     struct Index {
@@ -93,7 +94,7 @@ fn read_index(path: &Path, format: Format) -> Result<BTreeMap<String, String>> {
     Ok(weight_map)
 }
 
-/// Where a tensor is.
+/// The location of a tensor.
 pub(super) struct Located<'a> {
     pub(super) file: &'a WeightFile,
     pub(super) name: String,
@@ -105,7 +106,7 @@ impl Located<'_> {
         &self.file.tensors[&self.name]
     }
 
-    /// Its bytes in the file; 0 if its number format is not read.
+    /// Its bytes in the file; 0 if its number format is not supported.
     pub(super) fn bytes(&self) -> u64 {
         let TensorInfo { dtype, shape, .. } = self.info();
         let count = shape.iter().fold(1u64, |product, size| product.saturating_mul(*size as u64));
@@ -147,23 +148,23 @@ impl WeightFiles {
         Ok(Self { dir: path.to_owned(), files, values: Values::Finite })
     }
 
-    /// Checks that the files hold every tensor of `layout`, in its shape, and no other.
+    /// Checks that the files hold exactly the tensors of `layout`, with its shapes.
     pub(super) fn check(&self, layout: &Layout) -> Result<()> {
         self.for_each(layout, |_, _, _, _| Ok(()))
     }
 
-    /// Where the tensor of this name is.
+    /// The location of the tensor with this name.
     pub(super) fn find(&self, name: &str) -> Option<Located<'_>> {
         let file = self.files.iter().find(|file| file.tensors.contains_key(name))?;
         Some(Located { file, name: name.to_owned() })
     }
 
-    /// What the values of the tensors may be.
+    /// Requirements on the values of the tensors.
     pub(super) fn values(&self) -> Values {
         self.values
     }
 
-    /// Where the tensors of `layout` are: those of each layer, in the order of its views.
+    /// The locations of `layout`'s tensors, by layer, in the order of its views.
     ///
     /// # Errors
     /// As [`WeightFiles::check`].
@@ -180,7 +181,7 @@ impl WeightFiles {
         Ok(layers)
     }
 
-    /// Calls `read` for every tensor of `layout`, in the order of the files, with the indices of its layer and view.
+    /// Calls `read` for every tensor of `layout`, in file order, with the indices of its layer and view.
     pub(super) fn read(
         &self,
         layout: &Layout,

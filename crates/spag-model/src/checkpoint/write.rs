@@ -1,4 +1,4 @@
-//! Writes checkpoints: the tokenizer's files, `config.json` and the weights in a given number format.
+//! Writes checkpoints: tokenizer files, `config.json`, and the weights in a given number format.
 
 use std::path::Path;
 
@@ -15,10 +15,10 @@ use crate::model::{Model, RandomWeights};
 use crate::params::{Layout, WeightSource};
 use crate::tokenizer::Tokenizer;
 
-/// As [`Checkpoint::save`](super::Checkpoint::save), for weights of any source. Layers are unsharded once, in order.
+/// [`Checkpoint::save`](super::Checkpoint::save) for weights of any source. Layers are unsharded once, in order.
 ///
 /// # Errors
-/// As [`Checkpoint::save`](super::Checkpoint::save), or a failure of the weight source.
+/// As [`Checkpoint::save`](super::Checkpoint::save), or the weight source fails.
 pub fn save_checkpoint(
     config: &ModelConfig,
     weights: &dyn WeightSource,
@@ -35,12 +35,11 @@ pub fn save_model(model: &Model, dir: impl AsRef<Path>, options: WriteOptions) -
     save_checkpoint(model.config(), model.parameters(), None, dir, options)
 }
 
-/// Writes the same checkpoint as [`Model::init`] with [`save_checkpoint`], one tensor at a time, so that the model need
-/// not fit into memory.
+/// Writes the same checkpoint as [`Model::init`] with [`save_checkpoint`], one tensor at a time, so that the model may
+/// exceed memory.
 ///
 /// # Errors
-/// An inconsistent configuration, too little memory or space on the disk, or as
-/// [`Checkpoint::save`](super::Checkpoint::save).
+/// An inconsistent configuration, out of memory or disk space, or as [`Checkpoint::save`](super::Checkpoint::save).
 pub fn write_random_model(
     config: &ModelConfig,
     seed: u64,
@@ -55,7 +54,7 @@ pub fn write_random_model(
     write_tensors(&layout, dir.as_ref(), "model", options, &|layer, view| weights.tensor(layer, view))
 }
 
-/// Refuses a model whose files do not fit on the disk of `dir`, or whose largest tensor does not fit into memory.
+/// Checks that the model's files fit on the disk of `dir`, and its largest tensor into memory.
 fn require_room(layout: &Layout, dir: &Path, dtype: WeightDtype) -> Result<()> {
     let needed = layout.bytes(dtype);
     if let Some(free) = spag_io::free_disk(dir).filter(|free| *free < needed) {
@@ -63,7 +62,7 @@ fn require_room(layout: &Layout, dir: &Path, dtype: WeightDtype) -> Result<()> {
     }
     let views = layout.layers.iter().flat_map(|layer| &layer.views);
     let largest = views.map(|view| view.len() as u64).max().unwrap_or(0);
-    // In f32, and as the bytes that are written.
+    // In f32, and as the written bytes.
     let bytes = largest.saturating_mul(4 + dtype.bytes() as u64);
     let what = || "the largest tensor of this model".into();
     Ok(spag_ops::require_room(bytes, &Device::Cpu, what, "choose a smaller model")?)
@@ -76,16 +75,16 @@ fn write_config(config: &ModelConfig, tokenizer: Option<&Tokenizer>, dir: &Path,
         for (name, contents) in tokenizer.files() {
             write_atomically(dir.join(name), contents)?;
         }
-        // Without a BOS in the tokenizer, the configuration keeps its own.
+        // If the tokenizer has no BOS, the configuration keeps its own.
         if let Some(bos) = tokenizer.bos_token() {
             keys.insert("bos_token_id".into(), bos.into());
         }
-        // Further ids of the configuration end a completion too, and stay.
+        // Other EOS ids of the configuration also end a completion, and are kept.
         if !config.eos_token_ids.contains(&tokenizer.eos()) {
             keys.insert("eos_token_id".into(), tokenizer.eos().into());
         }
     }
-    // The number format is under the key of transformers 5 if the source has it, else under the older one.
+    // The number format uses the key of transformers 5 if the source has it, else the older key.
     let key = if keys.contains_key("dtype") { "dtype" } else { "torch_dtype" };
     for name in ["dtype", "torch_dtype"] {
         if name == key || keys.contains_key(name) {

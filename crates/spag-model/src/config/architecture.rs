@@ -1,7 +1,7 @@
-//! What a model computes, and how the `config.json` of each family describes it.
+//! The architecture of a model, and how it is parsed from each family's `config.json`.
 //!
-//! A family with known parts is one function here. A new option is a field of [`Architecture`], computed by
-//! `model/block.rs` (forward pass) and `model/train_block.rs` (backward pass), and `params/names.rs` names its tensors.
+//! A family made of supported parts is one function here. A new option is a field of [`Architecture`], computed in
+//! `model/block.rs` (forward pass) and `model/train_block.rs` (backward pass); `params/names.rs` names its tensors.
 
 use serde_json::Value;
 use spag_io::quote;
@@ -13,10 +13,10 @@ use crate::error::Result;
 use spag_ops::attention::Heads;
 use spag_ops::glu::Activation;
 
-/// A decoder of blocks of attention and a gated MLP, with RMSNorms. Families differ in what the fields say.
+/// A decoder of blocks of attention and a gated MLP, with RMSNorms. Families differ only in these fields.
 ///
 /// Parsed from `config.json` by [`ModelConfig`](super::ModelConfig). Layout, initialisation, passes, KV cache and memory
-/// formulas are derived from it; nothing else knows the family of a model.
+/// formulas are derived from it; no other code depends on the family.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct Architecture {
@@ -34,25 +34,25 @@ pub struct Architecture {
     pub max_position_embeddings: usize,
     /// ε of every RMSNorm.
     pub rms_norm_eps: f64,
-    /// Where a block has norms.
+    /// The positions of norms in a block.
     pub norms: Norms,
-    /// How the checkpoint stores the projections to queries, keys and values.
+    /// How the checkpoint stores the query, key and value projections.
     pub projections: Projections,
     /// Which linear layers have a bias.
     pub biases: Biases,
     /// Whether queries and keys are normalised.
     pub head_norm: HeadNorm,
-    /// What the stored weights of norms are.
+    /// How the weights of norms are stored.
     pub norm_weights: NormWeights,
     /// The activation of the MLP.
     pub activation: Activation,
-    /// What becomes of embeddings before the first block.
+    /// Processing of embeddings before the first block.
     pub embeddings: Embeddings,
-    /// The factor of attention's scores; 1/√(head size) if `None`.
+    /// The scale of attention scores; 1/√(head size) if `None`.
     pub attention_scale: Option<f64>,
-    /// How attention knows the positions of tokens.
+    /// Position encoding.
     pub position: Position,
-    /// The rotation in blocks with a window, if it is another than that of the other blocks.
+    /// RoPE of blocks with a window, if it differs from that of the other blocks.
     pub window_rope: Option<Rope>,
     /// The sliding window of each block: a token attends to itself and to the `window - 1` tokens before it.
     pub windows: Vec<Option<usize>>,
@@ -60,12 +60,12 @@ pub struct Architecture {
     pub head: OutputHead,
 }
 
-/// Where a block has norms beside those of queries and keys.
+/// The positions of norms in a block, except those of queries and keys.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Norms {
     /// Before attention and before the MLP.
     Before,
-    /// Before both, and after both, where their output is added.
+    /// Before both, and after both, before their output is added.
     BeforeAndAfter,
     /// After both.
     After,
@@ -83,19 +83,19 @@ impl Norms {
     }
 }
 
-/// How a checkpoint stores the projections to queries, keys and values.
+/// How a checkpoint stores the query, key and value projections.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Projections {
     /// `q_proj`, `k_proj` and `v_proj`.
     Split,
-    /// `W_pack`: the rows of queries, then those of keys, then those of values.
+    /// `W_pack`: the rows of queries, keys and values, in this order.
     Packed,
 }
 
 /// Which linear layers of a block have a bias.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Biases {
-    /// The projections to queries, keys and values.
+    /// The query, key and value projections.
     pub qkv: bool,
     /// The output projection of attention.
     pub output: bool,
@@ -103,28 +103,28 @@ pub struct Biases {
     pub mlp: bool,
 }
 
-/// Whether queries and keys are normalised before the rotation.
+/// Normalisation of queries and keys before RoPE.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HeadNorm {
-    /// They are not.
+    /// None.
     None,
     /// RMSNorm of every head, with one weight of head size for queries and one for keys.
     QueriesAndKeys,
-    /// RMSNorm of all queries of a token together, and of all its keys, with one weight for each.
+    /// RMSNorm over all queries of a token together, and over all its keys, with one weight for each.
     WholeWidth,
 }
 
-/// What the stored weights of norms are.
+/// How the weights of norms are stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NormWeights {
     /// Factors.
     Factors,
-    /// Factors less one.
+    /// Factors minus one.
     FactorsLessOne,
 }
 
 impl NormWeights {
-    /// What is added to a stored weight.
+    /// The offset added to a stored weight.
     pub fn offset(self) -> f32 {
         match self {
             Self::Factors => 0.0,
@@ -133,32 +133,32 @@ impl NormWeights {
     }
 }
 
-/// What becomes of embeddings before the first block.
+/// Processing of embeddings before the first block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Embeddings {
-    /// Nothing.
+    /// None.
     AsStored,
-    /// They are multiplied with √(hidden size), rounded to the number format of the weights.
+    /// Multiplied by √(hidden size), rounded to the number format of the weights.
     TimesSqrtHidden,
 }
 
-/// How attention knows the positions of tokens.
+/// Position encoding.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Position {
     /// Queries and keys are rotated (Su et al. 2021).
     Rope(Rope),
-    /// Scores fall linearly with the distance, in each head with another slope (Press et al. 2022).
+    /// Scores decrease linearly with distance, with one slope per head (Press et al. 2022).
     Alibi,
 }
 
 /// The output head.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OutputHead {
-    /// A matrix of its own.
+    /// A separate matrix.
     Plain,
     /// The embedding.
     Tied,
-    /// A matrix of its own, whose rows are divided by their lengths in every forward pass.
+    /// A separate matrix, whose rows are normalised in every forward pass.
     Normalised,
 }
 
@@ -179,24 +179,24 @@ impl Architecture {
     }
 }
 
-/// A family of models.
+/// A model family.
 pub(super) struct Family {
     /// `model_type` in `config.json`.
     pub(super) model_type: &'static str,
     /// The class in `architectures`.
     pub(super) class: &'static str,
-    /// The architecture that the keys describe, without [`Architecture::check`].
+    /// Parses the architecture from the keys, without [`Architecture::check`].
     pub(super) parse: fn(Keys<'_>) -> Result<Architecture>,
-    /// What it computes of what others do not.
+    /// The options that this family supports and others do not.
     pub(super) computes: Computes,
 }
 
-/// What a family computes of what others do not.
+/// The options that a family supports and others do not.
 #[derive(Clone, Copy)]
 pub(super) struct Computes {
-    /// Names of its activation; the first is the usual one.
+    /// Supported names of its activation; the first is the default.
     pub(super) activations: &'static [&'static str],
-    /// Keys that change the computation and that it reads.
+    /// Supported keys that change the computation.
     pub(super) keys: &'static [&'static str],
 }
 
@@ -223,8 +223,7 @@ const FAMILIES: [Family; 7] = [
 ];
 
 impl Family {
-    /// The family of a configuration: by `model_type`, else by the class in `architectures`. A configuration that names
-    /// neither is LLaMA's.
+    /// The family of a configuration: by `model_type`, else by the class in `architectures`. Without either, LLaMA.
     pub(super) fn of(keys: Keys<'_>) -> Result<&'static Self> {
         if let Some(kind) = keys.text("model_type")? {
             return match FAMILIES.iter().find(|family| family.model_type == kind) {
@@ -249,7 +248,7 @@ fn names() -> String {
     format!("{} and {last}", first.join(", "))
 }
 
-/// What transformers takes for keys that are absent.
+/// Defaults of transformers for absent keys.
 #[derive(Default)]
 struct Defaults {
     positions: usize,
@@ -259,12 +258,12 @@ struct Defaults {
     head_dim: Option<usize>,
 }
 
-/// The keys that all families have: a model without biases, head norms and windows, with RoPE.
+/// Parses the keys common to all families: a model without biases, head norms and windows, with RoPE.
 fn common(keys: Keys<'_>, defaults: &Defaults) -> Result<Architecture> {
     common_with(keys, defaults, Rope::parse(keys, rope::THETA)?)
 }
 
-/// As [`common`], with this rotation.
+/// [`common`] with the given RoPE.
 fn common_with(keys: Keys<'_>, defaults: &Defaults, rope: Rope) -> Result<Architecture> {
     let hidden_size = keys.required_size("hidden_size")?;
     let query = keys.required_size("num_attention_heads")?;
@@ -305,13 +304,13 @@ fn common_with(keys: Keys<'_>, defaults: &Defaults, rope: Rope) -> Result<Archit
     })
 }
 
-/// `attention_bias` of all layers of attention, and `mlp_bias`. Families without the latter refuse it.
+/// `attention_bias` of all attention layers, and `mlp_bias`. Families without the latter refuse it.
 fn biases(keys: Keys<'_>) -> Result<Biases> {
     let [attention, mlp] = [keys.truth("attention_bias")?, keys.truth("mlp_bias")?].map(Option::unwrap_or_default);
     Ok(Biases { qkv: attention, output: attention, mlp })
 }
 
-/// LLaMA 1 to 3, SmolLM2, and everything else that transformers computes as `LlamaForCausalLM`.
+/// LLaMA 1 to 3, SmolLM2, and every other model that transformers implements as `LlamaForCausalLM`.
 fn llama(keys: Keys<'_>) -> Result<Architecture> {
     refuse(keys, &["sliding_window", "use_sliding_window", "layer_types"])?;
     let mut model = common(keys, &Defaults { positions: 2048, ..Defaults::default() })?;
@@ -319,7 +318,7 @@ fn llama(keys: Keys<'_>) -> Result<Architecture> {
     Ok(model)
 }
 
-/// Every block has the window. A configuration without the key has one of 4096 tokens, one with null has none.
+/// Every block has the window. If the key is absent, it is 4096 tokens; null means none.
 fn mistral(keys: Keys<'_>) -> Result<Architecture> {
     refuse(keys, &["attention_bias", "mlp_bias", "use_sliding_window", "layer_types"])?;
     let mut model = common(keys, &Defaults { positions: 1 << 17, kv_heads: Some(8), head_dim: None })?;
@@ -361,8 +360,8 @@ fn olmo2(keys: Keys<'_>) -> Result<Architecture> {
     Ok(model)
 }
 
-/// Gemma 3, the model of texts: norms before and after, weights of norms less one, GeGLU, and blocks with a window between
-/// blocks without, each kind with a rotation of its own.
+/// Gemma 3, text only: norms before and after, norm weights minus one, GeGLU, and blocks with a window between blocks
+/// without, with separate RoPE settings.
 fn gemma3(keys: Keys<'_>) -> Result<Architecture> {
     refuse(keys, &["mlp_bias", "use_sliding_window", "use_bidirectional_attention"])?;
     let (everywhere, in_window) = rope::of_kinds(keys)?;
@@ -384,8 +383,8 @@ fn gemma3(keys: Keys<'_>) -> Result<Architecture> {
     Ok(model)
 }
 
-/// Baichuan2-7B and 13B. Their configurations differ in one key: 7B, which has RoPE, names `max_position_embeddings`;
-/// 13B, which has ALiBi, does not.
+/// Baichuan2-7B and 13B. Their configurations differ in one key: 7B, with RoPE, has `max_position_embeddings`; 13B,
+/// with ALiBi, does not.
 fn baichuan2(keys: Keys<'_>) -> Result<Architecture> {
     refuse(keys, &["attention_bias", "mlp_bias", "sliding_window", "use_sliding_window", "layer_types"])?;
     refuse(keys, &["rope_scaling", "rope_parameters", "tie_word_embeddings"])?;
@@ -414,7 +413,7 @@ fn baichuan2(keys: Keys<'_>) -> Result<Architecture> {
     Ok(model)
 }
 
-/// Refuses keys that the family does not have, unless they ask for nothing.
+/// Refuses keys that the family does not support, unless they have no effect.
 fn refuse(keys: Keys<'_>, unknown: &[&str]) -> Result<()> {
     for key in unknown {
         if let Some(value) = keys.get(key).filter(|value| **value != Value::Bool(false)) {

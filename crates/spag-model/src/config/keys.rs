@@ -1,4 +1,4 @@
-//! Typed access to the keys of a `config.json`. A null counts as absent, unless said otherwise.
+//! Typed access to the keys of a `config.json`. Null counts as absent, unless stated otherwise.
 
 use serde_json::{Map, Value};
 use spag_io::quote;
@@ -15,7 +15,7 @@ impl<'a> Keys<'a> {
         self.0.get(key).filter(|value| !value.is_null())
     }
 
-    /// Whether the key is there, also with null.
+    /// Whether the key is present, even if null.
     pub(super) fn contains(self, key: &str) -> bool {
         self.0.contains_key(key)
     }
@@ -33,7 +33,7 @@ impl<'a> Keys<'a> {
         self.typed(key, "a whole number", |value| value.as_u64().and_then(|size| usize::try_from(size).ok()))
     }
 
-    /// As [`Keys::size`], of a key that must be there.
+    /// [`Keys::size`] of a required key.
     pub(super) fn required_size(self, key: &str) -> Result<usize> {
         match self.size(key)? {
             Some(size) => Ok(size),
@@ -80,7 +80,7 @@ fn id(value: &Value) -> Option<u32> {
     value.as_u64().and_then(|id| u32::try_from(id).ok())
 }
 
-/// Refuses a number that is not above 0 and at most `most`, also as f32.
+/// Checks that a number is in (0, `most`], also as f32.
 pub(super) fn check_f32(key: &str, value: f64, most: f64) -> Result<()> {
     match value as f32 {
         x if x > 0.0 && value <= most => Ok(()),

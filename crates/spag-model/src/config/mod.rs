@@ -22,17 +22,17 @@ pub use architecture::{
 };
 pub use rope::{Rope, RopeScaling};
 
-/// Bytes of a `config.json`, at most. Those of published models have a few thousand.
+/// Maximum bytes of a `config.json`. Those of published models have a few thousand.
 const MAX_BYTES: u64 = 4 << 20;
 
-/// Names of dropout probabilities in the configurations of published models, separated by blanks.
+/// Names of dropout probabilities in published configurations, separated by blanks.
 const DROPOUTS: &str = "attention_dropout attention_probs_dropout_prob attn_pdrop dropout embd_pdrop embedding_dropout \
                         hidden_dropout hidden_dropout_prob resid_dropout resid_pdrop residual_dropout";
 
-/// A `config.json`: the architecture that it describes, and all of its keys as they were read.
+/// A `config.json`: the parsed architecture, and all keys as they were read.
 ///
-/// Keys that do not affect the computation are kept, so that a configuration survives a round trip. A key that asks for a
-/// computation that is not implemented is refused by name.
+/// Keys without effect on the computation are kept, so that a configuration survives a round trip. A key that requests an
+/// unsupported computation is refused by name.
 ///
 /// ```
 /// use spag_model::config::Position;
@@ -49,13 +49,13 @@ const DROPOUTS: &str = "attention_dropout attention_probs_dropout_prob attn_pdro
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(try_from = "Map<String, Value>", into = "Map<String, Value>")]
 pub struct ModelConfig {
-    /// What the model computes.
+    /// The model's architecture.
     pub architecture: Architecture,
     /// Standard deviation of randomly initialised weights.
     pub initializer_range: f64,
     /// Beginning-of-sequence token.
     pub bos_token_id: Option<u32>,
-    /// End-of-sequence tokens; the first is the one that is appended.
+    /// End-of-sequence tokens; the first is the one appended to samples.
     pub eos_token_ids: Vec<u32>,
     keys: Map<String, Value>,
 }
@@ -79,11 +79,11 @@ impl ModelConfig {
         })
     }
 
-    /// The configuration that the keys of a `config.json` describe.
+    /// Parses the keys of a `config.json`.
     ///
     /// # Errors
-    /// [`Error::Config`] naming the key: one that is missing, of another type, out of range or inconsistent with others,
-    /// or that asks for a computation that is not supported.
+    /// [`Error::Config`] naming a key that is missing, has another type, is out of range or inconsistent with others, or
+    /// requests an unsupported computation.
     pub fn from_keys(mut map: Map<String, Value>) -> Result<Self> {
         let keys = Keys(&map);
         let family = Family::of(keys)?;
@@ -112,7 +112,7 @@ impl ModelConfig {
         &self.keys
     }
 
-    /// The configuration with another value of a key.
+    /// The configuration with a key changed.
     ///
     /// # Errors
     /// As [`ModelConfig::from_keys`].
@@ -122,7 +122,7 @@ impl ModelConfig {
         Self::from_keys(keys)
     }
 
-    /// The first key that asks for dropout while the model is trained, and its value.
+    /// The first key that enables dropout during training, and its value.
     pub fn dropout(&self) -> Option<(&'static str, String)> {
         let asks = |value: &Value| !value.is_null() && *value != false && value.as_f64() != Some(0.0);
         DROPOUTS.split_whitespace().find_map(|key| {

@@ -1,4 +1,4 @@
-//! The frequencies of RoPE and how a `config.json` states them.
+//! RoPE frequencies, and their settings in a `config.json`.
 
 use serde_json::Value;
 use spag_io::quote;
@@ -11,21 +11,22 @@ use crate::error::Result;
 pub struct Rope {
     /// Base of the frequencies, θ: 1 / θ^(2i / head size).
     pub theta: f64,
-    /// How the frequencies are changed for longer texts.
+    /// Frequency scaling for longer contexts.
     pub scaling: RopeScaling,
 }
 
-/// How the frequencies of RoPE are changed.
+/// Scaling of RoPE frequencies.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum RopeScaling {
-    /// They are not.
+    /// None.
     None,
-    /// All are divided by a factor, as if positions were.
+    /// All frequencies are divided by a factor, as if positions were.
     Linear {
         /// The factor.
         factor: f64,
     },
-    /// Those of Llama 3.1: long wavelengths are divided by the factor, short ones stay, and those between are blended.
+    /// Llama 3.1: frequencies of long wavelengths are divided by the factor, short ones are unchanged, and those
+    /// between are blended.
     Llama3 {
         /// The factor.
         factor: f64,
@@ -38,7 +39,7 @@ pub enum RopeScaling {
     },
 }
 
-/// The base of most families where a configuration names none.
+/// The default base of most families.
 pub(super) const THETA: f64 = 10_000.0;
 const FACTOR: f64 = 1e9;
 const SUPPORTED: &str = "default, linear and llama3 are supported";
@@ -49,8 +50,8 @@ impl Rope {
         Self { theta, scaling: RopeScaling::None }
     }
 
-    /// Reads `rope_theta` and `rope_scaling`, or `rope_parameters`, which holds both since transformers 5. `base` is the base
-    /// where a configuration names none.
+    /// Reads `rope_theta` and `rope_scaling`, or `rope_parameters`, which holds both since transformers 5. `base` is the
+    /// default base.
     pub(super) fn parse(keys: Keys<'_>, base: f64) -> Result<Self> {
         let outer = keys.number("rope_theta")?;
         match (keys.object("rope_scaling")?, keys.object("rope_parameters")?) {
@@ -63,7 +64,7 @@ impl Rope {
         }
     }
 
-    /// Reads the object `name`; `outer` is the base that is named outside of it.
+    /// Reads the object `name`; `outer` is a base specified outside of it.
     fn of_object(name: &str, object: Keys<'_>, outer: Option<f64>, base: f64) -> Result<Self> {
         if object.0.values().any(Value::is_object) {
             return fail(format!("`{name}` has other values for each kind of layer; this is not supported"));
@@ -111,7 +112,7 @@ impl Rope {
         check_f32("rope_theta", self.theta, 1e30).map(|()| self)
     }
 
-    /// The frequency of each pair of a head's elements, in f32 as transformers computes them.
+    /// The frequency of each pair of a head's elements, in f32 as in transformers.
     pub fn frequencies(&self, head_dim: usize) -> Vec<f32> {
         let plain = (0..head_dim / 2).map(|i| 1.0 / (self.theta as f32).powf((2 * i) as f32 / head_dim as f32));
         plain.map(|frequency| self.scaling.apply(frequency)).collect()
@@ -140,10 +141,10 @@ impl RopeScaling {
     }
 }
 
-/// The rotations of Gemma 3: of blocks without a window, and of those with one. `rope_parameters` has an object for each kind,
-/// or `rope_theta`, `rope_scaling` and `rope_local_base_freq` say it.
+/// RoPE of Gemma 3: for blocks without a window, and with one. Read from `rope_parameters`, with an object per kind, or from
+/// `rope_theta`, `rope_scaling` and `rope_local_base_freq`.
 pub(super) fn of_kinds(keys: Keys<'_>) -> Result<(Rope, Rope)> {
-    /// The bases where a configuration names none.
+    /// Default bases.
     const BASES: [f64; 2] = [1_000_000.0, THETA];
     let kinds = keys.object("rope_parameters")?.filter(|object| object.0.values().any(Value::is_object));
     let Some(kinds) = kinds else {

@@ -1,24 +1,24 @@
-//! Sizes and numbers that can be computed with.
+//! Range checks of sizes and numbers.
 
 use super::architecture::{Architecture, Position};
 use super::keys::{check_f32, fail};
 use crate::error::Result;
 use spag_ops::attention::Heads;
 
-/// A dimension, at most.
+/// Maximum dimension.
 const MAX_SIZE: usize = 1 << 31;
-/// Blocks, at most. The largest published models have some 130. A layout lists every tensor of every block.
+/// Maximum blocks. The largest published models have some 130. A layout lists every tensor of every block.
 const MAX_LAYERS: usize = 1 << 14;
-/// Parameters, at most: far beyond any machine, and small enough that no product of sizes overflows.
+/// Maximum parameters: far beyond any machine, and small enough that no product of sizes overflows.
 const MAX_PARAMETERS: u128 = 1 << 46;
 
 impl Architecture {
-    /// Whether the number of blocks is one that is supported.
+    /// Whether the number of blocks is in range.
     pub(super) fn has_layers_in_range(&self) -> bool {
         self.num_hidden_layers <= MAX_LAYERS
     }
 
-    /// Checks sizes and numbers. The windows are made afterwards, for a number of blocks in range.
+    /// Checks sizes and numbers. Windows are created afterwards, for a number of blocks in range.
     pub(super) fn check(&self) -> Result<()> {
         let Heads { query, kv, dim } = self.heads;
         for (key, value, most) in [
@@ -51,7 +51,7 @@ impl Architecture {
         check_f32("rms_norm_eps", self.rms_norm_eps, 1.0)
     }
 
-    /// The number of parameters, without biases and head norms, from sizes that have not been checked.
+    /// The number of parameters, without biases and head norms, from unchecked sizes.
     fn count_parameters(&self) -> u128 {
         let [d, f, v, layers] = [self.hidden_size, self.intermediate_size, self.vocab_size, self.num_hidden_layers]
             .map(|size| size as u128);

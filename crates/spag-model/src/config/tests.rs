@@ -86,7 +86,7 @@ fn a_configuration_without_model_type_is_told_by_its_class() {
     assert!(error.contains("\"qwen3\" and \"baichuan\""), "{error}");
 }
 
-/// Keys of the configuration classes of transformers that change the computation, each with a value that does.
+/// Keys of transformers' configuration classes that change the computation, each with a value that does.
 #[test]
 fn computations_that_are_not_implemented_are_refused_by_name_in_every_family() {
     for (key, value) in [
@@ -125,7 +125,7 @@ fn computations_that_are_not_implemented_are_refused_by_name_in_every_family() {
         ("use_parallel_residual", json!(true)),
         ("qkv_bias", json!(true)),
     ] {
-        // What Gemma 3 computes with.
+        // Supported by Gemma 3.
         let computed = ["query_pre_attn_scalar", "sliding_window_pattern"].contains(&key);
         for family in FAMILIES.into_iter().filter(|family| !(computed && *family == "gemma3_text")) {
             let change: Map<String, Value> = [(key.to_owned(), value.clone())].into_iter().collect();
@@ -135,7 +135,7 @@ fn computations_that_are_not_implemented_are_refused_by_name_in_every_family() {
     }
 }
 
-/// Keys that one family computes with and another does not have.
+/// Keys that one family supports and another does not.
 #[test]
 fn keys_of_other_families_are_refused() {
     for (family, key, value) in [
@@ -161,7 +161,7 @@ fn keys_of_other_families_are_refused() {
     }
 }
 
-/// Values that ask for nothing, as configurations of published models have them.
+/// Values without effect that occur in published configurations.
 #[test]
 fn keys_that_ask_for_nothing_are_kept() {
     let extra = json!({"attention_bias": false, "mlp_bias": false, "pretraining_tp": 2, "rope_scaling": null,

@@ -1,5 +1,5 @@
-//! Keys that change the computation in models of other families, and that no family here has. A configuration that
-//! sets one asks for a computation that is not implemented.
+//! Keys that change the computation in models of other families and are not supported by any family here. A
+//! configuration that sets one is refused.
 
 use serde_json::Value;
 use spag_io::quote;
@@ -12,7 +12,7 @@ use crate::error::Result;
 const OFF: [&str; 6] = [
     // Scores and logits that are capped or clipped.
     "attn_logit_softcapping attn_logit_softcap final_logit_softcapping logits_soft_cap clip_qkv query_pre_attn_scalar",
-    // Other norms of queries and keys.
+    // Other query and key norms.
     "use_qk_norm qk_norm qk_layernorm use_post_norm apply_residual_connection_post_layernorm norm_reorder",
     // Other attention.
     "alibi use_alibi attention_chunk_size attention_sink_size attn_temperature_tuning sliding_window_pattern \
@@ -24,15 +24,15 @@ const OFF: [&str; 6] = [
     // Mixtures of experts.
     "num_experts num_local_experts num_experts_per_tok n_routed_experts n_shared_experts moe_intermediate_size \
      moe_num_experts",
-    // Other kinds of model or of weights.
+    // Other kinds of models or weights.
     "is_encoder_decoder pruned_heads quantization_config compression_config layers_block_type attn_layer_period \
      scale_depth dim_model_base",
 ];
-/// One by default.
+/// 1 by default.
 const ONE: &str = "partial_rotary_factor rotary_pct rotary_percentage rope_ratio rope_factor embedding_multiplier \
                    attention_multiplier residual_multiplier logits_scaling logit_scale scale_emb embedding_scale";
 
-/// Refuses a configuration with a key that asks for a computation that is not implemented.
+/// Refuses a configuration with a key that requests an unsupported computation.
 pub(super) fn check(keys: Keys<'_>, computes: Computes) -> Result<()> {
     for key in ["hidden_act", "hidden_activation"] {
         if let Some(act) = keys.text(key)?

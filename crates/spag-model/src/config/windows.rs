@@ -1,4 +1,4 @@
-//! The sliding window of each block, as `config.json` describes it.
+//! Parses the sliding window of each block from `config.json`.
 
 use serde_json::Value;
 use spag_io::quote;
@@ -7,7 +7,7 @@ use super::architecture::Architecture;
 use super::keys::{Keys, fail};
 use crate::error::Result;
 
-/// `layer_types`, or the blocks from `max_window_layers` on, have the window, if `use_sliding_window` is true.
+/// The window applies to blocks by `layer_types`, or from `max_window_layers` on, if `use_sliding_window` is true.
 pub(super) fn of_qwen(keys: Keys<'_>, model: &Architecture) -> Result<Vec<Option<usize>>> {
     let window = match keys.truth("use_sliding_window")?.unwrap_or(false) {
         true if keys.contains("sliding_window") => keys.size("sliding_window")?,
@@ -27,7 +27,7 @@ pub(super) fn of_qwen(keys: Keys<'_>, model: &Architecture) -> Result<Vec<Option
     of_blocks(model, window, |layer| sliding[layer])
 }
 
-/// `layer_types`, or all blocks but every `sliding_window_pattern`-th, have the window.
+/// The window applies to blocks by `layer_types`, or to all but every `sliding_window_pattern`-th.
 pub(super) fn of_gemma(keys: Keys<'_>, model: &Architecture) -> Result<Vec<Option<usize>>> {
     let window = Some(keys.size("sliding_window")?.unwrap_or(4096));
     let Some(sliding) = sliding(keys, model)? else {
@@ -38,7 +38,7 @@ pub(super) fn of_gemma(keys: Keys<'_>, model: &Architecture) -> Result<Vec<Optio
     of_blocks(model, window, |layer| sliding[layer])
 }
 
-/// Which blocks have a window by `layer_types`, if the key is there.
+/// Which blocks have a window by `layer_types`, if the key is present.
 fn sliding(keys: Keys<'_>, model: &Architecture) -> Result<Option<Vec<bool>>> {
     let Some(types) = keys.list("layer_types")? else { return Ok(None) };
     if types.len() != model.num_hidden_layers {
@@ -56,7 +56,7 @@ fn sliding(keys: Keys<'_>, model: &Architecture) -> Result<Option<Vec<bool>>> {
     types.iter().map(is_sliding).collect::<Result<_>>().map(Some)
 }
 
-/// The window of each block; those that `sliding` names have `window`.
+/// The window of each block: `window` for those selected by `sliding`.
 pub(super) fn of_blocks(
     model: &Architecture,
     window: Option<usize>,
@@ -65,7 +65,7 @@ pub(super) fn of_blocks(
     if window == Some(0) {
         return fail("`sliding_window` is 0".into());
     }
-    // A number of layers out of range is refused later; nothing is allocated for it.
+    // An out-of-range number of layers is refused later; nothing is allocated for it.
     let layers = if window.is_some() && model.has_layers_in_range() { model.num_hidden_layers } else { 0 };
     Ok((0..layers).map(|layer| window.filter(|_| sliding(layer))).collect())
 }

@@ -1,4 +1,4 @@
-//! The errors of this crate, and those of single requests.
+//! The error types of this crate and of single requests.
 
 mod request;
 
@@ -40,14 +40,14 @@ pub enum Error {
         /// The accepted file names.
         expected: &'static str,
     },
-    /// A file of weights that is damaged, hostile, or of another kind.
+    /// A weight file is damaged, hostile, or of another kind.
     #[error("{path}: {what}: {reason}")]
     WeightFile {
         /// The file.
         path: PathBuf,
-        /// Which format it should have.
+        /// The expected format.
         what: &'static str,
-        /// The cause, and a remedy if there is one.
+        /// The cause, and a remedy if known.
         reason: String,
     },
     /// A tensor of the architecture is missing from the checkpoint.
@@ -123,12 +123,12 @@ pub enum Error {
         /// How it differs.
         reason: String,
     },
-    /// An adapter that does not fit a model.
+    /// An adapter does not fit a model.
     #[error("{path}: this adapter does not fit the model: {reason}")]
     Adapter {
         /// The adapter's folder.
         path: PathBuf,
-        /// Why.
+        /// The cause.
         reason: String,
     },
     /// An unusable tokenizer file.
@@ -158,7 +158,7 @@ pub enum Error {
     /// An inconsistent packed batch.
     #[error("batch: {0}")]
     Batch(String),
-    /// A device that cannot be used, or too little memory on it.
+    /// A device is unusable or has too little memory.
     #[error(transparent)]
     Ops(#[from] spag_ops::Error),
     /// The disk has too little space for a model.
@@ -180,11 +180,11 @@ pub enum Error {
     Candle(#[from] candle_core::Error),
 }
 
-/// Result with this crate's [`Error`], unless another is named.
+/// Result with this crate's [`Error`] by default.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
 impl Error {
-    /// The error of a request whose text the tokenizer cannot take or give.
+    /// The request error of text that the tokenizer cannot encode or decode.
     pub(crate) fn of_text(self) -> RequestError {
         match self {
             Self::Encoding { path, action, reason } => RequestError::Encoding { path, action, reason },
@@ -200,7 +200,7 @@ impl Classify for Error {
             Self::Request(error) => error.class(),
             Self::Ops(error) => error.class(),
             Self::Candle(_) => ErrorClass::Failure,
-            // All others name a file, a setting or a text.
+            // All others are caused by a file, a setting or a text.
             _ => ErrorClass::BadInput,
         }
     }

@@ -1,4 +1,4 @@
-//! Why a request cannot be completed.
+//! Errors of single requests.
 
 use std::path::PathBuf;
 
@@ -6,7 +6,8 @@ use spag_io::{Classify, ErrorClass};
 
 use spag_ops::sample::SampleError;
 
-/// Why one request cannot be completed. Others can, unlike after an [`Error`](super::Error) of the engine.
+/// Why one request cannot be completed. Other requests are unaffected, unlike by an [`Error`](super::Error) of the
+/// engine.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum RequestError {
@@ -73,7 +74,7 @@ pub enum RequestError {
         prompt: usize,
         /// The setting of the request.
         max_new_tokens: usize,
-        /// Pages that they need.
+        /// Pages needed.
         needed: usize,
         /// Tokens per page.
         page_size: usize,
@@ -85,13 +86,14 @@ pub enum RequestError {
     UnknownAdapter {
         /// The name.
         name: String,
-        /// Those that are loaded, as the message ends.
+        /// The loaded adapters, as the end of the message.
         known: String,
     },
-    /// Every token with a probability is banned, because it would end the completion before `min_new_tokens`.
+    /// Every token with non-zero probability is banned, because it would end the completion before
+    /// `min_new_tokens`.
     #[error("generation: every token is banned; lower min_new_tokens, or give fewer stop tokens and biases")]
     NoneAllowed,
-    /// The grammar of the request cannot go on.
+    /// The grammar of the request cannot continue.
     #[error("generation: the grammar cannot be followed: {0}")]
     Grammar(String),
     /// The logits of the request contain NaN or infinity, with finite weights.

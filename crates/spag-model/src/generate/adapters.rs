@@ -1,7 +1,7 @@
-//! Adapters of an engine: rows of a batch run with different ones, over one base model.
+//! Adapters of an engine: rows of a batch with different adapters over one base model.
 //!
-//! A pass computes the products of the base for all rows at once, and adds to the rows of each adapter its low-rank product, with the
-//! bits of the training pass. The rest of the batch does not matter.
+//! A pass computes the base products for all rows at once, and adds the low-rank product of each adapter to its rows, bit-identical
+//! to the training pass and independent of the rest of the batch.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -21,12 +21,12 @@ use spag_ops::low_rank::{AdaptedRows, LowRank, PackedLowRank};
 /// An adapter, packed for generation.
 pub(super) struct PackedAdapter {
     root: PrefixRoot,
-    /// For each block, its matrices in the order of [`Place::ALL`].
+    /// The matrices of each block, in the order of [`Place::ALL`].
     blocks: Vec<[Option<PackedLowRank>; 4]>,
 }
 
 impl PackedAdapter {
-    /// Packs the matrices for a model of `base`'s layout in a number format.
+    /// Packs the matrices in a number format, for a model with `base`'s layout.
     pub(super) fn new(
         adapter: AdapterWeights<'_>,
         base: &Layout,
@@ -51,7 +51,7 @@ impl PackedAdapter {
             let [qkv, output, gate_up, down] = Place::ALL.map(|place| stored.pack(place, &base.layers[layer]));
             let packed = [qkv?, output?, gate_up?, down?];
             if let Some(kernels) = kernels::of(device)? {
-                // The source may use the memory of its layer again.
+                // The source may reuse the memory of its layer.
                 kernels.synchronize()?;
             }
             Ok(packed)
@@ -59,13 +59,13 @@ impl PackedAdapter {
         Ok(Self { root, blocks: blocks.collect::<Result<_>>()? })
     }
 
-    /// What its sequences share prefixes by.
+    /// The prefix-sharing root of its sequences.
     pub(super) fn root(&self) -> PrefixRoot {
         self.root
     }
 }
 
-/// A layer of an adapter that is packed.
+/// A stored layer of an adapter, to be packed.
 struct Stored<'a> {
     adapter: AdapterWeights<'a>,
     buffer: &'a Tensor,
@@ -75,7 +75,7 @@ struct Stored<'a> {
 }
 
 impl Stored<'_> {
-    /// The matrices of a packed linear layer, if there are any.
+    /// The matrices of a packed linear layer, if any.
     fn pack(&self, place: Place, base: &LayerLayout) -> Result<Option<PackedLowRank>> {
         let (mut matrices, mut first) = (Vec::new(), 0);
         for part in place.parts() {
@@ -98,28 +98,28 @@ impl Stored<'_> {
         Ok(if matrices.is_empty() { None } else { Some(PackedLowRank::new(&matrices)?) })
     }
 
-    /// A matrix in the engine's number format, and in memory of its own, which the source does not change.
+    /// A matrix in the engine's number format, in memory that the source does not modify.
     fn own(&self, matrix: &Tensor) -> Result<Tensor> {
         let matrix = converted(&matrix.to_device(self.device)?, self.dtype)?;
         Ok(match kernels::of(self.device)? {
             Some(_) => matrix.force_contiguous()?,
-            // It is packed in other memory.
+            // Packing copies it anyway.
             None => matrix,
         })
     }
 }
 
-/// The adapters that an engine has.
+/// The adapters loaded in an engine.
 #[derive(Default)]
 pub(super) struct Adapters {
     pub(super) own: Option<Arc<PackedAdapter>>,
     named: BTreeMap<Arc<str>, Arc<PackedAdapter>>,
-    /// The roots that were given away: an adapter never finds keys and values of another that had its name.
+    /// The number of roots issued: an adapter never reuses the KV cache of an earlier one with the same name.
     roots: u64,
 }
 
 impl Adapters {
-    /// The adapter of a request.
+    /// Looks up the adapter of a request.
     pub(super) fn find(&self, choice: &AdapterChoice) -> Result<Option<Arc<PackedAdapter>>, RequestError> {
         match choice {
             AdapterChoice::Own => Ok(self.own.clone()),
@@ -131,7 +131,7 @@ impl Adapters {
         }
     }
 
-    /// The end of a message that says which adapters there are.
+    /// The end of a message that lists the loaded adapters.
     fn known(&self) -> String {
         let names: Vec<&str> = self.named.keys().map(|name| &**name).collect();
         if names.is_empty() { "; there are none".to_owned() } else { format!("; loaded are {}", names.join(", ")) }
@@ -142,7 +142,7 @@ impl Adapters {
         self.named.insert(name.into(), adapter);
     }
 
-    /// Takes an adapter away.
+    /// Removes an adapter.
     pub(super) fn remove(&mut self, name: &str) -> Result<(), RequestError> {
         match self.named.remove(name) {
             Some(_) => Ok(()),
@@ -161,12 +161,12 @@ impl Adapters {
     }
 }
 
-/// The rows of a pass that have adapters.
+/// The rows of a pass with adapters.
 #[derive(Default)]
 pub(super) struct AdapterRows<'a>(Vec<(Range<usize>, &'a PackedAdapter)>);
 
 impl<'a> AdapterRows<'a> {
-    /// Adds the next rows, and their adapter if they have one.
+    /// Adds the next rows, with their adapter if any.
     pub(super) fn push(&mut self, rows: Range<usize>, adapter: Option<&'a PackedAdapter>) {
         let Some(adapter) = adapter else { return };
         match self.0.last_mut() {
@@ -175,7 +175,7 @@ impl<'a> AdapterRows<'a> {
         }
     }
 
-    /// Whether no row has one.
+    /// Whether no row has an adapter.
     pub(super) fn is_empty(&self) -> bool {
         self.0.is_empty()
     }

@@ -18,7 +18,7 @@ pub enum FinishReason {
     Eos,
     /// A stop token, which is the last token id.
     StopToken,
-    /// A stop string occurred in the text, or EOS spelled by other tokens where that ends it.
+    /// A stop string occurred in the text, or the EOS text spelled by other tokens, where that ends a completion.
     StopString,
     /// `max_new_tokens` was reached.
     Length,
@@ -29,16 +29,16 @@ pub enum FinishReason {
 pub struct Completion {
     /// The generated tokens, including the EOS or stop token that ended them, as in the reference.
     pub token_ids: Vec<u32>,
-    /// The text, as [`GenerationConfig::text`] says, without the token or string that ended it.
+    /// The text according to [`GenerationConfig::text`], without the ending token or string.
     pub text: String,
     /// ln p of each token under softmax of the unmodified logits.
     pub model_log_probs: Vec<f32>,
-    /// The most likely tokens at the position of each token, as in [`TokenLogProb::top`]; empty if none are asked for.
+    /// The most likely tokens at each position, as in [`TokenLogProb::top`]; empty if not requested.
     pub top_log_probs: Vec<Vec<(u32, f32)>>,
     /// ln p of each token under the distribution it was sampled from, with temperature, top-k, top-p and banned tokens;
     /// 0 if greedy.
     pub sampling_log_probs: Vec<f32>,
-    /// The log-probabilities of the prompt that were asked for, by position. The first token of a prompt has none.
+    /// The requested log-probabilities of the prompt, by position. The first token of a prompt has none.
     pub prompt_log_probs: Option<Vec<Option<TokenLogProb>>>,
     /// Why it ended.
     pub finish: FinishReason,

@@ -1,4 +1,4 @@
-//! Configuration of engines.
+//! Engine configuration.
 
 use candle_core::Device;
 
@@ -21,7 +21,7 @@ pub enum PrefixSharing {
     Off,
 }
 
-/// What an engine computes on.
+/// The kind of device of an engine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Processor {
     /// A CPU, with activations in f32.
@@ -31,30 +31,30 @@ pub enum Processor {
 }
 
 impl Processor {
-    /// That of a device.
+    /// The kind of a device.
     pub fn of(device: &Device) -> Self {
         if device.is_cpu() { Self::Cpu } else { Self::Gpu }
     }
 }
 
-/// What an engine on a CPU does with the weights of a model.
+/// How an engine on a CPU uses the weights of a model.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Weights {
-    /// It packs a copy of them.
+    /// Packs a copy.
     Copied,
-    /// It packs each layer in its own memory, or packs or quantises a copy and frees the layer.
+    /// Takes them: packs each layer in place, or packs or quantises a copy and frees the layer.
     Taken,
 }
 
 /// Limits of an engine: KV cache, running requests and tokens per step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct EngineConfig {
-    /// Maximum tokens of a prompt and its completion. Prompts are truncated on the left to what the longest completion
-    /// leaves.
+    /// Maximum tokens of a prompt and its completion. Prompts are truncated on the left to fit with the longest
+    /// possible completion.
     pub max_length: usize,
     /// Tokens per page of the KV cache.
     pub page_size: usize,
-    /// Number of pages. Allocated at the start; the operating system maps them on first use.
+    /// Number of pages. Allocated at start; the operating system maps them on first use.
     pub pages: usize,
     /// Maximum number of running requests.
     pub max_running: usize,
@@ -62,7 +62,7 @@ pub struct EngineConfig {
     pub max_step_tokens: usize,
     /// Whether requests share prefixes.
     pub prefix_sharing: PrefixSharing,
-    /// How a GPU sums in products and attention.
+    /// Summation order of GPU products and attention.
     pub sum_order: SumOrder,
 }
 
@@ -72,7 +72,7 @@ const PAGE_SIZE: usize = 64;
 const MAX_RUNNING: usize = 128;
 
 impl EngineConfig {
-    /// Default prompt tokens per step: enough for full throughput, without delaying decoding requests for long.
+    /// Default prompt tokens per step: enough for full throughput, without long delays of decoding requests.
     pub const DEFAULT_STEP_TOKENS: usize = 512;
 
     /// Bytes of the KV cache per token, over all layers.
@@ -85,7 +85,7 @@ impl EngineConfig {
         Self::with_max_length(model, max_running, model.architecture.max_position_embeddings, memory)
     }
 
-    /// As [`EngineConfig::new`], for requests of `max_length` tokens. Holds at least one such request.
+    /// [`EngineConfig::new`] for requests of `max_length` tokens. Fits at least one such request.
     pub fn with_max_length(model: &ModelConfig, max_running: usize, max_length: usize, memory: MemoryBudget) -> Self {
         let each = max_length.div_ceil(PAGE_SIZE).max(1);
         let page_bytes = PAGE_SIZE.saturating_mul(Self::bytes_per_token(model, memory.bytes_per_value));
@@ -110,7 +110,7 @@ impl EngineConfig {
         (memory.bytes / each.max(1)).clamp(1, MAX_RUNNING)
     }
 
-    /// Rejects invalid settings.
+    /// Validates the settings.
     pub(super) fn check(&self, model: &ModelConfig) -> Result<()> {
         let wrong = |why: String| Err(Error::Generation(why));
         let limit = model.architecture.max_position_embeddings;
@@ -131,9 +131,9 @@ impl EngineConfig {
         Ok(())
     }
 
-    /// The memory of an engine with these limits, for weights in `dtype`.
+    /// The memory use of an engine with these limits, for weights in `dtype`.
     pub fn memory(&self, model: &ModelConfig, dtype: WeightDtype, processor: Processor) -> GenerationMemory {
-        // A running request has at least a page, and no more tokens than the longest one.
+        // A running request has at least one page, and no more tokens than the longest one.
         let running = self.max_running.min(self.pages);
         let settings = GenerationMemorySettings {
             dtype,
@@ -144,7 +144,7 @@ impl EngineConfig {
             cached_tokens: self.pages.saturating_mul(self.page_size),
             running,
             step_tokens: self.max_step_tokens.min(running.saturating_mul(self.max_length)),
-            // Any request may ask for them.
+            // Any request may enable them.
             prompt_log_probs: PromptLogProbs::Computed,
         };
         GenerationMemory::new(model, &settings)

@@ -86,7 +86,8 @@ __device__ __forceinline__ void keys_by_tiles(const bf16* q, const bf16* k, cons
   const unsigned begin = item.begin - item.shift;
 
   // A step is a tile of queries of one head of the group. Queries before the block's keys, or from `last` on, do not
-  // attend to them; tiles of queries begin where tiles of keys do, or where the queries do. The buffers alternate.
+  // attend to them; tiles of queries are aligned with tiles of keys or start at the first query. The buffers
+  // alternate.
   const auto copy_step = [&](unsigned head, unsigned query, unsigned buffer) {
     const size_t at = (begin + query) * size_t(q_stride) + head * DIM;
     bf16* to = others + buffer * (2 * OTHERS * DIM);
@@ -388,7 +389,7 @@ __device__ void queries_by_rows(const T* q, const T* k, const T* v, const T* dou
 #define INPUTS(T)                                                                                                        \
   const T *q, const T *k, const T *v, const T *dout, const float *lse, const float *delta, const unsigned *work
 
-// `name` has the size of a step, if it is not that of every device.
+// `name` includes the step size, unless it is the same on every device.
 #define EXPORT_KEYS(DIM, OTHERS, name)                                                                                   \
   EXPORT_BOUNDS(attention_backward_keys##name##_##DIM##_bf16, THREADS, 1,                                                \
                 (INPUTS(bf16), bf16* dk, bf16* dv, unsigned heads, unsigned kv_heads, float scale),                       \

@@ -121,8 +121,8 @@ struct Gradients {
     v: KeyGradients,
 }
 
-/// The gradients of keys or values. Those of a segment's own rows are written in place, those of its ancestors' rows to copies
-/// that it has for itself, since other segments write theirs at the same time.
+/// The gradients of keys or values. A segment's own rows are written in place; its ancestors' rows go to private copies, since
+/// other segments write them concurrently.
 #[derive(Clone, Copy)]
 struct KeyGradients {
     own: SharedMut,
@@ -130,7 +130,7 @@ struct KeyGradients {
 }
 
 impl KeyGradients {
-    /// Where a segment writes the gradient of its key at `position`, in rows of `row` elements.
+    /// The destination of a segment's gradient of its key at `position`, in rows of `row` elements.
     fn at(&self, segment: &Segment, position: usize, row: usize) -> *mut f32 {
         match position < segment.depth {
             true => self.copies.at((segment.copies + position) * row),
@@ -139,7 +139,7 @@ impl KeyGradients {
     }
 }
 
-/// Adds the copies of all descendants to the gradients of each segment's rows of `kd` elements, in the order of the segments.
+/// Adds the copies of all descendants to the gradients of each segment's rows of `kd` elements, in segment order.
 fn add_copies(own: &mut [f32], copies: &[f32], sequences: &Sequences, kd: usize) {
     let mut rest = own;
     let mut parts = Vec::new();
@@ -163,7 +163,7 @@ fn add_copies(own: &mut [f32], copies: &[f32], sequences: &Sequences, kd: usize)
 struct BlockOperands<T> {
     /// Rows of dO.
     dout: Left<T>,
-    /// dO and Q with a step for each query.
+    /// dO and Q with one step per query.
     steps: [Right<T>; 2],
 }
 
@@ -206,7 +206,7 @@ unsafe fn task_backward<P: Products>(
         let keys_t = P::columns_of(extents, k, k_row, keys_t.cast(), stride);
         (keys_t, values_t, P::steps_of(extents, k, k_row, keys.cast()))
     };
-    // Whole tiles of keys end where the first query is, so that a tile belongs to the ancestors or to the segment itself.
+    // Whole key tiles end at the first query, so that a tile belongs either to the ancestors or to the segment itself.
     let first_whole = segment.depth % P::ROWS;
     let tile_of = |key: usize| if key < first_whole { 0 } else { key - (key - first_whole) % P::ROWS };
     let unseen = tile_of(mask.first_key(segment.depth)).min(segment.depth);
@@ -235,7 +235,7 @@ unsafe fn task_backward<P: Products>(
                 let row = segment.row(first);
                 let at = row * qd + head * hd;
                 let (p, ds) = (p.wrapping_add((first - block) * stride), ds.wrapping_add((first - block) * stride));
-                // A tile of keys may begin before the keys of this one.
+                // A key tile may begin before the first visible key.
                 let read = begin.saturating_sub(P::ROWS)..end;
                 // SAFETY: as above; the rows of dq belong to this task.
                 unsafe {
@@ -252,7 +252,7 @@ unsafe fn task_backward<P: Products>(
                             for (i, (p, ds)) in p_rows.zip(ds_rows).enumerate() {
                                 let o = at + i * qd;
                                 let dout = std::slice::from_raw_parts(dout.at.wrapping_add(i * dout.row), hd);
-                                // Of the gradients as dP has them.
+                                // Of the output gradients as rounded for dP.
                                 let delta = simd::dot(&saved.out[o..o + hd], dout);
                                 let lse = saved.lse[(row + i) * heads.query + head];
                                 let keys = mask.first_key(first + i)..first + i + 1;
@@ -280,8 +280,8 @@ unsafe fn task_backward<P: Products>(
                 // Queries before the key, or a window after it, do not attend to it.
                 let from = key.saturating_sub(block);
                 let end = count.min(mask.end_of_queries(key + rows - 1) - block);
-                // The block with the key's own query is the first that attends to it; the first block of all, if an ancestor
-                // has it.
+                // The block with the key's own query is the first that attends to it; the very first block for keys of an
+                // ancestor.
                 let is_first_block = key >= if block == segment.depth { 0 } else { block };
                 let output = if first_head && is_first_block { Output::Overwrite } else { Output::Accumulate };
                 let [dout, q] = operands.steps;
@@ -307,8 +307,8 @@ unsafe fn task_backward<P: Products>(
     }
 }
 
-/// Replaces products by probabilities in `p`, and their gradients by the products' gradients in `ds`; zeros in the columns
-/// of `read` outside `keys`.
+/// Replaces products by probabilities in `p`, and the gradients of probabilities by those of the products in `ds`; zeros
+/// in the columns of `read` outside `keys`.
 #[inline(always)]
 fn scores_backward(
     (p, ds): (&mut [f32], &mut [f32]),

@@ -1,4 +1,4 @@
-//! Attention with the kernels of `forward.cu` and `backward.cu`, and of those in `hopper/`.
+//! Attention with CUDA kernels: `forward.cu`, `backward.cu` and those in `hopper/`.
 
 use std::borrow::Cow;
 
@@ -23,7 +23,7 @@ const MAX_DIM: usize = 256;
 enum Path {
     /// Tiles on tensor cores.
     Tiles,
-    /// Tiles by warpgroups, in one block for each of these multiprocessors.
+    /// Warpgroup tiles, with one persistent block on each of these multiprocessors.
     Warpgroups(u32),
     /// One row per warp.
     Rows,
@@ -36,8 +36,8 @@ mod by_rows {
     pub(super) const THREADS: u32 = 256;
 }
 
-/// Constants of the kernels by warpgroups (`hopper/pipeline.cuh`): threads, rows of a buffer of keys and values in the forward
-/// pass and their number, those in the backward passes, and bytes of barriers.
+/// Constants of the warpgroup kernels (`hopper/pipeline.cuh`): threads, rows and number of key/value buffers in the forward
+/// pass, those of the backward passes, and bytes of barriers.
 mod by_warpgroups {
     pub(super) const THREADS: u32 = 384;
     pub(super) const KEYS: usize = 64;
@@ -56,8 +56,8 @@ impl Path {
         }
     }
 
-    /// The kernel's name and the arguments for the mask. Tiles have a version for causal attention alone, which saves
-    /// their registers and the arithmetic of distances.
+    /// The kernel's name and its mask arguments. Tile kernels have a version for purely causal attention, which saves
+    /// registers and the arithmetic of distances.
     fn kernel<'a>(
         self,
         what: &str,
@@ -76,7 +76,7 @@ impl Path {
         })
     }
 
-    /// Pieces of work of `items` tiles and `heads`.
+    /// The number of work pieces for `items` tiles and `heads`.
     fn pieces(self, items: usize, heads: usize) -> Result<u32> {
         let slices = match self {
             Self::Tiles | Self::Warpgroups(_) => 1,
@@ -88,7 +88,7 @@ impl Path {
         }
     }
 
-    /// The argument for the number of `pieces`, for blocks that take several.
+    /// The argument for the number of `pieces`, for persistent blocks.
     fn count(self, pieces: u32) -> Option<Arg<'static>> {
         matches!(self, Self::Warpgroups(_)).then_some(Arg::U32(pieces))
     }
@@ -112,20 +112,20 @@ fn tile_bytes(dim: usize, rows: usize) -> usize {
     rows * dim * DType::BF16.size_in_bytes()
 }
 
-/// Shared memory of the tile kernel for keys with steps of `queries`: the block's own 128 rows of keys and values, two
-/// buffers of both operands of a step, and the initial sums of their products.
+/// Shared memory of the tile kernel for keys with steps of `queries`: the block's 128 rows of keys and values, two
+/// buffers for both operands of a step, and the initial sums of their products.
 fn keys_bytes(dim: usize, queries: usize) -> usize {
     tile_bytes(dim, 2 * TILE + 2 * 2 * queries) + 2 * 2 * queries * size_of::<f32>()
 }
 
-/// Shared memory of the backward kernels by warpgroups: the block's own rows of two operands, and steps with as many of two
-/// others and two numbers a row.
+/// Shared memory of the warpgroup backward kernels: the block's rows of two operands, and steps of equal size for two
+/// others with two numbers per row.
 fn step_bytes(dim: usize) -> usize {
     use by_warpgroups::{BARRIERS, STEP, STEPS};
     tile_bytes(dim, 2 * TILE + STEPS * 2 * STEP) + STEPS * 2 * STEP * size_of::<f32>() + BARRIERS
 }
 
-/// The tile kernel for keys on a device whose blocks have `max_shared_bytes`, and its shared memory.
+/// The tile kernel for keys on a device with `max_shared_bytes` per block, and its shared memory.
 fn keys_kernel(dim: usize, max_shared_bytes: usize) -> (&'static str, usize) {
     match keys_bytes(dim, 64) {
         bytes if dim == 128 && bytes > max_shared_bytes => ("backward_keys_32", keys_bytes(dim, 32)),
@@ -141,7 +141,7 @@ fn same_format(tensors: &[&Tensor]) -> Result<DType> {
     Ok(dtype)
 }
 
-/// Keys or values by the rows of `work`: copied, if there are trees.
+/// Keys or values in the row order of `work`; copied if there are trees.
 fn of_keys<'a>(kernels: &dyn Kernels, x: &'a Tensor, work: &Work) -> Result<Cow<'a, Tensor>> {
     match &work.copied {
         Some(rows) => Ok(Cow::Owned(rows.gather(kernels, x)?)),
@@ -149,7 +149,7 @@ fn of_keys<'a>(kernels: &dyn Kernels, x: &'a Tensor, work: &Work) -> Result<Cow<
     }
 }
 
-/// The gradients of keys or values, which have as many `rows`, from those of their copies.
+/// Reduces the gradients of copied keys or values to their `rows` original rows.
 fn of_rows(kernels: &dyn Kernels, copies: Tensor, rows: usize, work: &Work) -> Result<Tensor> {
     let Some(copied) = &work.copied else { return Ok(copies) };
     let sums = Tensor::zeros((rows, copies.dim(1)?), copies.dtype(), copies.device())?;
@@ -157,7 +157,7 @@ fn of_rows(kernels: &dyn Kernels, copies: Tensor, rows: usize, work: &Work) -> R
     Ok(sums)
 }
 
-/// The output, and the log-sum-exps, f32 [N, H].
+/// Returns the output and the log-sum-exps, f32 [N, H].
 pub(super) fn forward(
     kernels: &dyn Kernels,
     (q, k, v): (&Tensor, &Tensor, &Tensor),
@@ -218,15 +218,15 @@ pub(super) struct Saved<'a> {
 struct Pass<'a> {
     /// Name of the kernel.
     what: &'static str,
-    /// Tiles of the rows that blocks own, [items, 5].
+    /// Tiles of the blocks' rows, [items, 5].
     list: &'a Tensor,
     /// The gradients it computes.
     to: &'a [&'a Tensor],
-    /// Heads of the rows that blocks own.
+    /// Heads of the blocks' rows.
     heads: usize,
     /// Threads per block of the tile kernel.
     block: u32,
-    /// Shared memory of the kernels of tiles.
+    /// Shared memory of the tile kernels.
     tile_bytes: usize,
     /// Weights per pair of rows of the row kernel.
     weights: usize,
@@ -256,7 +256,7 @@ pub(super) fn backward(
         Path::Rows => ("backward_keys", 0),
     };
     let queries_bytes = match path {
-        // The block's own rows of both operands with the initial sums of their products, and 32 keys and values.
+        // The block's rows of both operands with the initial sums of their products, and 32 keys and values.
         Path::Tiles => tile_bytes(heads.dim, 2 * TILE + 2 * 32) + 2 * TILE * size_of::<f32>(),
         Path::Warpgroups(_) => step_bytes(heads.dim),
         Path::Rows => 0,
@@ -317,7 +317,7 @@ fn delta(kernels: &dyn Kernels, out: &Tensor, dout: &Tensor, heads: Heads) -> Re
     let n = out.dim(0)?;
     let rows = n * heads.query;
     let delta = kernels.empty(&[n, heads.query], DType::F32)?;
-    // As many lanes per row as it has 16-byte pieces.
+    // One lane per 16 bytes of a row.
     let lanes = (heads.dim * out.dtype().size_in_bytes()).div_ceil(16).next_power_of_two().min(32);
     kernels.launch(&Launch {
         kernel: format!("attention_backward_delta_{}", suffix(out.dtype())?),

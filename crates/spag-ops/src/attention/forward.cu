@@ -58,7 +58,7 @@ __device__ __forceinline__ void exponentials(float (&scores)[M][N][4], float (&s
 }
 
 // q, out [N, heads·DIM], k, v [rows of keys, kv_heads·DIM], lse [N, heads]. The grid is [item, head], so that heads that share
-// keys run at the same time. scale is 1/√dim·log₂e.
+// keys run concurrently. scale is 1/√dim·log₂e.
 template <int DIM, class Mask>
 __device__ __forceinline__ void by_tiles(const bf16* q, const bf16* k, const bf16* v, const unsigned* work, bf16* out,
                                          float* lse, unsigned heads, unsigned kv_heads, float scale, Mask mask) {

@@ -16,11 +16,11 @@ use crate::matmul::Arithmetic;
 use crate::product::{Buffer, COLUMNS, Element, LANES, Left, Output, Right, Target};
 use crate::{pool, simd};
 
-/// Returns the attention output [N, H·head size] and the log-sum-exps for the backward pass. `q`, `k` and `v` have one number
-/// format, as the output.
+/// Computes the attention output [N, H·head size] and the log-sum-exps for the backward pass. `q`, `k`, `v` and the output
+/// share one number format.
 ///
-/// On a CPU, tensors of bf16 are multiplied as pairs with AVX512-BF16, with the probabilities rounded to bf16; other processors
-/// widen them. Sums and the softmax are f32.
+/// On a CPU with AVX512-BF16, bf16 tensors are multiplied in bf16, with probabilities rounded to bf16; other CPUs convert them
+/// to f32. Accumulation and the softmax are in f32.
 ///
 /// # Errors
 /// Mismatched shapes or slopes, tensors that are not contiguous f32 or bf16, or a head size above 256 with kernels.
@@ -35,8 +35,8 @@ pub fn forward(
     forward_in([q, k, v], sequences, heads, mask, Arithmetic::Bf16)
 }
 
-/// As [`forward`], with a choice of how a CPU multiplies tensors of bf16: [`Arithmetic::Bf16`] is the fastest; [`Arithmetic::F32`]
-/// widens them, and gives the bits of [paged attention](crate::paged_attention).
+/// [`forward`] with a choice of the CPU arithmetic for bf16 tensors: [`Arithmetic::Bf16`] is fastest; [`Arithmetic::F32`] converts
+/// them to f32 and is bit-identical to [paged attention](crate::paged_attention).
 ///
 /// # Errors
 /// As [`forward`].
@@ -64,7 +64,7 @@ pub fn forward_in(
     Ok((out, LogSumExp(Held::Host(lse))))
 }
 
-/// [`forward`] of bf16 on a CPU, multiplied in f32.
+/// [`forward`] of bf16 tensors on a CPU, in f32 arithmetic.
 fn widened_forward(
     [q, k, v]: [&Tensor; 3],
     sequences: &Sequences,
@@ -179,13 +179,14 @@ unsafe fn task_forward<P: Products>(
     }
 }
 
-/// Elements of a buffer for [`Products::steps_of`] of `rows` rows. Registers beyond the last row can be read.
+/// Elements of a buffer for [`Products::steps_of`] of `rows` rows, padded because registers beyond the last row may
+/// be read.
 pub(super) fn value_rows<P: Products>(rows: usize, width: usize) -> usize {
     (rows.next_multiple_of(P::STEPS) * width).next_multiple_of(LANES) + LANES
 }
 
-/// Replaces the scores of the `keys` that a row sees by exp(score − max), where a score is `scale`·product + slope·(key −
-/// last key), and the other columns of `read` by zeros. Returns the sum and the maximum.
+/// Replaces the scores of the visible `keys` of a row by exp(score − max), where a score is `scale`·product + slope·(key
+/// − last key), and the other columns of `read` by zeros. Returns the sum and the maximum.
 #[inline(always)]
 pub(crate) fn exponentials(
     row: &mut [f32],
@@ -206,8 +207,8 @@ pub(crate) fn exponentials(
     (sum, top)
 }
 
-/// Scales a row's products and adds the slope times the distance to the last of them, which is the query's own key.
-/// Without a slope they stay as they are. Returns the factor that remains to be applied.
+/// Scales a row's products and adds the slope times the distance to the last of them, the query's own key. Without
+/// a slope they are unchanged. Returns the factor that remains to be applied.
 #[inline(always)]
 pub(super) fn biased(products: &mut [f32], (scale, slope): (f32, Option<f32>)) -> f32 {
     let Some(slope) = slope else { return scale };

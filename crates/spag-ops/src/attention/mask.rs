@@ -1,4 +1,4 @@
-//! Which keys a query sees besides causality, and what is added to its scores.
+//! The attention mask: sliding window, ALiBi bias and scale.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -7,10 +7,10 @@ use candle_core::{Device, Result, Tensor, bail};
 use super::Heads;
 use crate::kernels::Arg;
 
-/// A sliding window, ALiBi and the scale of scores. Causality always applies.
+/// The sliding window, ALiBi slopes and scale of attention scores. Causality always applies.
 ///
-/// The score of query i and key j is q·k·scale + slope·(j − i), in f32; a key is seen if i − window < j ≤ i. The scale is
-/// 1/√(head size), unless another is given.
+/// The score of query i and key j is q·k·scale + slope·(j − i), in f32; a key is visible if i − window < j ≤ i. The scale
+/// defaults to 1/√(head size).
 ///
 /// ```
 /// use spag_ops::attention::{Mask, Slopes};
@@ -31,12 +31,12 @@ pub struct Mask {
 }
 
 impl Mask {
-    /// Only causal: a token sees itself and all before it.
+    /// Purely causal: a token sees itself and all earlier tokens.
     pub fn causal() -> Self {
         Self { window: None, slopes: None, scale: None }
     }
 
-    /// A token sees itself and the `window - 1` before it; `None` for all. `slopes` are those of ALiBi.
+    /// A token sees itself and the `window - 1` tokens before it; `None` means all. `slopes` are the ALiBi slopes.
     ///
     /// # Errors
     /// A window of 0.
@@ -44,36 +44,36 @@ impl Mask {
         if window == Some(0) {
             bail!("attention: a window of 0 tokens sees nothing");
         }
-        // Sequences have less than 2³² tokens, so a larger window is none.
+        // Sequences have fewer than 2³² tokens, so a larger window has no effect.
         Ok(Self { window: window.and_then(|window| u32::try_from(window).ok()), slopes, scale: None })
     }
 
-    /// With another scale of scores.
+    /// Sets the scale of scores.
     pub fn with_scale(self, scale: f32) -> Self {
         Self { scale: Some(scale), ..self }
     }
 
-    /// The factor of scores, for heads of size `dim`.
+    /// The scale of scores for heads of size `dim`.
     pub(crate) fn scale(&self, dim: usize) -> f32 {
         self.scale.unwrap_or_else(|| default_scale(dim))
     }
 
-    /// The first key that the query at `position` of its sequence sees.
+    /// The first key visible to the query at `position` of its sequence.
     pub fn first_key(&self, position: usize) -> usize {
         self.window.map_or(0, |window| (position + 1).saturating_sub(window as usize))
     }
 
-    /// One past the last query that sees the key at `position`, were the sequence endless.
+    /// One past the last query that sees the key at `position`, in an unbounded sequence.
     pub(super) fn end_of_queries(&self, position: usize) -> usize {
         self.window.map_or(usize::MAX, |window| position + window as usize)
     }
 
-    /// What a query head adds per token of distance.
+    /// The ALiBi slope of a query head.
     pub(crate) fn slope(&self, head: usize) -> Option<f32> {
         self.slopes.as_ref().map(|slopes| slopes.values[head])
     }
 
-    /// Checks that there is a slope for every query head.
+    /// Checks that there is one slope per query head.
     pub(crate) fn check(&self, heads: Heads) -> Result<()> {
         match &self.slopes {
             Some(slopes) if slopes.values.len() != heads.query => {
@@ -88,7 +88,7 @@ fn default_scale(dim: usize) -> f32 {
     1.0 / (dim as f32).sqrt()
 }
 
-/// The ALiBi slopes of all query heads (Press et al. 2022). Clones share the copies on devices.
+/// The ALiBi slopes of all query heads (Press et al. 2022). Clones share the device copies.
 #[derive(Clone, Debug)]
 pub struct Slopes {
     values: Arc<[f32]>,
@@ -106,7 +106,7 @@ impl Slopes {
         Self { values: first.chain(rest).collect(), copies: Arc::default() }
     }
 
-    /// One slope a head.
+    /// One slope per head.
     pub fn values(&self) -> &[f32] {
         &self.values
     }
@@ -131,7 +131,7 @@ pub(crate) struct MaskOnDevice {
 }
 
 impl Mask {
-    /// For kernels on `device`.
+    /// The mask for kernels on `device`.
     pub(crate) fn on(&self, device: &Device) -> Result<MaskOnDevice> {
         let slopes = self.slopes.as_ref().map(|slopes| slopes.on(device)).transpose()?;
         Ok(MaskOnDevice { slopes, window: self.window, scale: self.scale })
@@ -150,14 +150,14 @@ impl MaskOnDevice {
         self.scale.map_or_else(|| LOG2_E / (dim as f32).sqrt(), |scale| LOG2_E * scale)
     }
 
-    /// The last two arguments of kernels: slopes and window.
+    /// The last two kernel arguments: slopes and window.
     pub(crate) fn args(&self) -> [Arg<'_>; 2] {
         // Kernels compare it with signed distances.
         let window = self.window.map_or(i32::MAX as u32, |window| window.min(i32::MAX as u32));
         [self.slopes.as_ref().map_or(Arg::Null, Arg::In), Arg::U32(window)]
     }
 
-    /// The arguments and name of a kernel that has one version for causal attention alone.
+    /// The arguments and name suffix of a kernel that has a purely causal version.
     pub(crate) fn version(&self) -> (&'static str, Vec<Arg<'_>>) {
         match self {
             Self { slopes: None, window: None, .. } => ("", Vec::new()),

@@ -1,13 +1,12 @@
 //! Causal attention over packed sequences, forward and backward, without materializing the T×T matrix.
 //!
-//! A task is one key/value head of one segment: of a sequence, or of the part of it that follows rows which others have in
-//! common with it. It packs the head's keys and values once, so that they stay in the
-//! cache, and processes its queries in small tiles. A tile reads only the keys up to its end, so the masked half costs
-//! nothing; with a sliding window it also skips those before its first query's window. The backward pass recomputes the probabilities from the saved log-sum-exp (Dao et al. 2022). With GQA, H
-//! query heads share KV key/value heads.
+//! A task is one key/value head of one segment: a sequence, or the part of it after rows shared with other sequences. It packs the head's
+//! keys and values once, so that they stay in the cache, and processes its queries in small tiles. A tile reads only the keys up to its
+//! end, so the masked half costs nothing; with a sliding window it also skips keys before its first query's window. The backward pass
+//! recomputes the probabilities from the saved log-sum-exp (Dao et al. 2022). With GQA, H query heads share KV key/value heads.
 //!
-//! [`Mask`] describes windows and ALiBi, both of positions in a sequence. Shapes: `q` [N, H·head size], `k`, `v` [N, KV·head
-//! size]. [`Sequences`] holds the rows of each sequence.
+//! [`Mask`] describes windows and ALiBi, both by position in the sequence. Shapes: `q` [N, H·head size], `k`, `v` [N,
+//! KV·head size]. [`Sequences`] holds the rows of each sequence.
 
 mod backward;
 mod device;
@@ -87,7 +86,7 @@ struct Task<'a> {
     kv: usize,
 }
 
-/// All pairs, those with the most products first, for load balance.
+/// All pairs, sorted by descending number of products for load balance.
 fn tasks(sequences: &Sequences, heads: Heads) -> Vec<Task<'_>> {
     let segments = sequences.segments().iter().filter(|segment| !segment.rows.is_empty());
     let mut tasks: Vec<Task<'_>> =
@@ -96,14 +95,14 @@ fn tasks(sequences: &Sequences, heads: Heads) -> Vec<Task<'_>> {
     tasks
 }
 
-/// Row stride of a matrix with one column per key: whole registers plus one, so that rows with power-of-two lengths do
-/// not fall into the same cache sets.
+/// Row stride of a matrix with one column per key: whole registers plus one, so that rows with power-of-two lengths
+/// are not mapped to the same cache sets.
 pub(crate) fn key_stride(keys: usize) -> usize {
     keys.next_multiple_of(LANES) + LANES
 }
 
-/// The first key that a tile of queries from `position` on reads: whole registers and steps, so that the order of a row's
-/// sums does not depend on where its tile begins.
+/// The first key read by a tile of queries from `position` on: rounded to whole registers and steps, so that a row's
+/// summation order does not depend on its tile.
 fn tile_begin<P: Products>(mask: &Mask, position: usize) -> usize {
     let unit = LANES.max(P::STEPS);
     mask.first_key(position) / unit * unit

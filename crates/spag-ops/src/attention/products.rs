@@ -1,6 +1,6 @@
-//! How attention multiplies: f32, or bf16 with sums in f32.
+//! Matrix products of attention: f32, or bf16 with f32 accumulation.
 //!
-//! In bf16 two steps of a product are read together, as pairs: of elements of a head, of keys, or of queries.
+//! In bf16, two steps of a product are read together as a pair: of head elements, keys or queries.
 
 #[cfg(target_arch = "x86_64")]
 use half::bf16;
@@ -14,22 +14,22 @@ use crate::product::{Element, Left, Output, ROWS, Right, Target, tile, transpose
 #[cfg(target_arch = "x86_64")]
 use crate::simd;
 
-/// The operands of products, made of tensors and of scores. Pointers follow the rules of [`tile`].
+/// Products and the packing of their operands from tensors and scores. Pointers follow the rules of [`tile`].
 ///
-/// Extents count elements. Steps are a multiple of [`Products::STEPS`]: if there are fewer, zeros follow.
+/// Extents count elements. The number of steps is padded with zeros to a multiple of [`Products::STEPS`].
 ///
-/// A value is the state of a thread that computes.
+/// A value holds the state of a computing thread.
 pub(super) trait Products {
     /// Number format of queries, keys, values and outputs.
     type Value: Element + Pooled;
-    /// Rows of a tile, at most [`MAX_ROWS`].
+    /// Maximum rows of a tile, at most [`MAX_ROWS`].
     const ROWS: usize;
-    /// Queries whose probabilities are held at a time, for the gradients of keys and values; a multiple of `ROWS`.
+    /// Queries whose probabilities are kept at a time, for the gradients of keys and values; a multiple of `ROWS`.
     const BLOCK: usize;
     /// Steps that are read together; divides `ROWS`.
     const STEPS: usize;
 
-    /// Begins to compute on this thread.
+    /// Initializes this thread.
     fn begin() -> Self;
 
     /// As [`crate::product::tile`], with at most `ROWS` rows.
@@ -50,7 +50,8 @@ pub(super) trait Products {
         b.columns(column * Self::STEPS)
     }
 
-    /// A right operand with a column for each of `rows` rows, and a step for each of their `width` elements, in `to`.
+    /// Packs a right operand with one column for each of `rows` rows, and one step for each of their `width`
+    /// elements, into `to`.
     ///
     /// # Safety
     /// The rows, `row` elements apart, must be readable, and `width` · `stride` elements of `to` writable.
@@ -62,10 +63,10 @@ pub(super) trait Products {
         stride: usize,
     ) -> Right<Self::Value>;
 
-    /// A right operand with a step for each of `rows` rows, in `to`.
+    /// Packs a right operand with one step for each of `rows` rows into `to`.
     ///
     /// # Safety
-    /// As [`Products::columns_of`], with `to` for the rows, rounded up to whole steps.
+    /// As [`Products::columns_of`], with `to` large enough for the rows, rounded up to whole steps.
     unsafe fn steps_of(
         extents: (usize, usize),
         from: *const Self::Value,
@@ -73,7 +74,7 @@ pub(super) trait Products {
         to: *mut Self::Value,
     ) -> Right<Self::Value>;
 
-    /// As [`Products::steps_of`] for rows of queries, which can be read where they are.
+    /// [`Products::steps_of`] for rows of queries, which may be read in place.
     ///
     /// # Safety
     /// As [`Products::steps_of`].
@@ -84,7 +85,7 @@ pub(super) trait Products {
         to: *mut Self::Value,
     ) -> Right<Self::Value>;
 
-    /// A left operand of rows in f32, of which `to` has room for as many with `width` elements.
+    /// Packs a left operand of f32 rows; `to` has room for as many rows of `width` elements.
     ///
     /// # Safety
     /// As [`Products::columns_of`]; the width must be a multiple of the steps.
@@ -94,14 +95,15 @@ pub(super) trait Products {
     /// Prepares rows of scores in place for [`Products::transposed`].
     ///
     /// # Safety
-    /// (rows, width): the rows, `row` elements apart, must belong to the caller, and one more if they are odd.
+    /// (rows, width): the rows, `row` elements apart, must belong to the caller, plus one more if their number is
+    /// odd.
     unsafe fn stack(extents: (usize, usize), scores: *mut f32, row: usize);
 
-    /// The transpose of prepared rows: a row for each of `columns` columns from `scores` on, and a step for each of `steps`
-    /// rows. The first row is a multiple of the steps.
+    /// The transpose of prepared rows: one row for each of `columns` columns from `scores` on, and one step for each of
+    /// `steps` rows. The first row is a multiple of the steps.
     ///
     /// # Safety
-    /// (columns, steps): the rows must be prepared, and `to` have room for as many elements in bf16.
+    /// (columns, steps): the rows must be prepared, and `to` must have room for as many bf16 elements.
     unsafe fn transposed(
         extents: (usize, usize),
         scores: *const f32,
@@ -113,7 +115,7 @@ pub(super) trait Products {
 /// Rows of the largest tile.
 pub(super) const MAX_ROWS: usize = 32;
 
-/// f32 as it is.
+/// f32 arithmetic.
 pub(super) struct InF32;
 
 impl Products for InF32 {
@@ -196,7 +198,7 @@ impl Products for InBf16 {
         to: *mut bf16,
         stride: usize,
     ) -> Right<bf16> {
-        // SAFETY: guaranteed by the caller. A pair moves as one number of 32 bits, which changes no bits.
+        // SAFETY: guaranteed by the caller. A pair moves as one 32-bit number, which preserves its bits.
         unsafe { transpose((rows, width / 2), from.cast(), row / 2, to.cast(), stride) }
         Right::new(to, stride)
     }
@@ -234,7 +236,7 @@ impl Products for InBf16 {
         Left { at: to, row: width, k: 1 }
     }
 
-    /// Every second row becomes the pairs of it and the next one.
+    /// Combines each even row with the next one into pairs.
     unsafe fn stack((rows, width): (usize, usize), scores: *mut f32, row: usize) {
         simd::vectorized(
             #[inline(always)]
@@ -262,7 +264,7 @@ impl Products for InBf16 {
     }
 }
 
-/// Whether tensors of bf16 are multiplied as pairs.
+/// Whether bf16 tensors are multiplied as pairs.
 #[cfg(target_arch = "x86_64")]
 pub(super) fn is_paired(heads: Heads) -> bool {
     heads.dim.is_multiple_of(2) && CpuPath::current() >= CpuPath::Avx512Bf16

@@ -58,7 +58,7 @@ __device__ __forceinline__ void store_own(T* to, const float (&sums)[PARTS], flo
   }
 }
 
-// The work of a block: rows first..first + count of `item`'s sequence, of one head.
+// The work of a block: rows first..first + count of `item`'s sequence, for one head.
 struct Slice {
   Item item;
   unsigned head, first, count;

@@ -1,43 +1,43 @@
-//! The segments of a packed batch: which rows the queries of a row's sequence see.
+//! Segments of a packed batch: which rows the queries of a sequence see.
 
 use std::ops::Range;
 
 use candle_core::{Result, bail};
 
-/// Consecutive rows of a packed batch that follow the rows of their ancestors. A sequence that shares no row with others is
-/// one segment without ancestors.
+/// Consecutive rows of a packed batch that follow their ancestors' rows. A sequence that shares no rows is one segment
+/// without ancestors.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Segment {
-    /// Its own rows: the queries, and the last of the keys.
+    /// Its own rows: the queries, and the last keys.
     pub(super) rows: Range<usize>,
-    /// The rows before them in their sequences, in order.
+    /// The rows that precede them in their sequences, in order.
     pub(super) ancestors: Vec<Range<usize>>,
-    /// Number of the ancestors' rows: the position of the first query.
+    /// Number of ancestor rows: the position of the first query.
     pub(super) depth: usize,
-    /// The row of the first ancestor's copy, where each segment has copies of its ancestors' rows.
+    /// The row of the first ancestor's copy, if each segment has copies of its ancestors' rows.
     pub(super) copies: usize,
-    /// The segments that follow it, directly or not.
+    /// The segments that follow it, directly or indirectly.
     pub(super) descendants: Range<usize>,
 }
 
 impl Segment {
-    /// Number of keys: the rows of the ancestors and its own.
+    /// Number of keys: the ancestors' rows and its own.
     pub(super) fn keys(&self) -> usize {
         self.depth + self.rows.len()
     }
 
-    /// The row of the query at a position of the sequence.
+    /// The row of the query at a sequence position.
     pub(super) fn row(&self, position: usize) -> usize {
         self.rows.start + position - self.depth
     }
 
-    /// The ranges of all keys' rows in order.
+    /// The row ranges of all keys, in order.
     pub(super) fn path(&self) -> impl Iterator<Item = Range<usize>> + '_ {
         self.ancestors.iter().chain([&self.rows]).cloned()
     }
 
-    /// Writes the keys' rows of one head one after another to `to`, unless they already are: returns the first one and the
-    /// distance between two. The head has `width` elements from `column` on in rows of `row` elements.
+    /// Gathers the keys' rows of one head into `to`, unless they are already contiguous: returns the first row and the row
+    /// stride. The head has `width` elements from `column` on in rows of `row` elements.
     ///
     /// # Safety
     /// All rows must be inside `from`, and [`Segment::gathered`] elements of `to` be writable.
@@ -64,11 +64,10 @@ impl Segment {
     }
 }
 
-/// The segments with these bounds and parents, which come in depth-first order: a parent comes before its children, whose
-/// descendants follow each of them.
+/// The segments with these bounds and parents, in depth-first order: each child and its descendants follow their parent.
 ///
 /// # Errors
-/// Bounds that do not increase from 0, another number of parents, or another order.
+/// Bounds that do not increase from 0, a wrong number of parents, or another order.
 pub(super) fn segments(bounds: &[u32], parents: &[Option<u32>]) -> Result<Vec<Segment>> {
     if bounds.first() != Some(&0) || !bounds.is_sorted() {
         bail!("attention: sequence bounds must increase from 0");
@@ -110,7 +109,7 @@ mod tests {
 
     #[test]
     fn segments_know_their_ancestors_and_descendants() {
-        // 0: rows 0..3, with children 1 (3..5) and 3 (6..10); 2 (5..6) follows 1; 4 is a tree of its own.
+        // 0: rows 0..3, with children 1 (3..5) and 3 (6..10); 2 (5..6) follows 1; 4 is a separate tree.
         let all = segments(&[0, 3, 5, 6, 10, 12], &[None, Some(0), Some(1), Some(0), None]).unwrap();
         let of = |index: usize| (all[index].ancestors.clone(), all[index].depth, all[index].copies);
         assert_eq!(of(0), (vec![], 0, 0));

@@ -9,7 +9,7 @@ use crate::kernels;
 /// Rows of a tile: the work of one thread block.
 const TILE: u32 = 128;
 
-/// The sequences of a packed batch, which may form trees. Created once per batch and used by every layer.
+/// The sequences of a packed batch, which may form trees. Created once per batch and shared by all layers.
 ///
 /// For kernels, it also holds their work lists on the device.
 ///
@@ -36,15 +36,15 @@ pub struct Sequences {
 }
 
 /// All tiles of all sequences, [items, 5]: first row of the sequence, first row of the tile, end of the sequence, first row
-/// with a query, and what a query's row is less than its key's. Rows are those of keys, which are copied if there are trees.
-/// Tiles with the most work come first, for load balance.
+/// with a query, and the offset from a query's row to its key's. Rows are those of keys, which are copied if there are
+/// trees. Tiles with the most work come first, for load balance.
 #[derive(Clone, Debug)]
 pub(super) struct Work {
     /// For blocks that own queries: a tile reads the keys up to its end.
     pub(super) queries: Tensor,
     /// For blocks that own keys: a tile is read by the queries from its first row on.
     pub(super) keys: Tensor,
-    /// The rows of which keys and values are copies; `None` without trees, where they are read in place.
+    /// The rows from which keys and values are copied; `None` without trees, since they are read in place.
     pub(super) copied: Option<RowsOnDevice>,
 }
 
@@ -52,14 +52,14 @@ impl Sequences {
     /// `bounds` holds the first row of each sequence and, last, the number of rows. Sequences may be empty.
     ///
     /// # Errors
-    /// Bounds that do not increase from 0, or no memory.
+    /// Bounds that do not increase from 0, or out of memory.
     pub fn new(bounds: &[u32], device: &Device) -> Result<Self> {
         Self::tree(bounds, &vec![None; bounds.len().saturating_sub(1)], device)
     }
 
-    /// As [`Sequences::new`] with segments, each of which continues its parent: a row sees the rows of its ancestors, and those
-    /// before it in its segment. Segments come in depth-first order. Attention gives each row the bits that it has in a sequence
-    /// of its own.
+    /// [`Sequences::new`] with segments, each of which continues its parent: a row sees its ancestors' rows and the earlier rows
+    /// of its segment. Segments are in depth-first order. Attention is bit-identical to unpacking each path into a sequence of
+    /// its own.
     ///
     /// # Errors
     /// As [`Sequences::new`], or another order.
@@ -87,7 +87,7 @@ impl Sequences {
         &self.segments
     }
 
-    /// Number of the copies of ancestors' rows.
+    /// Number of copied ancestor rows.
     pub(super) fn copies(&self) -> usize {
         self.segments.last().map_or(0, |last| last.copies + last.depth)
     }

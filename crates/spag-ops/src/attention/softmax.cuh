@@ -1,5 +1,5 @@
-// Online softmax of the rows of a warp's fragments (Milakov and Gimelshein 2018). All kernels of attention on tensor cores
-// share it: with the same keys a step, they give a row the same bits.
+// Online softmax of the rows of a warp's fragments (Milakov and Gimelshein 2018). Shared by all tensor core attention
+// kernels: with the same number of keys per step, they give bit-identical rows.
 #pragma once
 
 #include "mask.cuh"
@@ -22,7 +22,7 @@ struct RunningRow {
   float top = -INFINITY, sum = 0;
 
   // Replaces the scores of a step by exponentials: c[n][2·half], c[n][2·half + 1] of all n, of the 4 lanes that share the row.
-  // Returns the factor of what was summed before. scale is 1/√dim·log₂e. With MAYBE_NONE, all scores so far may be -∞; without
+  // Returns the rescaling factor of earlier sums. scale is 1/√dim·log₂e. With MAYBE_NONE, all scores so far may be -∞; without
   // it, some score is finite.
   template <bool MAYBE_NONE, int N>
   __device__ __forceinline__ float add(float (&scores)[N][4], int half, float scale) {

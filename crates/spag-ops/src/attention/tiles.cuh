@@ -13,9 +13,8 @@ namespace attention {
 
 // A work item: a tile of rows of one sequence, five words in the host's list. Rows are those of keys and values.
 //
-// A sequence that follows rows of others has copies of their keys and values, so that its keys are consecutive; its queries
-// are the last of its rows, and are not copied. The row of a query, and of its output and its gradients, is that of its key
-// less `shift`.
+// A sequence that follows shared rows has copies of their keys and values, so that its keys are consecutive; its queries
+// are the last rows and are not copied. The row of a query, its output and its gradients is that of its key minus `shift`.
 struct Item {
   unsigned begin, first, end;  // the sequence's first row, the tile's first row, one past the sequence's last
   unsigned queries;            // the first row with a query

@@ -1,4 +1,4 @@
-//! How attention multiplies with tiles of AMX: as pairs, whose steps fill the rows of tiles.
+//! Attention products with AMX tiles: as pairs, whose steps fill the rows of tiles.
 
 use half::bf16;
 
@@ -53,7 +53,7 @@ impl Products for InTiles {
 
     unsafe fn steps_of((rows, width): (usize, usize), from: *const bf16, row: usize, to: *mut bf16) -> Right<bf16> {
         let (pairs, steps) = (rows.next_multiple_of(2), rows.next_multiple_of(Self::STEPS));
-        // SAFETY: guaranteed by the caller. Zeros follow, since zero times any number is zero only if that is finite.
+        // SAFETY: guaranteed by the caller. Padded with zeros, since zero times a non-finite number is not zero.
         unsafe {
             to.add(pairs * width).write_bytes(0, (steps - pairs) * width);
             InBf16::steps_of((rows, width), from, row, to)
@@ -71,7 +71,7 @@ impl Products for InTiles {
     }
 
     unsafe fn stack((rows, width): (usize, usize), scores: *mut f32, row: usize) {
-        // SAFETY: guaranteed by the caller: the rows of a tile belong to it. Of the unused ones zeros are read.
+        // SAFETY: guaranteed by the caller: the rows of a tile belong to it. Unused rows are read as zeros.
         unsafe {
             InBf16::stack((rows, width), scores, row);
             for pair in (rows.next_multiple_of(2)..rows.next_multiple_of(Self::STEPS)).step_by(2) {
@@ -86,13 +86,13 @@ impl Products for InTiles {
         row: usize,
         to: *mut bf16,
     ) -> Left<bf16> {
-        // SAFETY: guaranteed by the caller. A pair moves as one number of 32 bits, and every second row has pairs.
+        // SAFETY: guaranteed by the caller. A pair moves as one 32-bit number, and every second row holds pairs.
         unsafe { transpose((steps / 2, columns), scores, 2 * row, to.cast(), steps / 2) }
         Left { at: to, row: steps, k: 1 }
     }
 }
 
-/// Whether tensors of bf16 are multiplied with tiles.
+/// Whether bf16 tensors are multiplied with AMX tiles.
 pub(super) fn is_tiled(heads: Heads) -> bool {
     heads.dim.is_multiple_of(InTiles::STEPS) && CpuPath::current() == CpuPath::Amx
 }

@@ -1,4 +1,4 @@
-// Helpers of elementwise kernels on flat memory: each thread handles one vector, the last one possibly a part.
+// Helpers of elementwise kernels on flat memory: each thread handles one vector, the last one possibly partial.
 #pragma once
 
 #include "prelude.cuh"

@@ -37,7 +37,8 @@ __device__ void forward_joined(const T* x, T* y, unsigned f) {
   store_several(y + row * f + at, activated(load_several<N>(gate, here), load_several<N>(gate + f, here)), here);
 }
 
-// `here` elements of gate and up become their gradients; those of dy, the gradient of the output, become the recomputed output.
+// Overwrites `here` elements of gate and up with their gradients, and those of dy, the gradient of the output, with the
+// recomputed output.
 template <class T, int N>
 __device__ __forceinline__ void backward_at(T* gate, T* up, T* dy, unsigned here) {
   auto gates = load_several<N>(gate, here), ups = load_several<N>(up, here), gradients = load_several<N>(dy, here);

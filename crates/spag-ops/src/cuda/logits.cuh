@@ -1,10 +1,10 @@
-// Rows of logits, one per block. What samples a token and what computes its log-probability afterwards use the same order of
-// sums, so that both get the same bits.
+// Rows of logits, one per block. Sampling and the later computation of log-probabilities use the same summation order, so
+// they are bit-identical.
 #pragma once
 
 #include "prelude.cuh"
 
-// Calls f(token, logit) for this thread's tokens in first..end of a row of `size`: every `threads`-th vector, or token.
+// Calls f(token, logit) for this thread's tokens in first..end of a row of `size`: every `threads`-th vector or token.
 template <class T, class F>
 __device__ __forceinline__ void each_logit(const T* logits, unsigned size, unsigned first, unsigned end, unsigned thread,
                                            unsigned threads, F f) {
@@ -22,7 +22,7 @@ __device__ __forceinline__ void each_logit(const T* logits, unsigned size, unsig
   }
 }
 
-// The logarithm of the sum of a row's exponentials; `top` is its largest logit. `scratch` as of block_sum.
+// The logarithm of the sum of a row's exponentials; `top` is its largest logit. `scratch` as for block_sum.
 template <class T>
 __device__ __forceinline__ float log_sum_exp(const T* logits, unsigned size, float top, float* scratch) {
   float sum = 0;

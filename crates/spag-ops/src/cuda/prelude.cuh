@@ -19,7 +19,7 @@ using bf16 = __nv_bfloat16;
 // A kernel's entry point: name, parameters and body.
 #define EXPORT(name, parameters, body) \
   extern "C" __global__ void name parameters { body; }
-// As EXPORT, for blocks of at most `threads` threads, of which `blocks` should fit on a multiprocessor.
+// EXPORT for blocks of at most `threads` threads, `blocks` of which should fit on a multiprocessor.
 #define EXPORT_BOUNDS(name, threads, blocks, parameters, body) \
   extern "C" __global__ void __launch_bounds__(threads, blocks) name parameters { body; }
 
@@ -48,7 +48,7 @@ struct alignas(16) Vector {
   T at[SIZE];
 };
 
-// For addresses that are aligned whatever tensors the op gets; others are for load_several and store_several.
+// For addresses that are always aligned; use load_several and store_several for others.
 template <class T>
 __device__ __forceinline__ Vector<T> load_vector(const T* from) {
 #ifdef SPAG_EMULATOR
@@ -64,7 +64,8 @@ __device__ __forceinline__ void store_vector(T* to, const Vector<T>& values) {
   *reinterpret_cast<Vector<T>*>(to) = values;
 }
 
-// Copies 16 bytes in one access each way. A Vector<bf16> that is loaded from shared memory and stored is copied in parts.
+// Copies 16 bytes in one access each way. Plain assignment of a Vector<bf16> from shared memory is compiled to several
+// accesses.
 template <class T>
 __device__ __forceinline__ void copy_vector(T* to, const T* from) {
 #ifdef SPAG_EMULATOR

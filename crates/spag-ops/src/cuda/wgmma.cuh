@@ -1,4 +1,4 @@
-// Warpgroup products and the barriers of warp-specialized kernels, for compute capability 9.0 with the features of sm_90a.
+// Warpgroup products (wgmma) and barriers of warp-specialized kernels, for compute capability 9.0 with sm_90a features.
 //
 // A warpgroup is 4 warps whose first index is a multiple of 4. Its products read operands from shared memory in the 128-byte
 // swizzle: panels of 64 columns, [rows, 64] bf16, whose 16-byte chunks of row r are permuted by r % 8. A panel begins at a
@@ -14,7 +14,7 @@ constexpr int GROUP = 4 * WARP;
 constexpr int PANEL = 64;
 
 #ifndef SPAG_EMULATOR
-// Descriptor of an operand in panels of `rows` rows (PTX ISA, matrix descriptor): bits 0–13 the address, 16–29 the distance of
+// Descriptor of an operand in panels of `rows` rows (PTX ISA, matrix descriptor): bits 0–13 the address, 16–29 the stride of
 // panels, 32–45 that of 8 rows, each in units of 16 bytes; 62–63 the swizzle.
 __device__ __forceinline__ uint64_t descriptor(const bf16* at, int rows) {
   const uint64_t address = (static_cast<uint32_t>(__cvta_generic_to_shared(at)) & 0x3ffff) >> 4;
@@ -33,7 +33,8 @@ __device__ __forceinline__ uint64_t descriptor(const bf16* at, int rows) {
   ",%32,%33,%34,%35,%36,%37,%38,%39,%40,%41,%42,%43,%44,%45,%46,%47,%48,%49,%50,%51,%52,%53,%54,%55,%56,%57,%58,%59," \
   "%60,%61,%62,%63"
 
-// c = [c +] a·b for 64 rows of a and N columns of b, 16 deep. TRANSPOSED: b lies with its columns side by side.
+// c = [c +] a·b for 64 rows of a and N columns of b, 16 deep. TRANSPOSED: b is stored with adjacent columns
+// contiguous.
 template <int N, int TRANSPOSED>
 __device__ __forceinline__ void step(float (&c)[N / 8][4], uint64_t a, uint64_t b, int accumulate) {
   static_assert(N == 64 || N == 128, "columns");
@@ -65,7 +66,7 @@ __device__ __forceinline__ void step(float (&c)[N / 8][4], const uint32_t (&a)[4
                  : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "n"(TRANSPOSED));
 }
 
-// Orders registers and shared memory before the products that follow.
+// Orders registers and shared memory before subsequent products.
 __device__ __forceinline__ void begin() { asm volatile("wgmma.fence.sync.aligned;\n" ::: "memory"); }
 // Ends a group of products.
 __device__ __forceinline__ void commit() { asm volatile("wgmma.commit_group.sync.aligned;\n" ::: "memory"); }
@@ -110,7 +111,7 @@ __device__ __forceinline__ void barrier_wait(uint64_t* barrier, unsigned parity)
 // Makes copies to shared memory by other threads, whose barrier this thread has waited for, visible to products.
 __device__ __forceinline__ void show_to_products() { asm volatile("fence.proxy.async.shared::cta;\n" ::: "memory"); }
 
-// Turns of warpgroups: waits for the turn `id`, which another warpgroup gives. THREADS: those of both.
+// Turns of warpgroups: waits for the turn `id`, which another warpgroup gives. THREADS counts both warpgroups.
 template <int THREADS>
 __device__ __forceinline__ void turn_wait(int id) {
   asm volatile("bar.sync %0, %1;\n" ::"r"(id), "n"(THREADS) : "memory");

@@ -1,4 +1,5 @@
-//! Requirements on CUDA devices and drivers, as functions of plain numbers, so that they are tested without a GPU.
+//! Requirements on CUDA devices and drivers, as functions of plain numbers, so that they can be tested without a
+//! GPU.
 #![cfg_attr(not(feature = "cuda"), allow(dead_code))]
 
 /// A CUDA version in the drivers' encoding: 13000 is 13.0.
@@ -60,7 +61,7 @@ pub(super) fn check_driver(driver: CudaVersion, built: CudaVersion) -> Result<()
 
 /// Checks that a GPU runs code compiled for `built`.
 pub(super) fn check_capability(gpu: &str, found: Capability, built: Capability) -> Result<(), String> {
-    // From 9.0 on, candle compiles its own kernels with instructions of one GPU generation only.
+    // From 9.0 on, candle compiles its own kernels for one GPU generation only.
     let (runs, range) = if built >= Capability(90) { (found == built, "only") } else { (found >= built, "and newer") };
     if runs {
         return Ok(());
@@ -90,7 +91,7 @@ pub(super) fn choose(asked: Option<usize>, local_rank: usize, visible: usize) ->
         Some(index) => {
             Err(format!("cuda:{index} does not exist; {numbers} visible (CUDA_VISIBLE_DEVICES may hide others)"))
         }
-        // If a launcher shows each process one GPU, its index is 0 in every process.
+        // If a launcher exposes one GPU to each process, its index is 0 in every process.
         None if visible == 1 => Ok(0),
         None if local_rank < visible => Ok(local_rank),
         None => Err(format!(

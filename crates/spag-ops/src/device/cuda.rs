@@ -11,12 +11,12 @@ use super::checks::{Capability, CudaVersion, check_capability, check_driver, cho
 use super::{DeviceChoice, DeviceMemory, OpenDevice};
 use crate::error::{Error, Result};
 
-/// Compute capability that the kernels were compiled for.
+/// Compute capability targeted by this build.
 const BUILT_FOR: &str = env!("SPAG_CUDA_COMPUTE_CAP");
 /// Version of the compiler.
 const BUILT_WITH: &str = env!("SPAG_CUDA_VERSION");
 
-/// Open devices. Each has a single stream, so that all work on it is ordered.
+/// Open devices. Each has a single stream, which orders all work on it.
 static OPEN: Mutex<BTreeMap<usize, OpenDevice>> = Mutex::new(BTreeMap::new());
 
 /// Whether a GPU is visible.
@@ -24,7 +24,7 @@ pub(super) fn any_device() -> bool {
     result::init().is_ok() && result::device::get_count().is_ok_and(|count| count > 0)
 }
 
-/// Opens the device with this index, or that of the local rank.
+/// Opens the device with this index, by default the local rank.
 pub(super) fn open(choice: DeviceChoice, index: Option<usize>, local_rank: usize) -> Result<OpenDevice> {
     let refuse = |reason: String| choice.refused(reason);
     let built = |text: &str| text.parse::<u32>().map_err(|_| refuse(format!("{text:?} is not a version; rebuild")));
@@ -76,7 +76,7 @@ pub(super) fn open(choice: DeviceChoice, index: Option<usize>, local_rank: usize
     Ok(open)
 }
 
-/// Lets the driver keep freed memory for later tensors. Allocating it anew at every step takes longer than many
+/// Lets the driver keep freed memory for later tensors: allocating it anew at every step takes longer than many
 /// kernels.
 fn keep_freed_memory(gpu: sys::CUdevice) -> std::result::Result<(), DriverError> {
     // SAFETY: the device comes from the driver.
@@ -93,7 +93,7 @@ fn keep_freed_memory(gpu: sys::CUdevice) -> std::result::Result<(), DriverError>
     .result()
 }
 
-/// Free memory of the driver, and freed memory that it keeps for later tensors.
+/// Free memory of the driver, plus freed memory that it keeps for later tensors.
 pub(super) fn memory(device: &CudaDevice) -> Result<DeviceMemory> {
     let failed = |e: DriverError| Error::Candle(candle_core::Error::wrap(e));
     let stream = device.cuda_stream();

@@ -57,7 +57,7 @@ impl DeviceChoice {
     }
 }
 
-/// The CPU, if its kernels can be chosen.
+/// Opens the CPU, if its kernels can be selected.
 fn open_cpu() -> Result<OpenDevice> {
     CpuPath::selected()?;
     Ok(OpenDevice::cpu())
@@ -127,8 +127,8 @@ impl OpenDevice {
         &self.name
     }
 
-    /// What the user should know of the device: on a CPU, which of its kernels compute wrong results and are not used.
-    /// Returned to the first caller of the process only.
+    /// A note for the user: on a CPU, the kernels that are disabled because they compute wrong results. Returned to
+    /// the first caller of the process only.
     pub fn take_note(&self) -> Option<&'static str> {
         self.device.is_cpu().then(CpuPath::take_note).flatten()
     }
@@ -158,7 +158,7 @@ pub struct DeviceMemory {
     pub total: u64,
 }
 
-/// Free and total memory of a device. For a CPU, of the host or the container.
+/// Free and total memory of a device; for a CPU, of the host or container.
 pub fn free_memory(device: &Device) -> Result<DeviceMemory> {
     match device {
         #[cfg(feature = "cuda")]

@@ -1,35 +1,36 @@
-//! The steps of a capture, for any stream.
+//! Graph capture, generic over the stream.
 
 use candle_core::{Error, Result};
 
-/// A stream whose launches can be captured in a graph. Calls that return no result, such as freeing memory, keep their
-/// error, and a later call returns it instead of doing its own work, as `cudarc` does.
+/// A stream whose launches can be captured in a graph. As in `cudarc`, calls that return no result, such as freeing
+/// memory, save their error, and the next call returns it instead of running.
 pub(super) trait CaptureStream {
     /// An instantiated graph.
     type Graph;
 
     /// # Errors
-    /// The capture has not begun.
+    /// The capture could not begin.
     fn begin(&self) -> Result<()>;
 
     /// Ends the capture. `None` if it has no graph.
     ///
     /// # Errors
-    /// The capture is invalid, or a kept error, with which the capture has not ended.
+    /// The capture is invalid, or there is a saved error; with the latter, the capture has not ended.
     fn end(&self) -> Result<Option<Self::Graph>>;
 
-    /// The kept error, which is cleared.
+    /// Returns and clears the saved error.
     fn take_error(&self) -> Result<()>;
 }
 
-/// Captures the launches of `work`. After a failure the stream works as before: the capture has ended, and no error is kept.
+/// Captures the launches of `work`. After a failure the stream remains usable: the capture has ended, and no error is saved.
 ///
 /// # Errors
 /// An error of `work` or of the stream; the message has both.
 pub(super) fn capture<S: CaptureStream>(stream: &S, work: &mut dyn FnMut() -> Result<()>) -> Result<Option<S::Graph>> {
     stream.begin()?;
     let worked = work();
-    // In an invalid capture each buffer that `work` drops keeps an error, which would keep the capture from ending.
+    // In an invalid capture, each buffer dropped by `work` saves an error, which would prevent the capture from
+    // ending.
     let freed = stream.take_error();
     let (graph, failed) = match stream.end() {
         Ok(graph) => (graph, Ok(())),
@@ -41,7 +42,7 @@ pub(super) fn capture<S: CaptureStream>(stream: &S, work: &mut dyn FnMut() -> Re
         [first, rest @ ..] => rest.iter().fold(first.to_string(), |all, error| format!("{all}; {error}")),
     };
     drop(graph);
-    // Of the calls above, which have failed anyway.
+    // Errors of the calls above, which have already failed.
     let _ = stream.take_error();
     Err(Error::Msg(format!("capturing a graph: {captured}")))
 }
@@ -57,7 +58,7 @@ mod tests {
         Err(Error::Msg(what.into()))
     }
 
-    /// A stream that fails as `cudarc`'s: kept errors come before the work of the next call.
+    /// A stream that fails like `cudarc`'s: saved errors precede the work of the next call.
     #[derive(Default)]
     struct Stream {
         capturing: Cell<bool>,
@@ -101,7 +102,7 @@ mod tests {
         let stream = Stream::default();
         let error = capture(&stream, &mut || {
             stream.launch()?;
-            // An operation that cannot be captured, and buffers that are dropped after it.
+            // An operation that cannot be captured, followed by dropped buffers.
             stream.invalid.set(true);
             let failed = stream.launch();
             stream.free();

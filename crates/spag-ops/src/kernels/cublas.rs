@@ -1,4 +1,4 @@
-//! Matrix products by cuBLASLt.
+//! Matrix products with cuBLASLt.
 
 use std::collections::HashMap;
 use std::ffi::c_void;
@@ -10,19 +10,19 @@ use candle_core::{DType, Error, Result, bail};
 
 use super::gemm::{Accumulate, Gemm, Orientation, SumOrder};
 
-/// Scratch memory of products, as NVIDIA recommends for Hopper GPUs; older ones need 4 MiB.
+/// Workspace size recommended by NVIDIA for Hopper GPUs; older ones need 4 MiB.
 const WORKSPACE_BYTES: usize = 32 << 20;
 
-/// The cuBLASLt handle of a device, with workspace of our own. One is enough: products on one stream are ordered.
+/// The cuBLASLt handle of a device, with its own workspace. One suffices: products on one stream are ordered.
 pub(super) struct Cublas {
     handle: sys::cublasLtHandle_t,
     stream: Arc<CudaStream>,
     workspace: CudaSlice<u8>,
-    /// What the heuristic chose; the choice takes longer than a launch.
+    /// Algorithms selected by the heuristic, cached because selection takes longer than a launch.
     chosen: Mutex<HashMap<Problem, sys::cublasLtMatmulAlgo_t>>,
 }
 
-// SAFETY: a handle may be used from any thread, by several at a time; it is destroyed with its owner only.
+// SAFETY: a handle may be used by several threads concurrently; it is destroyed only with its owner.
 unsafe impl Send for Cublas {}
 // SAFETY: as above.
 unsafe impl Sync for Cublas {}
@@ -34,18 +34,17 @@ pub(super) struct Addresses {
     pub(super) c: u64,
 }
 
-/// What a choice of algorithm depends on, as cuBLAS sees it: column by column, where a row-major matrix is its transpose, and
-/// cᵀ = bᵀ·aᵀ.
+/// The key for algorithm selection, in cuBLAS's column-major view, where a row-major matrix is its transpose, and cᵀ = bᵀ·aᵀ.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 struct Problem {
-    /// Rows and columns of the output, and the extent that is summed over.
+    /// Rows and columns of the output, and the reduction extent.
     extents: [usize; 3],
     /// bᵀ and aᵀ are stored transposed.
     transposed: [bool; 2],
-    /// Those of the operands and of the output.
+    /// Formats of the operands and of the output.
     formats: [DType; 2],
     order: SumOrder,
-    /// Bytes to which the operands and the output are aligned, if they are fewer than 16, which all algorithms can do with.
+    /// Alignments in bytes of the operands and the output, if below 16, which suffices for all algorithms.
     alignments: [u32; 3],
 }
 
@@ -58,11 +57,11 @@ impl Problem {
         Ok(Self { extents: [n, m, k], transposed, formats, order: gemm.order, alignments })
     }
 
-    /// With the number of tokens rounded up, so that similar products have one choice. It is the extent that is no row's length,
-    /// and does not decide which algorithms can be used.
+    /// Rounds the number of tokens up, so that similar products share an algorithm. That extent is not the length of a row, so
+    /// it does not affect which algorithms are usable.
     fn rounded(mut self) -> Self {
         let tokens = &mut self.extents[if self.is_of_weights() { 2 } else { 1 }];
-        // For fewer than 32 rows some choices round a product before it is added to the output (seen on an H100).
+        // Below 32 rows, some algorithms round a product before adding it to the output (seen on an H100).
         let least = if self.order == SumOrder::Fixed { 32 } else { 1 };
         *tokens = match (*tokens).max(least) {
             few @ 0..=64 => few.next_power_of_two(),
@@ -72,7 +71,7 @@ impl Problem {
         self
     }
 
-    /// dyᵀ·x, a sum over tokens.
+    /// Whether it is dyᵀ·x, a sum over tokens.
     fn is_of_weights(&self) -> bool {
         self.transposed == [false, true]
     }
@@ -86,7 +85,7 @@ struct Descriptors {
 
 impl Drop for Descriptors {
     fn drop(&mut self) {
-        // SAFETY: created by `new`, and destroyed once. A failure would leak a few bytes of the host.
+        // SAFETY: created by `new` and destroyed once. A failure leaks a few bytes of host memory.
         unsafe {
             let _ = result::destroy_matmul_desc(self.product);
             for layout in self.layouts {
@@ -134,7 +133,7 @@ impl Descriptors {
 
 impl Cublas {
     /// # Errors
-    /// Too little memory, or an error of cuBLAS.
+    /// Out of memory, or an error of cuBLAS.
     pub(super) fn of(stream: &Arc<CudaStream>) -> Result<Self> {
         // SAFETY: cuBLAS writes to the workspace before it reads it.
         let workspace = unsafe { stream.alloc::<u8>(WORKSPACE_BYTES) }.map_err(Error::wrap)?;
@@ -142,12 +141,12 @@ impl Cublas {
         Ok(Self { handle, stream: stream.clone(), workspace, chosen: Mutex::default() })
     }
 
-    /// The algorithm for a problem.
+    /// Selects the algorithm for a problem.
     fn choose(&self, problem: &Problem, descriptors: &Descriptors) -> Result<sys::cublasLtMatmulAlgo_t> {
         use sys::cublasLtMatmulPreferenceAttributes_t as Attribute;
         use sys::cublasLtReductionScheme_t as Scheme;
-        // Without a reduction, every algorithm adds in the order of k (measured on an H100). Parts are never rounded to bf16 before
-        // they are added, and never added as they arrive.
+        // Without a reduction, every algorithm sums in the order of k (measured on an H100). Partial sums are never rounded to bf16
+        // before they are added, and never added in order of arrival.
         let schemes = match problem.order {
             SumOrder::Fixed => Scheme::CUBLASLT_REDUCTION_SCHEME_NONE as u32,
             SumOrder::Any => {

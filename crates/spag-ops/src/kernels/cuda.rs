@@ -25,7 +25,7 @@ const PLAIN_SHARED_BYTES: usize = 48 << 10;
 /// Kernels of a CUDA device.
 pub struct CudaKernels {
     device: CudaDevice,
-    /// The device's stream, on which all its work but copies is ordered.
+    /// The device's stream, which orders all work except copies.
     stream: Arc<CudaStream>,
     cublas: Cublas,
     /// Maximum shared memory of a block, in bytes, if the kernel opts in.
@@ -41,7 +41,7 @@ pub struct CudaKernels {
     up: Arc<CudaStream>,
 }
 
-/// What has been loaded onto the device.
+/// Modules and kernels loaded onto the device.
 #[derive(Default)]
 struct Loaded {
     modules: HashMap<&'static str, Arc<CudaModule>>,
@@ -59,7 +59,7 @@ struct Registered {
 impl Drop for Registered {
     fn drop(&mut self) {
         if self.stream.context().bind_to_thread().is_ok() {
-            // SAFETY: the memory was registered and is unregistered only here. A failure would leave it locked.
+            // SAFETY: the memory was registered and is unregistered only here. A failure leaves it page-locked.
             let _ = unsafe { sys::cuMemHostUnregister(self.at as *mut c_void) };
         }
     }
@@ -84,7 +84,7 @@ impl CudaKernels {
     /// The kernels of a device. There is one set per device; modules are loaded on first use.
     ///
     /// # Errors
-    /// The streams for copies could not be created, or there is too little memory for the workspace of products.
+    /// The copy streams could not be created, or too little memory for the matrix product workspace.
     pub fn of(device: &CudaDevice) -> Result<Arc<Self>> {
         static ALL: Mutex<Vec<(DeviceId, Arc<CudaKernels>)>> = Mutex::new(Vec::new());
         let mut all = ALL.lock().unwrap_or_else(PoisonError::into_inner);
@@ -175,26 +175,27 @@ impl CudaKernels {
         Ok(base + (start * tensor.dtype().size_in_bytes()) as u64)
     }
 
-    /// Starts to copy from the device's memory at `address`, which holds as many elements as `to`.
+    /// Starts a copy from device memory at `address` to `to`.
     fn copy_down<T>(&self, address: u64, to: &mut [T]) -> Result<()> {
         self.bind()?;
-        // SAFETY: the caller has checked the extents, and makes a `Transfer` that keeps the memory until the copy has ended.
+        // SAFETY: the caller has checked the extents, and creates a `Transfer` that keeps the memory until the copy has
+        // ended.
         unsafe { result::memcpy_dtoh_async(to, address, self.down.cu_stream()) }.map_err(Error::wrap)
     }
 
-    /// Starts to copy `from` to the device's memory at `address`.
+    /// Starts a copy of `from` to device memory at `address`.
     fn copy_up<T>(&self, from: &[T], address: u64) -> Result<()> {
         self.bind()?;
         // SAFETY: as above.
         unsafe { result::memcpy_htod_async(address, from, self.up.cu_stream()) }.map_err(Error::wrap)
     }
 
-    /// A point after all work of a stream.
+    /// A mark after all work of a stream.
     fn mark_of(stream: &CudaStream) -> Result<Mark> {
         Ok(Mark { event: Some(stream.record_event(None).map_err(Error::wrap)?) })
     }
 
-    /// Later work of a stream comes after a point.
+    /// Orders later work of a stream after a mark.
     fn order(stream: &CudaStream, after: &Mark) -> Result<()> {
         after.event.as_ref().map_or(Ok(()), |event| stream.wait(event).map_err(Error::wrap))
     }
@@ -202,7 +203,8 @@ impl CudaKernels {
     fn start(&self, launch: &Launch<'_>) -> Result<()> {
         self.bind()?;
         let function = self.function(launch)?;
-        // The driver reads as many bytes of a value as its parameter has; the first are the low ones on all hosts of GPUs.
+        // The driver reads as many bytes of a value as its parameter has; on little-endian hosts, all hosts of GPUs, the
+        // first are the low ones.
         let value = |arg: &Arg<'_>| {
             Ok(match arg {
                 Arg::In(tensor) | Arg::Out(tensor) => self.address(tensor)?,
@@ -321,7 +323,7 @@ impl Kernels for CudaKernels {
     fn page_lock(&self, tensor: &Tensor) -> Result<PageLock> {
         let (at, bytes) = host_memory(tensor)?;
         if bytes == 0 {
-            // The driver refuses it.
+            // The driver refuses to register it.
             return Ok(PageLock::none());
         }
         self.bind()?;

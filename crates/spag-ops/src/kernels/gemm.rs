@@ -33,17 +33,17 @@ pub struct Gemm<'a> {
     pub c: &'a Tensor,
     /// Whether the product is added to the output.
     pub accumulate: Accumulate,
-    /// How an element is summed.
+    /// The summation order of an element.
     pub order: SumOrder,
 }
 
-/// How kernels sum over k in products, and over keys in paged attention. A CPU has one order.
+/// The summation order of kernels over k in products, and over keys in paged attention. A CPU has a single order.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum SumOrder {
-    /// By parts, if that is faster for few rows. The parts depend on the number of rows.
+    /// Split sums, if that is faster for few rows. The split depends on the number of rows.
     #[default]
     Any,
-    /// In one order for any number of rows: those of a forward pass have the same bits in the engine and in the learner.
+    /// Independent of the number of rows, so that forward passes of the engine and the learner are bit-identical.
     Fixed,
 }
 

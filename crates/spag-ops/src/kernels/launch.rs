@@ -13,7 +13,7 @@ pub struct Module {
     pub image: &'static [u8],
 }
 
-/// The [`Module`] of a `.cu` file by its stem.
+/// The [`Module`] of a `.cu` file, by its stem.
 macro_rules! module {
     ($name:literal) => {
         $crate::kernels::Module {

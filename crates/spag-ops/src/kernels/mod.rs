@@ -1,4 +1,4 @@
-//! The interface between ops and devices that run kernels: launches, matrix products, memory and graphs.
+//! The interface between ops and devices with kernels: launches, matrix products, memory and graphs.
 //!
 //! Each op checks its arguments, chooses grid and block, and calls [`Kernels::launch`] with the kernel's name in its
 //! `.cu` file. There are two implementations: CUDA devices (feature `cuda`), and an emulator that runs the same sources
@@ -31,10 +31,10 @@ pub use turns::{Turn, Turns};
 /// Whether this build has the feature `cuda`.
 pub const HAVE_CUDA: bool = cfg!(feature = "cuda");
 
-/// What ops have launched on a device.
+/// Launch counts of a device.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Launched {
-    /// Kernels, without those of candle.
+    /// Kernels, excluding those of candle.
     pub kernels: u64,
     /// Matrix products.
     pub products: u64,
@@ -55,7 +55,7 @@ pub trait Kernels: Send + Sync {
     /// Mismatched shapes or number formats, or a failure of the device.
     fn gemm(&self, gemm: &Gemm<'_>) -> Result<()>;
 
-    /// Allocates an uninitialized tensor, in memory of this thread's [pool](crate::pool) if that has some.
+    /// Allocates an uninitialized tensor, from this thread's [pool](crate::pool) if possible.
     fn empty(&self, shape: &[usize], dtype: DType) -> Result<Tensor>;
 
     /// Copies between two tensors of the same shape and number format on the device, asynchronously.
@@ -72,7 +72,7 @@ pub trait Kernels: Send + Sync {
         Ok(Mark::passed())
     }
 
-    /// Work that is launched from now on comes after `mark`. The host does not wait.
+    /// Orders work launched from now on after `mark`. The host does not wait.
     ///
     /// # Errors
     /// A failure of the device.
@@ -80,19 +80,20 @@ pub trait Kernels: Send + Sync {
         mark.wait()
     }
 
-    /// Starts to copy a device tensor into a page-locked CPU tensor, after `after` and earlier downloads, beside other work. The
-    /// CPU tensor has no content until the transfer has been waited for.
+    /// Starts an asynchronous copy of a device tensor into a page-locked CPU tensor, ordered after `after` and earlier
+    /// downloads, concurrent with other work. The CPU tensor is undefined until the transfer has been waited for.
     ///
     /// # Errors
     /// Mismatched shapes or number formats, or a failure of the device.
     fn start_download(&self, from: &Tensor, to: &Tensor, after: &Mark) -> Result<Transfer>;
 
-    /// Starts to copy a page-locked CPU tensor, which must not change before the transfer has been waited for, into a device tensor;
-    /// otherwise as [`Kernels::start_download`]. Kernels that read it must be [ordered after](Kernels::order_after) its end.
+    /// Starts an asynchronous copy of a page-locked CPU tensor into a device tensor; otherwise as [`Kernels::start_download`]. The
+    /// CPU tensor must not change until the transfer has been waited for. Kernels that read the result must be [ordered
+    /// after](Kernels::order_after) its end.
     fn start_upload(&self, from: &Tensor, to: &Tensor, after: &Mark) -> Result<Transfer>;
 
-    /// Copies a device tensor into a CPU tensor, after all work launched before, and waits for the copy. Meant to be
-    /// called on a separate thread, so that it overlaps with other work.
+    /// Copies a device tensor into a CPU tensor, after all work launched before, and waits for the copy. Call it on
+    /// a separate thread to overlap it with other work.
     ///
     /// # Errors
     /// As [`Kernels::start_download`].
@@ -105,25 +106,25 @@ pub trait Kernels: Send + Sync {
         self.start_upload(from, to, &self.mark()?)?.wait()
     }
 
-    /// Page-locks the memory of a CPU tensor until the result is dropped, for copies at the full speed of the bus.
+    /// Page-locks the memory of a CPU tensor until the result is dropped, for copies at full bus speed.
     ///
     /// # Errors
-    /// The operating system refuses to lock so much memory.
+    /// The operating system refuses to lock that much memory.
     fn page_lock(&self, tensor: &Tensor) -> Result<PageLock>;
 
     /// Captures the launches of `work` in a graph without running them. Returns `None`, without calling `work`, if the
-    /// device does not support it. `work` may only launch kernels, matrix products and copies on the device; its
+    /// device does not support graphs. `work` may only launch kernels, matrix products and copies on the device; its
     /// kernels must have run before, and the memory it uses must stay allocated as long as the graph. If other threads use
-    /// the device, the caller has its [turn](Turns).
+    /// the device, the caller must hold its [turn](Turns).
     ///
     /// # Errors
-    /// An error of `work`, or an operation that cannot be captured. The device works as before.
+    /// An error of `work`, or an operation that cannot be captured. The device remains usable.
     fn capture(&self, work: &mut dyn FnMut() -> Result<()>) -> Result<Option<Box<dyn CapturedGraph>>> {
         let _ = work;
         Ok(None)
     }
 
-    /// What has been launched so far, by all threads.
+    /// Launch counts so far, of all threads.
     fn launched(&self) -> Launched {
         Launched::default()
     }
@@ -131,11 +132,11 @@ pub trait Kernels: Send + Sync {
     /// The turns of threads that use this device.
     fn turns(&self) -> &Turns;
 
-    /// Maximum shared memory of a block in bytes, by which ops choose among variants of their kernels.
+    /// Maximum shared memory per block in bytes, by which ops select kernel variants.
     fn max_shared_bytes(&self) -> usize;
 
-    /// Number of multiprocessors of a device whose warpgroups multiply (compute capability 9.0), for which some ops have kernels
-    /// of their own; `None` for other devices.
+    /// Number of multiprocessors if the device supports warpgroup products (compute capability 9.0), for which some ops have
+    /// separate kernels; `None` otherwise.
     fn warpgroup_processors(&self) -> Option<u32> {
         None
     }
@@ -143,11 +144,11 @@ pub trait Kernels: Send + Sync {
     /// Waits for all launched work.
     fn synchronize(&self) -> Result<()>;
 
-    /// From now on, fills new tensors with NaNs, so that elements which a kernel fails to write are detected. Costs a pass
-    /// over every output. An emulator always does.
+    /// From now on, fills new tensors with NaNs, to detect elements that a kernel fails to write. Costs a pass over every
+    /// output. An emulator always does so.
     fn poison_outputs(&self) {}
 
-    /// Fills memory that no one may read any more with NaNs, if outputs are.
+    /// Fills memory that must not be read any more with NaNs, if outputs are poisoned.
     ///
     /// # Errors
     /// A failure of the device.
@@ -157,7 +158,7 @@ pub trait Kernels: Send + Sync {
     }
 }
 
-/// Rejects a copy between tensors of different shapes or number formats.
+/// Checks that two tensors have the same shape and number format.
 ///
 /// # Errors
 /// They differ.
@@ -185,7 +186,8 @@ impl PageLock {
 }
 
 thread_local! {
-    /// The kernels used for CPU tensors on this thread. Not an argument, because most callers of ops have none.
+    /// The kernels used for CPU tensors on this thread. Thread-local rather than an argument, because most callers
+    /// of ops have none.
     static CURRENT: RefCell<Option<Arc<dyn Kernels>>> = const { RefCell::new(None) };
 }
 

@@ -1,4 +1,4 @@
-//! Points in the work of a device, and copies between it and the host that run beside its kernels.
+//! Marks in a device's work, and asynchronous copies between device and host.
 
 #[cfg(feature = "cuda")]
 use candle_core::Error;
@@ -9,13 +9,13 @@ use candle_core::{Result, Tensor};
 /// A point in the work of a device.
 #[derive(Debug, Default)]
 pub struct Mark {
-    /// `None` if all work before it is done.
+    /// `None` if all earlier work is done.
     #[cfg(feature = "cuda")]
     pub(super) event: Option<CudaEvent>,
 }
 
 impl Mark {
-    /// A point that has been passed: of devices whose work is done when a launch returns.
+    /// A mark that has been passed, for devices whose launches are synchronous.
     pub fn passed() -> Self {
         Self::default()
     }
@@ -33,7 +33,8 @@ impl Mark {
     }
 }
 
-/// A copy between a device and the host that may still run. It keeps both tensors; dropping it waits for the copy.
+/// A copy between device and host that may be in progress. It keeps both tensors alive; dropping it waits for the
+/// copy.
 #[derive(Debug)]
 pub struct Transfer {
     end: Mark,
@@ -41,18 +42,18 @@ pub struct Transfer {
 }
 
 impl Transfer {
-    /// A copy that has been made.
+    /// A completed copy.
     pub fn done() -> Self {
         Self { end: Mark::passed(), _tensors: None }
     }
 
-    /// A copy of `from` to `to` that ends at a point.
+    /// A copy of `from` to `to` that ends at a mark.
     #[cfg(feature = "cuda")]
     pub(super) fn until(end: Mark, from: &Tensor, to: &Tensor) -> Self {
         Self { end, _tensors: Some([from.clone(), to.clone()]) }
     }
 
-    /// Where it ends.
+    /// The mark of its end.
     pub fn end(&self) -> &Mark {
         &self.end
     }
@@ -68,7 +69,7 @@ impl Transfer {
 
 impl Drop for Transfer {
     fn drop(&mut self) {
-        // A device that failed does not copy any more, and reports it to the next call.
+        // A failed device stops copying, and reports the failure to the next call.
         let _ = self.end.wait();
     }
 }

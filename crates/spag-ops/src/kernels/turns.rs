@@ -1,35 +1,35 @@
-//! Threads that use one device take turns.
+//! Mutual exclusion of threads on one device, in FIFO order.
 
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
-/// Turns on a device, in the order in which threads ask for them.
+/// FIFO turns on a device.
 ///
-/// A device has one stream, on which threads' launches, allocations and frees are ordered. While one thread captures a
-/// graph, those of another would become part of the graph, and memory that it frees would end the capture. So a thread
-/// holds a turn for all that it does on a device that others use too: a step of an engine, including the memory that the
-/// step frees. A lock around single launches would not do, since tensors are freed without a call of
-/// [`Kernels`](super::Kernels), and streams of their own would need memory that is not reused while a graph lives. Turns
-/// cost little: the device runs the work of one stream in order anyway.
+/// A device has one stream, which orders the launches, allocations and frees of all threads. While one thread captures a
+/// graph, those of another would be captured too, and freeing memory would invalidate the capture. So a thread holds a
+/// turn for everything that it does on a shared device: a step of an engine, including the memory that the step frees. A
+/// lock around single launches would not suffice, since tensors are freed without a call of [`Kernels`](super::Kernels),
+/// and separate streams would need memory that is not reused while a graph lives. Turns cost little: the device executes
+/// one stream in order anyway.
 #[derive(Debug, Default)]
 pub struct Turns {
     queue: Mutex<Queue>,
     changed: Condvar,
 }
 
-/// Tickets: the next one to be given out, and that of the thread whose turn it is. A plain lock could go to the same thread
-/// again and again, since an engine asks for its next turn at once.
+/// Tickets: the next one to be issued, and that of the thread whose turn it is. A plain lock could starve other threads,
+/// since an engine asks for its next turn immediately.
 #[derive(Debug, Default)]
 struct Queue {
     next: u64,
     current: u64,
 }
 
-/// A turn, which ends when it is dropped.
+/// A turn; ends on drop.
 #[derive(Debug)]
 pub struct Turn<'a>(&'a Turns);
 
 impl Turns {
-    /// Waits for this thread's turn. A thread must not wait while it has one.
+    /// Waits for this thread's turn. A thread that holds a turn must not wait.
     pub fn wait(&self) -> Turn<'_> {
         let mut queue = self.queue();
         let own = queue.next;

@@ -1,5 +1,5 @@
 //! The output head with matrix products and the kernels of `log_prob.cu`. Logits are f32 for every number format: bf16
-//! would leave a log-probability two digits.
+//! would leave log-probabilities two digits.
 
 use candle_core::{DType, Result, Tensor};
 
@@ -27,8 +27,8 @@ fn chunks(m: usize, v: usize) -> impl Iterator<Item = (usize, usize)> {
     (0..m).step_by(rows).map(move |start| (start, rows.min(m - start)))
 }
 
-/// The logits [R, V] of some rows, f32, those of a softmax that is the distribution of each row; with the logarithms of the sums of
-/// their exponentials, [R], if some are known.
+/// The logits [R, V] of some rows, f32, adjusted so that their softmax is the distribution of each row, and their log-sum-exps,
+/// [R], if any are known.
 fn logits(
     kernels: &dyn Kernels,
     rows: &Tensor,
@@ -108,7 +108,7 @@ pub(super) fn backward(
             None => logits(kernels, &x, head, targets.rows(start..start + rows))?.0,
         };
         let gradients = match dtype {
-            // In place: logits become their gradients.
+            // In place: logits are overwritten with their gradients.
             DType::F32 => logits.clone(),
             _ => kernels.empty(&[rows, v], dtype)?,
         };

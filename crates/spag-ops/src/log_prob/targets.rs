@@ -1,4 +1,4 @@
-//! What the log-probabilities are of.
+//! Target tokens with their sampling distributions.
 
 use std::ops::Range;
 
@@ -6,12 +6,12 @@ use candle_core::{Result, bail};
 
 use crate::sample::Distribution;
 
-/// The target token of each row, and what it is drawn from.
+/// The target token of each row, and the distribution that it is sampled from.
 #[derive(Clone, Copy, Debug)]
 pub struct Targets<'a> {
-    /// A token for each row, `[M]`.
+    /// One token per row, `[M]`.
     pub tokens: &'a [u32],
-    /// The distribution of each row, `[M]`; none if all are the model's own.
+    /// The distribution of each row, `[M]`; empty if all are the model's own.
     pub distributions: &'a [Distribution],
 }
 
@@ -35,13 +35,13 @@ impl<'a> Targets<'a> {
         }
     }
 
-    /// Those of some rows.
+    /// The targets of some rows.
     pub(super) fn rows(self, rows: Range<usize>) -> Self {
         let distributions = if self.distributions.is_empty() { &[] } else { &self.distributions[rows.clone()] };
         Self { tokens: &self.tokens[rows], distributions }
     }
 
-    /// The factor of each row's logits, if one is not 1.
+    /// The inverse temperature of each row, unless all are 1.
     pub(super) fn inverse_temperatures(self) -> Option<Vec<f32>> {
         let all: Vec<f32> = self.distributions.iter().map(Distribution::inverse_temperature).collect();
         all.iter().any(|inverse| *inverse != 1.0).then_some(all)

@@ -1,19 +1,19 @@
-//! The memory of this machine, and what limits of this process leave of it.
+//! Available memory of this machine within the limits of the process.
 
 use std::fs;
 
 use rustix::process::{Resource, getrlimit};
 
-/// If the amount cannot be read.
+/// Assumed if the amount cannot be read.
 const UNKNOWN: u64 = 2 << 30;
 
-/// Bytes that can be allocated without swapping: the minimum of Linux's figure, the rest of the container's limit, and
-/// the rest of this process's limit (`ulimit -v`). 2 GiB if none can be read.
+/// Bytes that can be allocated without swapping: the minimum of Linux's estimate, the container's remaining limit, and
+/// this process's remaining limit (`ulimit -v`). 2 GiB if none can be read.
 pub fn available_memory() -> u64 {
     available(0)
 }
 
-/// As [`available_memory`], with the swap space.
+/// [`available_memory`] plus swap space.
 pub(super) fn available_with_swap() -> u64 {
     available(meminfo("SwapFree:").unwrap_or(0))
 }
@@ -31,7 +31,7 @@ fn available(swap: u64) -> u64 {
     machine.into_iter().chain(container).chain(process.into_iter().flatten()).min().unwrap_or(UNKNOWN)
 }
 
-/// Bytes of this machine or its container; 2 GiB if the figure cannot be read.
+/// Total bytes of this machine or its container; 2 GiB if unknown.
 pub(crate) fn total_memory() -> u64 {
     meminfo("MemTotal:").into_iter().chain(cgroup("memory.max")).min().unwrap_or(UNKNOWN)
 }

@@ -1,4 +1,4 @@
-//! Free memory.
+//! Free memory, and checks before large allocations.
 
 mod host;
 
@@ -13,13 +13,13 @@ pub use host::available_memory;
 use host::available_with_swap;
 pub(crate) use host::total_memory;
 
-/// Refuses to allocate more memory than is free: on a GPU, or for a CPU in memory and swap space.
+/// Checks that `needed` bytes are free: on a GPU, or for a CPU in memory and swap space.
 ///
 /// # Errors
 /// [`Error::Memory`] with `what` and `advice`.
 pub fn require_room(needed: u64, device: &Device, what: impl FnOnce() -> String, advice: &str) -> Result<()> {
     let free = if device.is_cpu() { available_with_swap() } else { free_memory(device)?.free };
-    // An allocation that fails ends the process, so a large one is tried first. Nothing is mapped by it.
+    // A failed allocation aborts the process, so a large one is tried first. It maps nothing.
     let can_reserve = || {
         let bytes = usize::try_from(needed).unwrap_or(usize::MAX);
         !device.is_cpu() || Vec::<u8>::new().try_reserve_exact(bytes).is_ok()

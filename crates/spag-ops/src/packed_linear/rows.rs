@@ -1,4 +1,4 @@
-//! The numbers of packed weights.
+//! Reads rows of packed weights, and dequantises them.
 
 use candle_core::{DType, Result, Tensor, bail};
 use half::bf16;
@@ -10,7 +10,7 @@ use crate::product::Element;
 use crate::quantised::QuantisedMatrix;
 use crate::{embedding, pool, simd};
 
-/// Rows `ids` of the weight, [N, I]: the embedding of a model whose output head is the same matrix.
+/// Rows `ids` of the weight, [N, I], for models with tied embeddings.
 ///
 /// # Errors
 /// A row outside the weight.
@@ -25,7 +25,7 @@ pub fn rows(ids: &[u32], w: &PackedWeight) -> Result<Tensor> {
     }
 }
 
-/// Writes a quantised weight, dequantised, to `to`, [O, I], in f32 or bf16.
+/// Dequantises a weight into `to`, [O, I], f32 or bf16.
 ///
 /// # Errors
 /// A weight that is not quantised, or a tensor of another shape, device or number format.

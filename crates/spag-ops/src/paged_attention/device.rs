@@ -1,4 +1,4 @@
-//! Paged attention with the kernels of this folder.
+//! Paged attention with CUDA kernels.
 
 use candle_core::{Result, Tensor};
 
@@ -32,7 +32,7 @@ fn sizes(shape: PageShape) -> [Arg<'static>; 4] {
     [shape.heads.query, shape.heads.kv, shape.tokens, shape.heads.dim].map(|size| Arg::U32(size as u32))
 }
 
-/// Between passes only the tables and the grid change.
+/// Only the tables and the grid change between passes.
 pub(super) fn append(
     kernels: &dyn Kernels,
     qkv: &Tensor,
@@ -50,7 +50,7 @@ pub(super) fn append(
     })
 }
 
-/// As [`append`], with the rotation of queries and keys.
+/// [`append`] with RoPE applied to queries and keys.
 pub(super) fn append_rotated(
     kernels: &dyn Kernels,
     qkv: &Tensor,
@@ -112,7 +112,7 @@ pub(super) fn copy(
     })
 }
 
-/// The model's sizes, the number of splits and the scale are passed by value; everything else is in the tables.
+/// Model sizes, split count and scale are passed by value; everything else is in the tables.
 pub(super) fn forward(
     kernels: &dyn Kernels,
     qkv: &Tensor,
@@ -133,7 +133,7 @@ pub(super) fn forward(
     Ok(out)
 }
 
-/// Includes log₂e, because GPUs compute 2ˣ.
+/// Includes log₂e, since GPUs compute 2ˣ.
 fn scale(mask: &MaskOnDevice, dim: usize) -> Arg<'static> {
     Arg::F32(mask.log2_scale(dim))
 }
@@ -189,7 +189,7 @@ fn decode(
                 kernel: format!("paged_attention_decode{version}_{dim}"),
                 grid,
                 block: THREADS,
-                // For each of four warps, two stages of 16 keys and 16 values, and two numbers for each of 16 rows.
+                // For each of four warps: two stages of 16 keys and 16 values, and two numbers for each of 16 rows.
                 shared_bytes: 4 * (2 * 2 * 16 * dim * qkv.dtype().size_in_bytes() + 2 * 16 * size_of::<f32>()),
                 args: &[&tensors[..], &[heads, kv_heads, tokens, scale], &mask].concat(),
                 ..Launch::of(DECODE)

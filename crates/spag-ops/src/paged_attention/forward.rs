@@ -1,9 +1,9 @@
-//! Attention over pages.
+//! Attention over KV cache pages.
 //!
-//! A task is one key/value head of up to six rows. Pages common to all its rows (rows of one prompt, or decoding rows
-//! with a common prefix) are read once for all of them; other pages are read per row. Either planned_on each row's sums are
-//! the same chains of operations. With a sliding window, pages that no row of the task sees are not read; those that
-//! only some rows see add zeros to the others.
+//! A task is one key/value head of up to six rows. Pages shared by all its rows (rows of one prompt, or decoding rows with
+//! a common prefix) are read once for all of them; other pages are read per row. Either way, each row's sums are the same
+//! chains of operations. With a sliding window, pages that no row of the task sees are not read; pages that only some rows
+//! see add zeros to the others.
 
 use std::ops::Range;
 
@@ -20,8 +20,8 @@ use crate::kernels;
 use crate::product::{Buffer, COLUMNS, Element, LANES, Left, Next, Output, ROWS, Right, Target, tile};
 use crate::{pool, simd};
 
-/// Attends with the queries of `qkv` [N, (H + 2·KV)·head size] to `keys` and `values` [pages, elements], which must
-/// already contain the rows' own → [N, H·head size].
+/// Computes attention of the queries in `qkv` [N, (H + 2·KV)·head size] over `keys` and `values` [pages, elements],
+/// which must already contain the rows' own → [N, H·head size].
 ///
 /// # Errors
 /// Shapes or slopes that do not match the plan, or tensors that are not contiguous f32 (`keys` and `values` may be bf16; with
@@ -43,7 +43,7 @@ pub fn forward(qkv: &Tensor, keys: &Tensor, values: &Tensor, plan: &Plan<'_>, ma
     }
 }
 
-/// [`forward`] on a CPU with checked tensors and pages of a format.
+/// [`forward`] on a CPU with validated tensors and pages of one format.
 fn all_groups<T: Element>(
     qkv: &Tensor,
     (keys, values): (&Tensor, &Tensor),
@@ -60,7 +60,7 @@ fn all_groups<T: Element>(
                 let tensors = Tensors { qkv, keys, values, shape, mask };
                 let tasks = shape.heads.kv * groups.len();
                 let of = |task: usize| (task / groups.len(), &groups[task % groups.len()]);
-                // Head by head, so that pages shared by many rows stay in the cache.
+                // Heads in the outer loop, so that pages shared by many rows stay in the cache.
                 (0..tasks).into_par_iter().for_each(|task| {
                     let (kv, group) = of(task);
                     let following = Some(task + 1).filter(|next| *next < tasks).map(of);
@@ -104,7 +104,7 @@ impl<T> Tensors<'_, T> {
         Right::new(self.values[self.head(page, kv)..].as_ptr(), self.shape.heads.dim)
     }
 
-    /// The keys that a group reads first.
+    /// The first keys that a group reads.
     fn first_keys(&self, group: &Group<'_>, kv: usize) -> Option<*const T> {
         group.first_read(|row| self.first_page(row)).map(|page| self.keys(page, kv).at)
     }
@@ -114,7 +114,7 @@ impl<T> Tensors<'_, T> {
     }
 }
 
-/// Computes one key/value head of a group of rows. `following` are the keys that are read after it.
+/// Computes one key/value head of a group of rows. `following` are the keys read next.
 ///
 /// # Safety
 /// The group must be inside the checked tensors, and nothing else may use its outputs.
@@ -136,7 +136,7 @@ unsafe fn attend<T: Element>(
     let scores = buffer.as_mut_ptr();
     let per_kv = heads.query / heads.kv;
     for head in kv * per_kv..(kv + 1) * per_kv {
-        // Scores of the rows of a read.
+        // Computes the scores of the rows of a read.
         let score = |read: &Read, next: Next<T>| {
             let at = (group.first + read.rows.start) * width + head * dim;
             let queries = Left { at: tensors.qkv[at..].as_ptr(), row: width, k: 1 };
@@ -148,7 +148,7 @@ unsafe fn attend<T: Element>(
                 unsafe { tile(extents, queries, keys.columns(column), Target::new(target, stride), Output::Overwrite) }
             }
         };
-        // The share of a read's values in the outputs of its rows.
+        // Adds a read's values to the outputs of its rows.
         let sum = |read: &Read, next: Next<T>| {
             let at = (group.first + read.rows.start) * out_width + head * dim;
             let from = scores.wrapping_add(read.rows.start * stride + read.index * size);
@@ -161,7 +161,8 @@ unsafe fn attend<T: Element>(
                 unsafe { tile(extents, probabilities, values.columns(column), target, read.output) }
             }
         };
-        // Every read prefetches the next one: each head has only a few KiB in a page, too few for the hardware.
+        // Every read prefetches the next one: each head has only a few KiB per page, too few for hardware
+        // prefetchers.
         let values = |read: &Read| Next::Stream(tensors.values(read.page, kv).at);
         for (i, read) in reads.iter().enumerate() {
             let keys = reads.get(i + 1).map(|next| Next::Stream(tensors.keys(next.page, kv).at));
@@ -175,7 +176,7 @@ unsafe fn attend<T: Element>(
                 for (i, row) in group.rows.iter().enumerate() {
                     // SAFETY: row i of the buffer, which is at least a register longer than the keys.
                     let scores = unsafe { std::slice::from_raw_parts_mut(scores.add(i * stride), stride) };
-                    // Zeros where the rows are summed together, or only this one is.
+                    // Zeros where several rows are summed together, or only this row.
                     let begin = if shared.is_empty() { first_page(row) } else { shared.start } * size;
                     let end = row.seen.max(seen.min(group.common * size));
                     let (sum, _) = exponentials(scores, tensors.seen(row), begin..end, (scale, slope));
@@ -191,7 +192,7 @@ unsafe fn attend<T: Element>(
             // SAFETY: row i of the output belongs to this task.
             let is_finite = || unsafe { std::slice::from_raw_parts(out.at(at), dim) }.iter().all(|o| o.is_finite());
             if group.rows.len() > 1 && !is_finite() {
-                // A value that only later rows see may be infinite, and zero times that is not zero.
+                // A value seen only by later rows may be infinite, and zero times infinity is not zero.
                 group.reads_of_row(i, first_page(row)).for_each(|read| sum(&read, Next::Unknown));
             }
             // SAFETY: as above.

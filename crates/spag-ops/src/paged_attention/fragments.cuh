@@ -8,7 +8,7 @@
 
 namespace paged {
 
-// Rows of D bf16 in shared memory. The 16-byte chunks of each row are permuted, so that the eight rows of an ldmatrix
+// Rows of D bf16 in shared memory. The 16-byte chunks of each row are swizzled, so that the eight rows of an ldmatrix
 // are in different banks.
 template <int D>
 struct Tile {
@@ -43,8 +43,8 @@ struct Running {
   attention::RunningRow rows[2];
   float values[D / 8][4] = {};
 
-  // Adds KEYS keys: their scores, and their values in `tile` from row `row` on. Unattended keys have the score -∞. Each
-  // row attends to at least one key now or did before, or with MAYBE_NONE will later.
+  // Adds KEYS keys: their scores, and their values in `tile` from row `row` on. Masked keys have the score -∞. Each row
+  // attends to at least one key so far, or with MAYBE_NONE at least one in the end.
   template <int KEYS, bool MAYBE_NONE = false>
   __device__ __forceinline__ void add(float (&scores)[KEYS / 8][4], float scale, const Tile<D>& tile, int row) {
     const int lane = threadIdx.x % WARP;

@@ -1,4 +1,4 @@
-//! The tasks of attention on a CPU: groups of rows, and the order in which they read pages.
+//! Tasks of CPU attention: groups of rows, and their page read order.
 
 use std::ops::Range;
 
@@ -18,7 +18,7 @@ pub(super) struct Row<'a> {
 pub(super) struct Group<'a> {
     pub(super) first: usize,
     pub(super) rows: Vec<Row<'a>>,
-    /// Leading pages that all rows share. Rows of a prompt share all pages of the last one.
+    /// Number of leading pages shared by all rows. Rows of a prompt share all pages of the last row.
     pub(super) common: usize,
 }
 
@@ -32,7 +32,7 @@ pub(super) struct Read {
     pub(super) rows: Range<usize>,
     /// One past the last key that any of them attends to.
     pub(super) seen: usize,
-    /// Whether the page's share overwrites the output of these rows or continues its sums.
+    /// Whether the page's contribution overwrites the output of these rows or continues its sums.
     pub(super) output: Output,
 }
 
@@ -48,7 +48,7 @@ pub(super) fn groups<'a>(spans: &[Span<'a>], size: usize) -> Vec<Group<'a>> {
         if span.rows.len() == 1 {
             let joined = is_decoding && groups.last_mut().is_some_and(|group| group.joins(row(0), size));
             if !joined {
-                // Only full pages: every row attends to all of a shared page.
+                // Full pages only: every row attends to all of a shared page.
                 groups.push(Group { first: span.rows.start, rows: vec![row(0)], common: row(0).seen / size });
             }
             is_decoding = true;
@@ -65,7 +65,7 @@ pub(super) fn groups<'a>(spans: &[Span<'a>], size: usize) -> Vec<Group<'a>> {
 }
 
 impl<'a> Group<'a> {
-    /// Adds a decoding row if fewer pages are read with it in this group than apart. Returns whether it was added.
+    /// Adds a decoding row if that reduces page reads. Returns whether it was added.
     fn joins(&mut self, row: Row<'a>, size: usize) -> bool {
         let shared = self.rows[0].pages.iter().zip(row.pages).take_while(|(a, b)| a == b).count();
         let common = shared.min(self.common).min(row.seen / size);
@@ -82,18 +82,18 @@ impl<'a> Group<'a> {
         self.rows.iter().map(|row| row.seen).max().unwrap_or(0)
     }
 
-    /// The pages that are read for all rows together. `first` is the first page in which a row sees a key.
+    /// The pages read for all rows together. `first` is the first page in which a row sees a key.
     pub(super) fn shared(&self, first: impl Fn(&Row<'a>) -> usize) -> Range<usize> {
         self.rows.iter().map(first).min().unwrap_or(0).min(self.common)..self.common
     }
 
-    /// The page that is read first.
+    /// The first page read.
     pub(super) fn first_read(&self, first: impl Fn(&Row<'a>) -> usize) -> Option<u32> {
         let (row, shared) = (self.rows.first()?, self.shared(&first));
         row.pages.get(if shared.is_empty() { first(row) } else { shared.start }).copied()
     }
 
-    /// All pages in the order in which they are read: those [shared](Self::shared) by all rows, then each row's own.
+    /// All page reads in order: those [shared](Self::shared) by all rows, then each row's own.
     pub(super) fn reads(&self, shared: &Range<usize>, first: impl Fn(&Row<'a>) -> usize) -> Vec<Read> {
         let initial = if shared.is_empty() { Output::Overwrite } else { Output::Continue };
         let longest = self.rows.last().map_or(&[][..], |row| row.pages);
@@ -113,7 +113,7 @@ impl<'a> Group<'a> {
     }
 }
 
-/// The pages `range` of `pages` for `rows` that see keys below `seen`. The first is read with `output`.
+/// Reads of the pages `range` of `pages` for `rows` that see keys below `seen`. The first read uses `output`.
 fn reads(
     pages: &[u32],
     range: Range<usize>,
@@ -145,7 +145,7 @@ mod tests {
         let tables = [vec![1, 2, 3], vec![1, 2, 4], vec![1, 5], vec![6, 7, 8], vec![6, 7, 9], vec![10]];
         let groups = groups(&decoding(&tables), SIZE);
         let found: Vec<(usize, usize, usize)> = groups.iter().map(|g| (g.first, g.rows.len(), g.common)).collect();
-        // With [1, 5] the first two would read page 2 twice: one page less and one more.
+        // With [1, 5], the first two rows would read page 2 twice: one page less and one more.
         assert_eq!(found, [(0, 2, 2), (2, 1, 2), (3, 2, 2), (5, 1, 1)]);
     }
 

@@ -3,16 +3,17 @@
 //! A page holds the keys and values of [`PageShape::tokens`] consecutive tokens for one layer. Sequences with a common
 //! prefix share pages.
 //!
-//! On a CPU every row is computed by itself in one fixed order of operations, page by page, so a result depends neither
-//! on the batch nor on chunking. Pages are f32 or bf16: bf16 halves what decoding reads, and sums are f32 in both.
+//! On a CPU every row is computed independently in one fixed order of operations, page by page, so a result depends
+//! neither on the batch nor on chunking. Pages are f32 or bf16: bf16 halves the memory traffic of decoding, and
+//! accumulation is f32 in both.
 //!
-//! A page's keys are stored as [KV head, head size, token], its values as [KV head,
-//! token, head size]: the layouts that the tiles of the two products read without a copy.
+//! A page's keys are stored as [KV head, head size, token] and its values as [KV head, token, head size], the
+//! layouts that the product tiles read without a copy.
 //!
-//! On a GPU keys and values are both stored as [KV head, token, head size]. A result depends only on the [`Plan`], but
-//! may differ in rounding between batches, because the split of a row's keys over blocks depends on the number of rows, unless
-//! their order is [`SumOrder::Fixed`](crate::kernels::SumOrder::Fixed): then 64 keys are added after the others, in bf16 with heads of 64 or 128, and a row has the bits
-//! of [`attention::forward`](super::attention::forward).
+//! On a GPU keys and values are both stored as [KV head, token, head size]. A result depends only on the [`Plan`]. Rounding may differ
+//! between batches, because the split of a row's keys over blocks depends on the number of rows, unless the order is
+//! [`SumOrder::Fixed`](crate::kernels::SumOrder::Fixed): then keys are processed 64 at a time, and for bf16 with head size 64 or 128 a row
+//! is bit-identical to [`attention::forward`](super::attention::forward).
 
 mod device;
 mod forward;
@@ -54,12 +55,12 @@ impl PageShape {
         self.heads.query * self.heads.dim
     }
 
-    /// Width of a row of the joint QKV tensor.
+    /// Width of a row of the fused QKV tensor.
     fn joined(&self) -> usize {
         self.query_size() + 2 * self.kv_size()
     }
 
-    /// Rejects invalid shapes.
+    /// Checks the shape.
     fn check(&self) -> Result<()> {
         let Heads { query, kv, dim } = self.heads;
         if self.tokens == 0 || query == 0 || kv == 0 || dim == 0 || !query.is_multiple_of(kv) {

@@ -1,4 +1,4 @@
-// Writes keys and values into pages, rotated or as they are, and copies parts of pages.
+// Writes keys and values into pages, with or without RoPE, and copies parts of pages.
 #include "../rope.cuh"
 #include "tables.cuh"
 
@@ -25,9 +25,9 @@ __device__ void append(const T* qkv, T* keys, T* values, const unsigned* table, 
   }
 }
 
-// Rotates the queries of a row of qkv [rows, (heads + 2·kv_heads)·2·half] in place, and writes its rotated keys and its values to
-// its slot; keys in qkv stay as they are. Row n has position positions[n]; cos, sin [positions, half]. A thread has N elements of a
-// head and those `half` after them; N divides `half`. Grid: (rows, parts of a row).
+// Applies RoPE to the queries of a row of qkv [rows, (heads + 2·kv_heads)·2·half] in place, and writes its rotated keys and its
+// values to its slot; keys in qkv are unchanged. Row n has position positions[n]; cos, sin [positions, half]. A thread handles N
+// elements of a head and those `half` after them; N divides `half`. Grid: (rows, parts of a row).
 template <class T, int N>
 __device__ void append_rotated(T* qkv, T* keys, T* values, const unsigned* table, const unsigned* positions,
                                const float* cos, const float* sin, unsigned heads, unsigned kv_heads, unsigned tokens,
@@ -71,7 +71,7 @@ __device__ void copy(T* keys, T* values, unsigned from, unsigned to, unsigned co
 
 }  // namespace
 
-// `vectors` for a `half` of whole vectors of 16 bytes, `single` for others.
+// `vectors` if `half` is a multiple of a 16-byte vector, else `single`.
 #define EXPORT_ROTATED(name, T, N)                                                                                      \
   EXPORT_BOUNDS(name, 256, 4,                                                                                           \
                 (T * qkv, T* keys, T* values, const unsigned* table, const unsigned* positions, const float* cos,       \

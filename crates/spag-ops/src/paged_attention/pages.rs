@@ -1,4 +1,4 @@
-//! Writes keys and values into pages, rotated or as they are, and copies parts of pages.
+//! Writes keys and values into pages, with or without RoPE, and copies parts of pages.
 
 use std::ops::Range;
 
@@ -13,7 +13,7 @@ use crate::kernels;
 use crate::product::Element;
 use crate::rope::{Direction, Positions, RopeTable, rotate_leading};
 
-/// Writes the keys and values of `qkv` [N, (H + 2·KV)·head size] into `keys` and `values` [pages, elements], in place and
+/// Writes the keys and values of `qkv` [N, (H + 2·KV)·head size] into `keys` and `values` [pages, elements], in place,
 /// rounded to their format.
 ///
 /// # Errors
@@ -34,11 +34,11 @@ pub fn append(qkv: &Tensor, keys: &Tensor, values: &Tensor, plan: &Plan<'_>) -> 
     }
 }
 
-/// Rotates the queries and keys of `qkv` by RoPE, the queries in place, and [appends](append) keys and values. With kernels one
-/// launch does both, and leaves keys that are not rotated in `qkv`. Row n has the nth position.
+/// Applies RoPE to the queries and keys of `qkv`, to the queries in place, and [appends](append) keys and values. Kernels do
+/// both in one launch and leave the keys in `qkv` unrotated. Row n has the nth position.
 ///
 /// # Errors
-/// As [`append`]; positions of other rows or outside the table, or a table for another head size.
+/// As [`append`]; a wrong number of positions, positions outside the table, or a table for another head size.
 pub fn append_rotated(
     qkv: &Tensor,
     keys: &Tensor,
@@ -60,7 +60,7 @@ pub fn append_rotated(
     device::append_rotated(&*kernels, qkv, (keys, values), (positions, table), tables, plan)
 }
 
-/// [`append`] on a CPU with checked tensors and pages of a format.
+/// [`append`] on a CPU with validated tensors and pages of one format.
 fn all_pieces<T: Element>(
     pieces: &[Piece],
     qkv: &Tensor,
@@ -71,7 +71,7 @@ fn all_pieces<T: Element>(
         T::update(keys, |keys| {
             T::update(values, |values| {
                 let pages = by_page(pieces, keys, values, shape.elements());
-                // Each element of a key is in another cache line of its page: threads share the waiting.
+                // Each element of a key is in another cache line of its page, so threads share the cache misses.
                 let least = (PART / shape.kv_size()).max(1);
                 pages.into_par_iter().with_min_len(least).for_each(|(pieces, keys, values)| {
                     pieces.iter().for_each(|piece| write(piece, qkv, keys, values, shape));
@@ -82,14 +82,14 @@ fn all_pieces<T: Element>(
     })
 }
 
-/// Elements of keys that a thread writes, at least.
+/// Minimum key elements per thread.
 const PART: usize = 2048;
 
-/// Rows of a span that lie in one page.
+/// Rows of a span within one page.
 #[derive(Clone, Debug)]
 pub(super) struct Piece {
     page: usize,
-    /// Where the first row goes in the page.
+    /// The slot of the first row in the page.
     slot: usize,
     rows: Range<usize>,
 }
@@ -111,7 +111,7 @@ pub(super) fn pieces(spans: &[Span<'_>], size: usize) -> Vec<Piece> {
     pieces
 }
 
-/// The pages that are written, each with its pieces, keys and values.
+/// The pages to write, each with its pieces, keys and values.
 fn by_page<'a, T>(
     pieces: &'a [Piece],
     mut keys: &'a mut [T],
@@ -180,7 +180,7 @@ pub fn copy(keys: &Tensor, values: &Tensor, from: u32, to: u32, tokens: usize, s
     Ok(())
 }
 
-/// What is copied from page to page: the first `count` elements of each `column` elements.
+/// A copy between pages: the first `count` of every `column` elements.
 struct Copied {
     /// From, to.
     pages: (usize, usize),

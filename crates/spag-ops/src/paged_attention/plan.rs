@@ -1,4 +1,4 @@
-//! The attention plan of a forward pass, computed once for all layers.
+//! The attention plan of a forward pass, shared by all layers.
 
 use candle_core::{Result, Tensor, bail};
 
@@ -8,7 +8,8 @@ use super::tables::Tables;
 use super::{PageShape, Span};
 use crate::kernels::{self, Kernels, SumOrder};
 
-/// The validated spans of a batch, and what all layers share: rows by group and by page on a CPU, uploaded tables on a device.
+/// The validated spans of a batch with derived data shared by all layers: rows by group and by page on a CPU, uploaded tables
+/// on a device.
 pub struct Plan<'a> {
     pub(super) rows: usize,
     /// Number of pages.
@@ -28,14 +29,13 @@ impl<'a> Plan<'a> {
     /// elements]; all layers must have the same shape, number format and device.
     ///
     /// # Errors
-    /// Spans that skip rows or exceed the pages, pages of another shape, or no memory for the tables.
+    /// Spans that skip rows or exceed the pages, pages of another shape, or out of memory for the tables.
     pub fn new(spans: &[Span<'a>], pages: &Tensor, shape: PageShape) -> Result<Self> {
         Self::padded(spans, 0, pages, (shape, SumOrder::Any))
     }
 
-    /// As [`Plan::new`] with an order of keys, for a batch of at least `padded` rows. Rows beyond those of the spans are padding: their keys and
-    /// values are not stored, and their outputs are undefined. Decoding passes whose row counts are rounded up share
-    /// captured graphs.
+    /// [`Plan::new`] with a summation order, for a batch of at least `padded` rows. Rows beyond the spans are padding: their keys and
+    /// values are not stored, and their outputs are undefined. Decoding passes with row counts rounded up can share captured graphs.
     ///
     /// # Errors
     /// As [`Plan::new`]; padding on a CPU.
@@ -73,8 +73,8 @@ impl<'a> Plan<'a> {
         Ok(Self { rows: rows + padding, pages: count, shape, planned_on })
     }
 
-    /// Key under which captured decoding passes can be replayed: rows with padding, splits and table length. `None` on a CPU, or if
-    /// a span has several rows.
+    /// The key under which captured decoding passes can be replayed: rows with padding, splits and table length. `None` on a CPU,
+    /// or if a span has several rows.
     pub fn graph_key(&self) -> Option<(usize, usize, usize)> {
         match &self.planned_on {
             PlannedOn::Device(tables) if tables.repeats(self.rows) => {

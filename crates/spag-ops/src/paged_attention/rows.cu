@@ -23,8 +23,8 @@ __device__ __forceinline__ float dot(const float* query, const T* key, unsigned 
 }
 
 // A block handles one split of the keys of one KV head for one row. Grid: (rows, KV heads, splits). Warps process the
-// query heads of the KV head at about the same keys, which are read from memory once. Of 32 keys each lane computes one
-// score; then each lane sums its dimensions of the 32 values. Shared memory: the queries, [warps, dim].
+// query heads of the KV head at about the same keys, which are read from memory once. Each lane computes the score of
+// one of 32 keys, then sums its dimensions of the 32 values. Shared memory: the queries, [warps, dim].
 template <class T>
 __device__ void rows(const T* qkv, const T* keys, const T* values, const unsigned* table, T* out, float* stats,
                      float* sums, unsigned heads, unsigned kv_heads, unsigned tokens, unsigned dim, float scale,
@@ -46,7 +46,7 @@ __device__ void rows(const T* qkv, const T* keys, const T* values, const unsigne
     for (unsigned at = lane; at < dim; at += WARP)
       query[at] = to_float(qkv[(size_t(row) * (heads + 2 * kv_heads) + head) * dim + at]) * scale;
     __syncwarp();
-    // In units of log₂, as scale.
+    // In units of log₂, like scale.
     const float slope = mask.slope(head) * attention::LOG2_E;
     float largest = -INFINITY, sum = 0, accumulated[MOST] = {};
     for (unsigned base = first; base < end; base += WARP) {
@@ -102,7 +102,7 @@ __device__ void combine(const float* stats, const float* sums, const unsigned* t
   float largest = -INFINITY;
   for (unsigned split = lane; split < used; split += WARP) largest = fmaxf(largest, stats[(first + split) * 2]);
   largest = warp_max(largest);
-  // A lane has the weights of two splits, of which there are at most 64.
+  // Each lane holds the weights of two of at most 64 splits.
   float weights[2], total = 0, accumulated[MOST] = {};
 #pragma unroll
   for (unsigned i = 0; i < 2; ++i) {
@@ -111,7 +111,7 @@ __device__ void combine(const float* stats, const float* sums, const unsigned* t
     if (split < used) total += weights[i] * stats[(first + split) * 2 + 1];
   }
   total = warp_sum(total);
-  // Loads of several splits are in flight: a row has few blocks to hide their latency behind.
+  // Unrolled to keep loads of several splits in flight: a row has too few blocks to hide their latency.
 #pragma unroll 4
   for (unsigned split = 0; split < used; ++split) {
     const float weight = __shfl_sync(ALL_LANES, split < WARP ? weights[0] : weights[1], split % WARP);

@@ -1,7 +1,7 @@
 // Page tables and work lists of a forward pass, and helpers shared by the kernels of paged attention.
 //
-// `table` is one u32 tensor per pass; besides it, only the number of splits is passed by value and changes between
-// passes. Blocks beyond the counts do nothing, so a grid may be larger than the table requires.
+// `table` is one u32 tensor per pass; the only other value that changes between passes is the number of splits.
+// Blocks beyond the counts do nothing, so a grid may be larger than the table requires.
 //   [0] rows   [1] decoding rows   [2] tiles   [3], [4], [5] offsets of the three lists   [6], [7] unused
 //   row: page (2³²-1: another row writes the same), slot in the page
 //   decoding row: row in the batch, number of keys, offset of its sequence's pages in the table, unused
@@ -27,7 +27,7 @@ constexpr unsigned STRIPE = 16;
 constexpr unsigned LEAST_STRIPES = 4;
 
 // The stripes of a row with `seen` keys, of which it attends to those from `first_key` on, and their split. The last
-// splits may have fewer or none. The window's begin follows from the table, so a captured pass can be replayed.
+// splits may have fewer or none. The window's start is derived from the table, so a captured pass can be replayed.
 struct Splits {
   unsigned begin, end, each;
 

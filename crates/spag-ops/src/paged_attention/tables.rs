@@ -15,7 +15,7 @@ const LENGTH_STEP: usize = 1024;
 const TILE_QUERIES: usize = 64;
 /// Maximum query heads per KV head of the tensor-core decode kernel.
 const MAX_GROUPED: usize = 16;
-/// Keys that are copied, and assigned to splits, together.
+/// Keys per stripe, the unit of copies and splits.
 const STRIPE: usize = 16;
 /// Maximum head size.
 const LARGEST_HEAD: usize = 256;
@@ -35,7 +35,7 @@ pub(super) enum KernelVariant {
 
 /// The tables of a pass.
 ///
-/// Between passes only `tensor`, the grids and `splits` change. A captured pass can be replayed with other contents, as
+/// Only `tensor`, the grids and `splits` change between passes. A captured pass can be replayed with other contents, as
 /// long as no list is longer than at capture.
 pub(super) struct Tables {
     /// u32; `tables.cuh` describes the layout.
@@ -43,9 +43,9 @@ pub(super) struct Tables {
     pub(super) route: KernelVariant,
     /// Rows of single-token spans, with padding; all rows with [`KernelVariant::Rows`].
     pub(super) decoding: usize,
-    /// Prefill tiles, of spans with several rows, and in the fixed order of keys of all spans, with padding.
+    /// Prefill tiles, with padding: of spans with several rows, or of all spans if the order of keys is fixed.
     pub(super) tiles: usize,
-    /// Splits of a decoding row's keys; depends only on the number of such rows.
+    /// Splits of a decoding row's keys; depends only on the number of decoding rows.
     pub(super) splits: usize,
     /// Partial results of the splits: [rows, heads, splits, 2] and [rows, heads, splits, dim]; reused by every layer.
     pub(super) partial: Option<(Tensor, Tensor)>,
@@ -62,7 +62,7 @@ struct Lists {
 }
 
 impl Tables {
-    /// `padding` counts rows behind the spans. The lists do not have them, so that blocks for them do nothing.
+    /// `padding` counts rows after the spans. They are not in the lists, so their blocks do nothing.
     pub(super) fn new(
         kernels: &dyn Kernels,
         spans: &[Span<'_>],
@@ -106,7 +106,8 @@ impl Tables {
 }
 
 impl Tables {
-    /// Whether all `rows` of the pass are spans of their own, or padding, which one kernel computes: such passes repeat.
+    /// Whether all `rows` of the pass are single-token spans or padding, computed by one kernel: such passes can be
+    /// replayed.
     pub(super) fn repeats(&self, rows: usize) -> bool {
         [(self.decoding, self.tiles), (self.tiles, self.decoding)].contains(&(rows, 0))
     }
@@ -132,7 +133,7 @@ fn route(dtype: DType, shape: PageShape) -> KernelVariant {
 }
 
 impl Lists {
-    /// Adds a span's rows and pages. `tiling`: the rows of a tile, if the kernels have tiles.
+    /// Adds a span's rows and pages. `tiling` holds the rows of a tile, if the kernels use tiles.
     fn add(&mut self, span: &Span<'_>, size: usize, tiling: Option<(usize, SumOrder)>) {
         // Relative to the list of pages, whose offset is not known yet.
         let pages = self.pages.len() as u32;
@@ -140,8 +141,8 @@ impl Lists {
         self.pages.extend_from_slice(&span.pages[..(span.position + rows).div_ceil(size)]);
         for position in span.position..span.position + rows {
             let place = [span.pages[position / size], (position % size) as u32];
-            // Sequences that compute a shared page in the same pass write equal values up to rounding: one of them
-            // writes.
+            // If several sequences compute a shared page in one pass, their values are equal up to rounding, and
+            // only one of them writes.
             self.places.extend(if self.written.insert(place) { place } else { [u32::MAX, 0] });
         }
         match tiling {

@@ -1,7 +1,8 @@
-//! Products in bf16 for training: both operands are rounded to bf16 and packed for each product, and sums are f32.
+//! bf16 products for training: both operands are rounded to bf16 and packed for each product, and accumulation is in
+//! f32.
 //!
-//! For AVX512-BF16 and AMX. The right operand is packed in panels of pairs. The left one is packed in rows; if it is
-//! column-major, for AVX512-BF16 in rows of pairs, and for tiles, which read rows, transposed.
+//! For AVX512-BF16 and AMX. The right operand is packed in panels of pairs. A row-major left operand is packed in
+//! rows. A column-major one is packed in rows of pairs for AVX512-BF16, and transposed for tiles, which read rows.
 
 use std::ops::Range;
 
@@ -21,7 +22,7 @@ use crate::pool;
 /// Elements per task when a left operand is packed.
 const CHUNK: usize = 1 << 15;
 
-/// `c[m, n] = start + a[m, k]·b[k, n]`, with tiles if `path` has them. The processor must have AVX512-BF16.
+/// `c[m, n] = start + a[m, k]·b[k, n]`, with tiles if `path` supports them. The processor must have AVX512-BF16.
 ///
 /// # Panics
 /// If a slice is shorter than its extents.
@@ -39,9 +40,9 @@ pub(crate) fn product(
     }
 }
 
-/// A format that multiplies both orders of a left operand.
+/// A format that supports both orders of a left operand.
 trait Training: Packs + Format<Weight = bf16, Activation = bf16> {
-    /// `c[m, n] = start + a·panels`. `a`: the row-major [k, m].
+    /// `c[m, n] = start + a·panels`, with `a` row-major [k, m].
     fn of_columns<T: Element>(panels: &Panels<Self>, m: usize, a: &[T], c: &mut [f32], start: Start<'_>);
 }
 
@@ -70,7 +71,7 @@ fn compute<F: Training>(
     let panels = packed::<F>((k, n), b);
     match (side, a) {
         (Side::Rows, Values::F32(a)) => panels.product(m, QuantizedLhs::new((m, k), a).rows(), c, start),
-        // Whole steps are read where they are.
+        // Whole steps are read in place.
         (Side::Rows, Values::Bf16(a)) if k.is_multiple_of(F::STEPS) => {
             panels.product(m, Rows { values: a, stride: k }, c, start)
         }
@@ -83,7 +84,7 @@ fn compute<F: Training>(
     }
 }
 
-/// Packs a right operand in memory of the pool.
+/// Packs a right operand in pool memory.
 fn packed<F: Packs + Format<Weight = bf16>>((k, n): (usize, usize), b: RightOperand<'_>) -> Panels<F> {
     let mut memory = pool::values::<f32>((n.next_multiple_of(F::COLUMNS) * k).div_ceil(2));
     // SAFETY: the floats have 4 bytes for every two elements; any bits are numbers.
@@ -116,7 +117,7 @@ fn packed<F: Packs + Format<Weight = bf16>>((k, n): (usize, usize), b: RightOper
     Panels::of_memory(n, k, Memory::Pooled(memory))
 }
 
-/// Writes columns of a row-major matrix [k, n] to a panel.
+/// Writes some columns of a row-major matrix [k, n] to a panel.
 fn interleave_panel<T: Element>((k, n): (usize, usize), values: &[T], columns: Range<usize>, panel: &mut [bf16]) {
     let (of_step, width) = (panel.len() / k.max(1), columns.len());
     let row = |step: usize| &values[step * n + columns.start..step * n + columns.end];
@@ -126,7 +127,7 @@ fn interleave_panel<T: Element>((k, n): (usize, usize), values: &[T], columns: R
         to[2 * width..].fill(bf16::ZERO);
     }
     if k % 2 == 1 {
-        // Without a partner, one after the other.
+        // A last step without partner is stored contiguously.
         let to = &mut panel[(k - 1) * of_step..k * of_step];
         for (to, value) in to.iter_mut().zip(row(k - 1)) {
             *to = value.narrow();
@@ -135,11 +136,11 @@ fn interleave_panel<T: Element>((k, n): (usize, usize), values: &[T], columns: R
     }
 }
 
-/// A column-major left operand in rows of pairs, in memory of the pool.
+/// A column-major left operand in rows of pairs, in pool memory.
 struct Interleaved(Vec<f32>);
 
 impl Interleaved {
-    /// Rounds and interleaves a row-major matrix [k, m]. A last row without a partner has zeros for it.
+    /// Rounds and interleaves a row-major matrix [k, m]. An unpaired last row is paired with zeros.
     fn new<T: Element>((k, m): (usize, usize), values: &[T]) -> Self {
         let values = &values[..k * m];
         let mut memory = pool::values::<f32>(k.div_ceil(2) * m);

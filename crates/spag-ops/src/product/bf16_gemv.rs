@@ -1,4 +1,4 @@
-//! Products in bf16: bf16 weights, activations rounded to bf16, and sums in f32.
+//! bf16 products with packed weights: bf16 weights, activations rounded to bf16, and f32 accumulation.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use super::{amx::Tiles, dot::Pairs, quantize_lhs::QuantizedLhs};
 
 /// A packed bf16 matrix [k, n], for one of the paths.
 pub(crate) enum Bf16Panels {
-    /// For paths without instructions for bf16: rounded activations in f32.
+    /// For paths without bf16 instructions: rounded activations in f32.
     Widened(Panels<Widened<bf16>>),
     /// For AVX512-BF16.
     #[cfg(target_arch = "x86_64")]
@@ -22,7 +22,7 @@ pub(crate) enum Bf16Panels {
     Tiles(Panels<Tiles>),
 }
 
-/// Evaluates an expression for the panels of each path.
+/// Evaluates an expression for each path's panels.
 macro_rules! each {
     ($narrow:expr, $panels:ident => $value:expr) => {
         match $narrow {

@@ -1,7 +1,7 @@
-//! Blocks of the operands of a large product: packed in the order in which tiles read them, or read in place.
+//! Blocks of the operands of a large product: packed in tile order, or read in place.
 //!
-//! Rows of a wide matrix are pages apart, so that tiles would miss the translation buffer, and powers of two would put
-//! them into few sets of the caches.
+//! Rows of a wide matrix are pages apart, so that tiles would miss the translation buffer, and power-of-two strides
+//! would map them to few cache sets.
 
 use std::marker::PhantomData;
 use std::ops::Range;
@@ -15,7 +15,7 @@ use super::{Left, Right, Side};
 
 /// Rows of a right operand that are packed together.
 const ROWS_AT_A_TIME: usize = 8;
-/// Row tiles that pay for packing a right operand.
+/// Minimum row tiles for which packing a right operand pays off.
 const REUSE: usize = 16;
 
 /// An operand, row-major `[rows, columns]` or its transpose.
@@ -44,12 +44,12 @@ pub(super) struct Packed<I> {
     buffer: Buffer,
     left: bool,
     right: bool,
-    /// Floats of a block of the right operand; that of the left one follows.
+    /// Floats of a block of the right operand, followed by that of the left one.
     split: usize,
     instructions: PhantomData<I>,
 }
 
-/// Floats of a packed strip: its steps, and a cache line, so that strips do not fall into the same cache sets.
+/// Floats of a packed strip: its steps, plus a cache line, so that strips are not mapped to the same cache sets.
 fn strip(steps: usize) -> usize {
     steps * STRIP + LANES
 }
@@ -66,7 +66,7 @@ impl<'a, S: Source> Operand<'a, S> {
         self.extents.0 * self.extents.1 > I::IN_PLACE
     }
 
-    /// From an element on. For [`Source::IN_PLACE`] only, whose elements are f32.
+    /// A pointer to an element. Only for [`Source::IN_PLACE`], whose elements are f32.
     fn in_place(&self, offset: usize) -> *const f32 {
         self.values.as_ptr().wrapping_add(offset).cast()
     }
@@ -87,7 +87,7 @@ impl RightBlock {
 }
 
 impl<I: InstructionSet> Packed<I> {
-    /// Memory for blocks of at most `steps`, of which a part has `reuse` row tiles in all.
+    /// Memory for blocks of at most `steps`, for a part with `reuse` row tiles in total.
     pub(super) fn new<A: Source, B: Source>(
         (a, b): (&Operand<'_, A>, &Operand<'_, B>),
         steps: usize,
@@ -120,7 +120,7 @@ impl<I: InstructionSet> Packed<I> {
                     return LeftBlock { first: Left { at: a.in_place(offset), row: k, k: 1 }, tile: ROWS * k };
                 }
                 let (from, width) = (a.values.as_ptr().wrapping_add(offset), steps.len());
-                // SAFETY: the block is inside the operand, and the memory has room for it behind that of the right one.
+                // SAFETY: the block is inside the operand, and the memory has room for it after that of the right one.
                 unsafe { I::pack_rows::<S>((rows.len(), width, width), from, k, to) };
                 LeftBlock { first: Left { at: to, row: width, k: 1 }, tile: ROWS * width }
             }
@@ -152,7 +152,7 @@ impl<I: InstructionSet> Packed<I> {
             return RightBlock { first: Right::new(b.in_place(steps.start * n + columns.start), n), panel: I::COLUMNS };
         }
         let (at, to, panel) = (b.values.as_ptr(), self.buffer.as_mut_ptr(), steps.len() * I::COLUMNS);
-        // A few rows of all panels at a time: lines beside each other, and few pages.
+        // A few rows of all panels at a time: adjacent lines, and few pages.
         let chunk = if b.side == Side::Rows { ROWS_AT_A_TIME } else { steps.len().max(1) };
         for first in steps.clone().step_by(chunk) {
             let count = chunk.min(steps.end - first);

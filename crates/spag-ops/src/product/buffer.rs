@@ -5,7 +5,7 @@ use std::cell::Cell;
 /// Floats per AVX-512 register and per cache line.
 pub(crate) const LANES: usize = 16;
 
-/// A cache line, so that no vector load crosses two.
+/// One cache line, so that no vector load crosses a line boundary.
 #[derive(Clone, Copy)]
 #[repr(align(64))]
 pub(super) struct Line(#[expect(dead_code, reason = "read through pointers")] [f32; LANES]);
@@ -14,7 +14,7 @@ impl Line {
     pub(super) const ZERO: Self = Self([0.0; LANES]);
 }
 
-/// A buffer of this thread, returned on drop. Products are frequent, and fresh memory costs a page fault every 4 KiB.
+/// A thread-local buffer, returned on drop. Products are frequent, and fresh memory costs a page fault every 4 KiB.
 pub(crate) struct Buffer(Vec<Line>);
 
 thread_local! {

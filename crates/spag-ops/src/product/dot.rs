@@ -1,8 +1,8 @@
-//! Tiles of AVX512-BF16: dot products of pairs of bf16, added to sums in f32.
+//! AVX512-BF16 tiles: dot products of bf16 pairs, accumulated in f32.
 //!
-//! Every element of the result is one chain of `VDPBF16PS` over the pairs of k, whatever the tile's size, so a row never
-//! depends on other rows. The instruction adds first the product of the odd elements, then that of the even ones, each
-//! rounded to nearest even, and treats denormals as zero.
+//! Every element of the result is one chain of `VDPBF16PS` over the pairs of k, independent of the tile's size, so rows
+//! are independent of each other. The instruction first adds the product of the odd elements, then that of the even
+//! ones, each rounded to nearest even, and treats denormals as zero.
 
 use std::arch::x86_64::*;
 
@@ -49,7 +49,7 @@ impl Format for Pairs {
     }
 }
 
-/// As [`super::tile`] for pairs: those of two steps of `b` are every 2·`b.k` elements.
+/// [`super::tile`] for pairs: consecutive pairs of steps of `b` are 2·`b.k` elements apart.
 ///
 /// # Safety
 /// As [`super::tile`], on a processor with AVX512-BF16. Columns of `b` must be readable up to a multiple of [`LANES`].
@@ -89,7 +89,7 @@ unsafe fn kernel<const M: usize, const V: usize>(
         Next::Stream(next) => (next, 2 * COLUMNS, REGISTERS),
         Next::Spread(next) => (next, 2 * bf16::PER_LINE, 2),
     };
-    // SAFETY: rows below M, all columns of a panel and steps below k, of which the last may lack a partner.
+    // SAFETY: rows below M, all columns of a panel and steps below k, the last of which may lack a partner.
     unsafe {
         if output == Output::Continue {
             for (i, sums) in sums.iter_mut().enumerate() {
@@ -98,7 +98,7 @@ unsafe fn kernel<const M: usize, const V: usize>(
                 }
             }
         }
-        // The sums are added to these lines at the end. They arrive while the products are computed.
+        // The sums are added to these lines at the end. They are loaded while the products are computed.
         for line in (0..M).flat_map(|i| (0..V).map(move |v| i * c.row + v * LANES)) {
             _mm_prefetch::<_MM_HINT_T0>(c.base.wrapping_add(line).cast());
         }
@@ -118,7 +118,7 @@ unsafe fn kernel<const M: usize, const V: usize>(
             let at = b.at.add((k - 1) * b.k);
             let mut columns = [_mm512_setzero_si512(); V];
             for (v, column) in columns.iter_mut().enumerate() {
-                // Each element with a zero for a partner.
+                // Each element is paired with zero.
                 *column = _mm512_cvtepu16_epi32(_mm256_loadu_si256(at.add(v * LANES).cast()));
             }
             add_products(&mut sums, a, k - 1, columns);
@@ -153,15 +153,15 @@ unsafe fn add_products<const M: usize, const V: usize>(
     }
 }
 
-/// The same bits as pairs of bf16.
+/// Reinterprets bits as pairs of bf16.
 #[inline]
 #[target_feature(enable = "avx512f")]
 fn bf16_pairs(bits: __m512i) -> __m512bh {
-    // SAFETY: both are 512 bits, of which any are valid.
+    // SAFETY: both are 512 bits, and all bit patterns are valid.
     unsafe { std::mem::transmute::<__m512i, __m512bh>(bits) }
 }
 
-/// Writes sums to the columns from `column` on of row `row`, as far as they are below `n`.
+/// Writes sums to the columns of row `row` from `column` up to `n`.
 ///
 /// # Safety
 /// The row must have n columns, which nothing else uses.
@@ -180,7 +180,7 @@ unsafe fn add_to(sums: __m512, c: Target, row: usize, column: usize, n: usize, o
     }
 }
 
-/// The mask of a register of the columns from `column` on, as far as they are below `n`.
+/// The register mask of the columns from `column` up to `n`.
 #[inline(always)]
 fn keep(column: usize, n: usize) -> __mmask16 {
     match n.saturating_sub(column) {

@@ -1,7 +1,7 @@
-//! Elements of a right operand: f32, or bf16 that is widened when it is read.
+//! Elements of a right operand: f32, or bf16 that is converted to f32 on load.
 //!
-//! Widening is exact, so a product with bf16 weights has the bits of one with the same weights in f32, and reads half the
-//! memory.
+//! The conversion is exact, so a product with bf16 weights is bit-identical to one with the same weights in f32, with
+//! half the memory traffic.
 
 #[cfg(target_arch = "aarch64")]
 use std::arch::aarch64::*;

@@ -1,4 +1,4 @@
-//! What an instruction set has for large products in f32: tiles, packing, and blocks that fit its registers and caches.
+//! Instruction sets for large f32 products: tiles, packing, and block sizes that fit registers and caches.
 
 use super::source::{Exact, Source};
 #[cfg(target_arch = "aarch64")]
@@ -21,9 +21,9 @@ pub(super) enum Nesting {
 pub(super) trait InstructionSet {
     /// Columns of a packed panel: those of a full tile.
     const COLUMNS: usize;
-    /// Chains of a block of the right operand. A second one halves the visits of the output's lines.
+    /// Chains per block of the right operand. Two chains halve the visits of the output's lines.
     const BLOCK_CHAINS: usize;
-    /// Panels of a block: it stays in the second-level cache.
+    /// Panels per block, which stays in the second-level cache.
     const BLOCK_PANELS: usize;
     /// Row tiles of a strip of the left operand.
     const STRIP_TILES: usize;
@@ -38,8 +38,8 @@ pub(super) trait InstructionSet {
     /// As [`super::tile`], on a processor with the instruction set.
     unsafe fn tile<T: Element>(extents: (usize, usize, usize), a: Left, b: Right<T>, c: Target, output: Output);
 
-    /// `panel[k, width]` = the transpose of `n` ≤ width rows of the row-major matrix `from`, whose rows begin every
-    /// `stride` elements; columns beyond are zero.
+    /// `panel[k, width]` = the transpose of `n` ≤ width rows of the row-major matrix `from` with row stride
+    /// `stride`; columns beyond are zero.
     ///
     /// # Safety
     /// The processor must have the instruction set, the elements must be readable and the panel writable.
@@ -61,8 +61,8 @@ pub(super) trait InstructionSet {
         panel: *mut f32,
     );
 
-    /// Strips of 6 of the `m` columns of the row-major matrix `from`: (m, k, floats between strips). A step has 8 floats, of
-    /// which those without a column are arbitrary.
+    /// Strips of 6 of the `m` columns of the row-major matrix `from`: (m, k, floats between strips). A step has 8 floats;
+    /// those beyond the columns are arbitrary.
     ///
     /// # Safety
     /// As [`InstructionSet::pack_columns`].
@@ -74,7 +74,7 @@ pub(super) trait InstructionSet {
     );
 }
 
-/// Implements [`InstructionSet`] by the functions of a module of tiles and one of packing.
+/// Implements [`InstructionSet`] with the functions of a tile module and a packing module.
 macro_rules! instruction_set {
     ($name:ident, $tiles:ident, $pack:ident, $columns:expr, ($chains:expr, $panels:expr, $tiles_of_strip:expr, $in_place:expr, $nesting:expr)) => {
         impl InstructionSet for $name {
@@ -145,7 +145,7 @@ pub(super) struct Avx2;
 #[cfg(target_arch = "x86_64")]
 instruction_set!(Avx2, avx2, avx2, 16, (1, 32, 16, 1 << 12, Nesting::RowsOfPanel));
 
-/// NEON: tiles of 6 × 16. Blocks are those of AVX2, which are half as large as the caches of a Neoverse N1; they were not measured.
+/// NEON: tiles of 6 × 16. Blocks are those of AVX2, half the cache sizes of a Neoverse N1; not tuned by measurement.
 #[cfg(target_arch = "aarch64")]
 pub(super) struct Neon;
 #[cfg(target_arch = "aarch64")]
@@ -155,7 +155,7 @@ instruction_set!(Neon, neon, neon, 16, (1, 32, 16, 1 << 12, Nesting::RowsOfPanel
 pub(super) struct Portable;
 instruction_set!(Portable, portable, portable, COLUMNS, (2, 4, 8, 1 << 17, Nesting::PanelsOfRows));
 
-/// Evaluates an expression with a type: the instruction set of the process's path, which the processor has.
+/// Evaluates an expression with the type of the process's instruction set, which the processor supports.
 macro_rules! with_instructions {
     ($set:ident => $value:expr) => {
         match $crate::CpuPath::current() {

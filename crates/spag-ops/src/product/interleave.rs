@@ -1,4 +1,4 @@
-//! Writes panels of pairs.
+//! Packs panels of pairs.
 
 use half::bf16;
 
@@ -11,7 +11,7 @@ pub(crate) fn pack<const COLUMNS: usize>(rows: &[bf16], k: usize, panel: &mut [b
     let count = rows.len() / k.max(1);
     assert!(panel.len() >= k * COLUMNS && count <= COLUMNS, "a panel is too short");
     if k.is_multiple_of(2) {
-        // A pair moves as one number of 32 bits.
+        // A pair moves as one 32-bit number.
         // SAFETY: `count` rows of k / 2 pairs, and k / 2 steps of `COLUMNS` pairs; moves change no bits.
         return unsafe {
             transpose((count, k / 2), rows.as_ptr().cast(), k / 2, panel.as_mut_ptr().cast(), COLUMNS);
@@ -24,7 +24,7 @@ pub(crate) fn pack<const COLUMNS: usize>(rows: &[bf16], k: usize, panel: &mut [b
     }
 }
 
-/// Writes pairs of the elements of two rows. Beside those of a row without a partner, which is empty then, are zeros.
+/// Interleaves the elements of two rows as pairs. If `odd` is empty, pairs are completed with zeros.
 pub(crate) fn interleave<T: Element>(even: &[T], odd: &[T], to: &mut [bf16]) {
     let (pairs, _) = to.as_chunks_mut::<2>();
     if odd.is_empty() {

@@ -1,11 +1,11 @@
 //! Large products on all threads.
 //!
 //! The output is split into a few equal parts per thread. A part iterates over blocks of the right operand, which are
-//! packed into the second-level cache, and, for each, over strips of row tiles. A left operand stored by columns, or
-//! whose numbers are converted, is packed strip by strip. A small operand in the right order is read in place.
+//! packed into the second-level cache, and, for each, over strips of row tiles. A column-major or converted left
+//! operand is packed strip by strip. A small operand in the right order is read in place.
 //!
 //! Sums are split into chains of at most [`DEPTH`] steps, independent of the number of rows and threads, so a row of the
-//! result depends only on its own values. Every instruction set has the same chains, and so the same bits.
+//! result depends only on its own values. All instruction sets use the same chains and are bit-identical.
 
 use std::ops::Range;
 
@@ -35,7 +35,7 @@ struct Part {
     panels: Range<usize>,
 }
 
-/// `c[m, n] = start + a[m, k]·b[k, n]`, with operands as their sources convert them.
+/// `c[m, n] = start + a[m, k]·b[k, n]`, with operands converted by their sources.
 ///
 /// # Panics
 /// If a slice is shorter than its extents.
@@ -50,10 +50,10 @@ pub(crate) fn product<A: Source, B: Source>(
     unsafe { with_instructions!(I => product_with::<I, A, B>(extents, a, b, c, start)) }
 }
 
-/// [`product`] with an instruction set.
+/// [`product`] with a given instruction set.
 ///
 /// # Safety
-/// The processor must have it.
+/// The processor must support it.
 pub(super) unsafe fn product_with<I: InstructionSet, A: Source, B: Source>(
     (m, k, n): (usize, usize, usize),
     a: (&[A::Stored], Side),
@@ -83,8 +83,8 @@ pub(super) unsafe fn product_with<I: InstructionSet, A: Source, B: Source>(
     });
 }
 
-/// The (down, across) split of the output whose largest part takes the least time. Packing a number takes the time of about
-/// twenty products of the right operand, which is transposed, and ten of the left one.
+/// The (down, across) split of the output that minimizes the time of the largest part. Packing one number takes about as
+/// long as twenty products for the right operand, which is transposed, and ten for the left one.
 fn grid<I: InstructionSet>(tiles: usize, panels: usize, parts: usize) -> (usize, usize) {
     (1..=parts)
         .map(|down| (down, parts.div_ceil(down).min(panels.max(1))))

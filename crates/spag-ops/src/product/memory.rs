@@ -1,4 +1,4 @@
-//! Where panels are: in memory of their own, or in that of the matrix that they are made of.
+//! Memory of panels: owned, or that of the source matrix.
 
 use std::mem::ManuallyDrop;
 use std::sync::Arc;
@@ -8,7 +8,7 @@ use rayon::prelude::*;
 use super::buffer::Line;
 use super::{COLUMNS, Packable, Values};
 
-/// Writes row-major rows, at most as many as a panel has columns, of `k` elements each, to the panel.
+/// Packs row-major rows of `k` elements, at most as many as a panel has columns, into a panel.
 pub(super) type Pack<T> = fn(rows: &[T], k: usize, panel: &mut [T]);
 
 /// Whether a matrix of `n` rows can be packed by [`Memory::pack_in_place`] in any format: panels have at most [`COLUMNS`].
@@ -16,14 +16,14 @@ pub(crate) fn fit_in_place(n: usize) -> bool {
     n.is_multiple_of(COLUMNS)
 }
 
-/// Memory of several matrices. Each [`Memory::Shared`] reads and writes the elements of its own matrix only.
+/// Memory shared by several matrices. Each [`Memory::Shared`] accesses only the elements of its own matrix.
 pub(crate) struct SharedMemory<T> {
     start: *mut T,
     len: usize,
     capacity: usize,
 }
 
-// SAFETY: it owns its elements as a vector does. Elements are written through an exclusive reference to the one
+// SAFETY: it owns its elements like a vector. Elements are written only through an exclusive reference to the one
 // `Memory::Shared` whose matrix they belong to.
 unsafe impl<T: Send> Send for SharedMemory<T> {}
 // SAFETY: as above.
@@ -45,11 +45,12 @@ impl<T> Drop for SharedMemory<T> {
 
 /// The memory of panels.
 pub(super) enum Memory<T> {
-    /// In memory of their own; the last panel is padded.
+    /// Owned; the last panel is padded.
     Own(Vec<Line>),
-    /// Where the matrix was, from an element on, beside other matrices. Panels may begin in the middle of a cache line.
+    /// The memory of the source matrix, from an element on, shared with other matrices. Panels may start in the middle
+    /// of a cache line.
     Shared(Arc<SharedMemory<T>>, usize),
-    /// In memory of the pool, for one product.
+    /// Pool memory, for one product.
     #[cfg(target_arch = "x86_64")]
     Pooled(Vec<f32>),
 }
@@ -65,7 +66,7 @@ impl<T: Packable> Memory<T> {
         let mut lines = vec![Line::ZERO; n.div_ceil(columns) * of_panel];
         if k > 0 {
             lines.par_chunks_mut(of_panel).zip(values.par_chunks(columns * k)).for_each(|(lines, rows)| {
-                // SAFETY: any bits are elements, and the lines hold k steps of `columns` of them.
+                // SAFETY: all bit patterns are valid elements, and the lines hold k steps of `columns` of them.
                 let panel = unsafe { std::slice::from_raw_parts_mut(lines.as_mut_ptr().cast::<T>(), k * columns) };
                 pack(rows, k, panel);
             });
@@ -73,8 +74,7 @@ impl<T: Packable> Memory<T> {
         Self::Own(lines)
     }
 
-    /// As [`Memory::packed`], in the memory of the matrix, for [`Memory::shared`]. A panel takes the place of the rows that it
-    /// is made of.
+    /// [`Memory::packed`] in the memory of the matrix, for [`Memory::shared`]. A panel replaces the rows that it is made of.
     ///
     /// # Panics
     /// If the slice is shorter than its extents, or the rows do not fill the last panel.
@@ -89,7 +89,7 @@ impl<T: Packable> Memory<T> {
         }
     }
 
-    /// As [`Memory::packed`], in the memory of panels of the same extents, with the values converted to their format.
+    /// [`Memory::packed`] in the memory of panels of the same extents, with the values converted to their format.
     ///
     /// # Panics
     /// If the values or the memory are shorter than the extents.
@@ -117,12 +117,12 @@ impl<T: Packable> Memory<T> {
             Self::Pooled(values) => (values.as_mut_ptr().cast(), values.len() * size_of::<f32>() / size_of::<T>()),
         };
         assert!(available >= len, "panels: the memory is too short");
-        // SAFETY: the elements are initialised and inside the memory. `self` is borrowed exclusively, and of shared memory
-        // only this matrix has these elements.
+        // SAFETY: the elements are initialised and inside the memory. `self` is borrowed exclusively, and in shared memory
+        // these elements belong only to this matrix.
         unsafe { std::slice::from_raw_parts_mut(start, len) }
     }
 
-    /// The panels that [`Memory::pack_in_place`] made of the matrix at `start`. Nothing else may use the matrix's elements.
+    /// The panels made by [`Memory::pack_in_place`] of the matrix at `start`. Nothing else may use the matrix's elements.
     ///
     /// # Panics
     /// If the values are fewer than its extents, or the rows do not fill the last panel.
@@ -131,7 +131,7 @@ impl<T: Packable> Memory<T> {
         Self::Shared(values, start)
     }
 
-    /// Elements from the first panel on.
+    /// Number of elements from the first panel on.
     #[cfg(target_arch = "x86_64")]
     pub(super) fn len(&self) -> usize {
         match self {

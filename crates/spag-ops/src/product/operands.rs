@@ -1,4 +1,4 @@
-//! Operands and outputs of products, and the chains of their sums.
+//! Operands and outputs of products, and how their sums are split into chains.
 
 use std::ops::Range;
 
@@ -17,21 +17,21 @@ pub(crate) const COLUMNS: usize = 64;
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Output {
     Overwrite,
-    /// A chain of its own, whose sum is added to the output.
+    /// Adds a separate chain's sum to the output.
     Accumulate,
-    /// The chain that the output is the sum of so far: the bits of one product over the steps of both.
+    /// Continues the output's chain, bit-identical to one product over the steps of both.
     Continue,
 }
 
-/// Steps of the chains of a sum of `k` steps, but for the last: at most `most` of them, and a multiple of `multiple`. It follows
-/// from k alone, so a row of a product depends only on its own values.
+/// Steps per chain of a sum of `k` steps, except the last chain: at most `most`, and a multiple of `multiple`. It depends only
+/// on k, so a row of a product depends only on its own values.
 pub(crate) fn chain_len(k: usize, most: usize, multiple: usize) -> usize {
     k.div_ceil(k.div_ceil(most).max(1)).next_multiple_of(multiple).max(1)
 }
 
-/// Most steps of a chain of fused multiply-adds. Training and generation have the same, and so the same bits.
+/// Maximum steps of a chain of fused multiply-adds, the same in training and generation for bit-identical results.
 pub(crate) const DEPTH: usize = 256;
-/// What the steps of a chain of fused multiply-adds are a multiple of, but for the last chain.
+/// Chain lengths of fused multiply-adds, except the last, are multiples of this.
 pub(crate) const CHAIN_STEPS: usize = LANES;
 
 /// The initial value of a product.
@@ -46,7 +46,7 @@ pub(crate) enum Start<'a> {
 }
 
 impl Start<'_> {
-    /// Writes the sums of some elements, those from `at` on, to their places `c`, upon their initial values.
+    /// Writes the sums of the elements from `at` on to `c`, added to their initial values.
     pub(crate) fn put(self, sums: &[f32], at: usize, c: &mut [f32]) {
         match self {
             Self::Zero => c.copy_from_slice(&sums[..c.len()]),
@@ -65,7 +65,7 @@ pub(crate) enum Side {
     Columns,
 }
 
-/// Numbers that products in bf16 round.
+/// Numbers that bf16 products round.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Values<'a> {
     F32(&'a [f32]),
@@ -100,7 +100,7 @@ impl<'a> Values<'a> {
     }
 }
 
-/// The right operand of a product in bf16, [k, n].
+/// The right operand of a bf16 product, [k, n].
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum RightOperand<'a> {
     /// Activations or weights, row-major.
@@ -117,7 +117,7 @@ pub(crate) struct Left<T = f32> {
     pub(crate) k: usize,
 }
 
-/// A left operand: rows that begin every `stride` elements, as [`Format::tile`](super::Format::tile) reads them.
+/// A left operand with row stride `stride`, as read by [`Format::tile`](super::Format::tile).
 #[derive(Clone, Copy)]
 pub(crate) struct Rows<'a, T> {
     pub(crate) values: &'a [T],
@@ -132,8 +132,8 @@ pub(crate) struct Right<T = f32> {
     pub(crate) next: Next<T>,
 }
 
-/// Memory to prefetch, read after this tile. Hardware prefetchers stop at pages of 4 KiB, which is 16 steps of 64
-/// columns.
+/// Memory to prefetch because it is read after this tile. Hardware prefetchers stop at 4 KiB page boundaries, every
+/// 16 steps of 64 columns.
 #[derive(Clone, Copy)]
 pub(crate) enum Next<T = f32> {
     /// None. Tiles of f32 prefetch their own right operand from the second-level cache.
@@ -154,12 +154,12 @@ pub(crate) struct Target {
 }
 
 impl<T> Right<T> {
-    /// Rows with stride `k`.
+    /// Row stride `k`.
     pub(crate) fn new(at: *const T, k: usize) -> Self {
         Self { at, k, next: Next::Unknown }
     }
 
-    /// The columns from `column` on, and those of a block that is streamed.
+    /// The columns from `column` on, including those of a streamed block.
     pub(crate) fn columns(self, column: usize) -> Self {
         let next = match self.next {
             Next::Stream(next) => Next::Stream(next.wrapping_add(column)),
@@ -168,7 +168,7 @@ impl<T> Right<T> {
         Self { at: self.at.wrapping_add(column), next, ..self }
     }
 
-    /// With a prefetch.
+    /// Sets the prefetch.
     pub(crate) fn then(self, next: Next<T>) -> Self {
         Self { next, ..self }
     }

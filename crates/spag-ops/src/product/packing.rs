@@ -1,4 +1,4 @@
-//! How weights are packed in panels.
+//! Packs weights in panels.
 
 use half::bf16;
 use half::slice::HalfFloatSliceExt;
@@ -7,10 +7,10 @@ use super::{COLUMNS, Element, Format, Values, Widened, quantize_lhs, transpose};
 #[cfg(target_arch = "x86_64")]
 use super::{Tiles, dot::Pairs, interleave};
 
-/// Steps of a panel that are widened at a time: they fit into the second-level cache.
+/// Steps of a panel converted at a time, so that they fit into the second-level cache.
 const STEPS: usize = 256;
 
-/// A format whose panels can be written.
+/// A format with a packing function.
 pub(crate) trait Packs: Format<Weight: Packable> {
     /// Writes row-major rows, at most `COLUMNS` of `k` elements each, to a panel.
     fn pack(rows: &[Self::Weight], k: usize, panel: &mut [Self::Weight]);
@@ -19,10 +19,10 @@ pub(crate) trait Packs: Format<Weight: Packable> {
 /// A number format whose values can be packed.
 pub(crate) trait Packable: Element {
     /// Writes the transpose of row-major `rows`, each of `k` elements, to `panel` [k, COLUMNS]. Columns beyond the rows
-    /// are left as they are.
+    /// are unchanged.
     fn pack(rows: &[Self], k: usize, panel: &mut [Self]);
 
-    /// `values` in this format: as they are, or converted into `scratch`.
+    /// `values` in this format: borrowed, or converted into `scratch`.
     fn of<'a>(values: Values<'a>, scratch: &'a mut Vec<Self>) -> &'a [Self];
 }
 
@@ -96,7 +96,7 @@ impl Packable for bf16 {
     }
 }
 
-/// The transpose of `count` rows of `steps` elements, which are [`STEPS`] apart.
+/// The transpose of `count` rows of `steps` elements with row stride [`STEPS`].
 fn f32_columns((count, steps): (usize, usize), rows: &[f32], columns: &mut [f32]) {
     assert!(count <= COLUMNS && steps <= STEPS && rows.len() >= count * STEPS && columns.len() >= steps * COLUMNS);
     // SAFETY: the slices have the extents.

@@ -1,5 +1,5 @@
-//! Panels of pairs: elements 2i and 2i + 1 of a column are side by side, as instructions for bf16 read them. A last step
-//! without a partner has its elements one after the other.
+//! Panels of pairs: elements 2i and 2i + 1 of a column are adjacent, as bf16 instructions read them. An unpaired last
+//! step is stored contiguously.
 
 /// As [`super::Format::index`], for a panel of `COLUMNS` columns.
 pub(crate) fn index<const COLUMNS: usize>(k: usize, step: usize, column: usize) -> usize {

@@ -1,7 +1,7 @@
 //! Prepacked right operands: the weights of generation.
 //!
-//! A panel holds 64 or 32 columns, step by step, so that the innermost loop reads consecutive cache lines, whether there is
-//! one row (bound by memory) or hundreds (bound by arithmetic).
+//! A panel holds 64 or 32 columns, step by step, so that the innermost loop reads consecutive cache lines for any number of
+//! rows, from one (bound by memory) to hundreds (bound by arithmetic).
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -12,12 +12,12 @@ use super::memory::{Memory, SharedMemory};
 use super::{Element, Format, Left, Next, Order, Output, PARTS, Packs, Right, Rows, Start, Target, Values, chain_len};
 use crate::cpu::SharedMut;
 
-/// Prefetch distance in cache lines for few rows: the latency of memory.
+/// Prefetch distance in cache lines for few rows, to cover the latency of memory.
 const AHEAD: usize = 96;
 /// Smaller products run on the calling thread: waking another takes longer.
 const SMALL: usize = 1 << 18;
 
-/// Row tiles of a product that is bound by arithmetic.
+/// Row tiles from which a product is bound by arithmetic.
 const TALL: usize = 64;
 
 /// A packed matrix [k, n].
@@ -27,8 +27,8 @@ pub(crate) struct Panels<F: Packs> {
     n: usize,
 }
 
-/// A left operand whose element (i, k) is at `i * row + k * self.k`, for k that are multiples of [`Format::STEPS`]; those in
-/// between follow.
+/// A left operand whose element (i, k) is at `i * row + k * self.k`, for k that are multiples of [`Format::STEPS`]; the
+/// elements in between follow contiguously.
 #[derive(Clone, Copy)]
 pub(super) struct Strided<'a, T> {
     pub(super) values: &'a [T],
@@ -44,7 +44,7 @@ struct Product<'a, A> {
 }
 
 impl<F: Packs> Panels<F> {
-    /// The panels in memory that they were written to.
+    /// Panels in the memory that they were written to.
     ///
     /// # Panics
     /// If it is shorter than the panels.
@@ -68,8 +68,8 @@ impl<F: Packs> Panels<F> {
         Self { memory: Memory::packed((n, k, F::COLUMNS), values, F::pack), k, n }
     }
 
-    /// As [`Panels::pack`], in the memory of the matrix, for [`Panels::of_packed`]. A panel takes the place of the rows that
-    /// it is made of.
+    /// [`Panels::pack`] in the memory of the matrix, for [`Panels::of_packed`]. A panel replaces the rows that it is made
+    /// of.
     ///
     /// # Panics
     /// If the slice is shorter than its extents, or the rows do not fill the last panel.
@@ -77,7 +77,7 @@ impl<F: Packs> Panels<F> {
         Memory::pack_in_place((extents.0, extents.1, F::COLUMNS), values, F::pack);
     }
 
-    /// The panels that [`Panels::pack_in_place`] made of the matrix at `start`.
+    /// The panels made by [`Panels::pack_in_place`] of the matrix at `start`.
     ///
     /// # Panics
     /// If the values are fewer than its extents, or the rows do not fill the last panel.
@@ -85,7 +85,7 @@ impl<F: Packs> Panels<F> {
         Self { memory: Memory::shared((n, k), values, start), k, n }
     }
 
-    /// Packs another matrix of the same extents in the same memory. Its numbers are converted to the format.
+    /// Repacks another matrix of the same extents in the same memory, converting its numbers to the format.
     ///
     /// # Panics
     /// If the values are fewer than the extents.
@@ -93,15 +93,15 @@ impl<F: Packs> Panels<F> {
         self.memory.repack((self.n, self.k, F::COLUMNS), values, F::pack);
     }
 
-    /// Row `index` of the matrix that was packed: a column of the panels.
+    /// Row `index` of the packed matrix: a column of the panels.
     ///
     /// # Panics
-    /// If the matrix has no such row, or `row` is not as long as one.
+    /// If the row is out of range, or `row` has the wrong length.
     pub(crate) fn unpack_row(&self, index: usize, row: &mut [f32]) {
         assert!(index < self.n && row.len() == self.k, "panels: row out of range");
         let panel = self.at(index / F::COLUMNS, 0).at;
         for (step, value) in row.iter_mut().enumerate() {
-            // SAFETY: `step` is below k, and the panel has `F::COLUMNS` elements a step.
+            // SAFETY: `step` is below k, and the panel has `F::COLUMNS` elements per step.
             *value = unsafe { *panel.add(F::index(self.k, step, index % F::COLUMNS)) }.widen();
         }
     }
@@ -116,7 +116,7 @@ impl<F: Packs> Panels<F> {
         self.n
     }
 
-    /// A panel from a step on, which is a multiple of `F::STEPS`.
+    /// A panel from a step on, which must be a multiple of `F::STEPS`.
     fn at(&self, panel: usize, step: usize) -> Right<F::Weight> {
         let offset = (panel * self.k + step) * F::COLUMNS;
         Right::new(self.memory.as_ptr().wrapping_add(offset), F::COLUMNS)
@@ -177,7 +177,7 @@ impl<F: Packs> Panels<F> {
         for first in rows.clone().step_by(most.max(1)) {
             let rows = first..rows.end.min(first + most);
             let tiles = rows.len().div_ceil(F::ROWS);
-            // With at least these tiles, they share the prefetch of the next block; otherwise the first one prefetches for itself.
+            // From this number on, the tiles share the prefetch of the next block; below it, the first one does it alone.
             let shares = F::COLUMNS / F::Weight::PER_LINE;
             let calls = (shares * F::ROWS / F::BLOCK).max(1);
             for index in 0..panels.len() * blocks {
@@ -215,14 +215,15 @@ fn split<F: Format>((m, n): (usize, usize), threads: usize) -> (usize, usize) {
     let (tiles, panels) = (m.div_ceil(F::ROWS), n.div_ceil(F::COLUMNS));
     let parts = PARTS * threads;
     match F::ORDER {
-        // Across panels first, so that each panel is read from memory once. Many rows are bound by arithmetic, and split among
-        // the threads as well: a few panels do not divide evenly.
+        // Across panels first, so that each panel is read from memory once. Products of many rows are bound by arithmetic and
+        // are split by rows as well: a few panels do not divide evenly.
         Order::StepsOfPanel => {
             let across = parts.min(panels);
             let least = if tiles >= TALL { threads } else { 1 };
             (parts.div_ceil(across.max(1)).max(least).min(tiles), across)
         }
-        // Least memory: each part reads its rows and its panels. Two operations take the time of a hundredth of an element.
+        // Minimizes memory traffic: each part reads its rows and its panels. Two operations take a hundredth of the time of
+        // reading an element.
         Order::PanelsOfSteps => (1..=parts.min(tiles))
             .map(|down| (down, parts.div_ceil(down).min(panels.max(1))))
             .min_by_key(|(down, across)| {

@@ -1,45 +1,45 @@
-//! The kernels that this processor computes with. They are chosen here and nowhere else.
+//! Selects the CPU kernels of this process.
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::error::{Error, Result};
 
-/// The variable that forces a path, for tests and measurements.
+/// The environment variable that forces a path, for tests and measurements.
 const VARIABLE: &str = "SPAG_CPU";
 
-/// Kernels of a CPU. Each path of x86 has those of the paths of x86 before it, and computes with the last that apply.
+/// A set of CPU kernels. Each x86 path includes those of the x86 paths before it and uses the last that apply.
 ///
-/// Products of f32 have the same bits on all paths. Products of bf16 weights are rounded in their own way by
-/// AVX512-BF16 and by AMX; on every path, a row depends neither on the other rows nor on the number of threads.
+/// f32 products are bit-identical on all paths. Products with bf16 weights round differently with AVX512-BF16 and
+/// AMX. On every path, a row depends neither on the other rows nor on the number of threads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum CpuPath {
-    /// Loops of the compiler's baseline: correct on any processor, and slow where it has no fused multiply-add.
+    /// Loops compiled for the compiler's baseline: correct on any processor, and slow without fused multiply-add.
     Portable,
-    /// NEON of 64-bit Arm processors, which all have it: products and attention in f32, as AVX2.
+    /// NEON, present on all 64-bit Arm processors: products and attention in f32, as AVX2.
     Neon,
-    /// AVX2 with FMA: products and attention in f32. bf16 weights, keys and values are widened as they are read.
+    /// AVX2 with FMA: products and attention in f32. bf16 weights, keys and values are converted to f32 on load.
     Avx2,
     /// AVX-512: as AVX2, with registers of twice the width.
     Avx512,
-    /// AVX512-BF16: dot products of pairs of bf16.
+    /// AVX512-BF16: dot products of bf16 pairs.
     Avx512Bf16,
-    /// AMX-BF16: products of tiles of bf16.
+    /// AMX-BF16: products of bf16 tiles.
     Amx,
 }
 
-/// What was found and asked for, once per process.
+/// The requested and selected path, determined once per process.
 #[derive(Debug, PartialEq)]
 struct Choice {
     path: CpuPath,
-    /// Why what was asked for is not used.
+    /// Why the requested path is not used.
     problem: Option<String>,
     /// Why faster paths of the processor are not used.
     note: Option<String>,
 }
 
 impl CpuPath {
-    /// All paths, the slowest first.
+    /// All paths, slowest first.
     pub const ALL: [Self; 6] = [Self::Portable, Self::Neon, Self::Avx2, Self::Avx512, Self::Avx512Bf16, Self::Amx];
 
     /// The name, as in `SPAG_CPU`.
@@ -54,7 +54,7 @@ impl CpuPath {
         }
     }
 
-    /// Whether the processor, and for tiles the operating system, support the path.
+    /// Whether the processor (and for tiles the operating system) supports the path.
     pub fn is_available(self) -> bool {
         #[cfg(target_arch = "x86_64")]
         {
@@ -80,11 +80,11 @@ impl CpuPath {
         }
     }
 
-    /// The path of this process: the one that `SPAG_CPU` names, or the fastest available one. Kernels of AVX512-BF16 and AMX
-    /// multiply small matrices first; a path whose result is wrong is not used.
+    /// The path of this process: the one named by `SPAG_CPU`, or the fastest available one. Kernels of AVX512-BF16 and AMX
+    /// first multiply small test matrices; paths with wrong results are not used.
     ///
     /// # Errors
-    /// `SPAG_CPU` names a path that does not exist, that the processor does not have, or that computes wrong results.
+    /// `SPAG_CPU` names a path that does not exist, is not supported by the processor, or computes wrong results.
     pub fn selected() -> Result<Self> {
         match &choice().problem {
             None => Ok(choice().path),
@@ -92,15 +92,15 @@ impl CpuPath {
         }
     }
 
-    /// Which faster paths are not used, since they compute wrong results on this processor. Returned once per process, so that
-    /// a program that opens the device several times says it once.
+    /// A note on faster paths that are not used because they compute wrong results on this processor. Returned once per
+    /// process, so that a program that opens the device several times prints it once.
     pub(crate) fn take_note() -> Option<&'static str> {
         static TAKEN: AtomicBool = AtomicBool::new(false);
         let note = choice().note.as_deref()?;
         (!TAKEN.swap(true, Ordering::Relaxed)).then_some(note)
     }
 
-    /// As [`CpuPath::selected`], for ops: programs report an invalid variable when they open the device.
+    /// [`CpuPath::selected`] for ops: programs report an invalid variable when they open the device.
     #[inline]
     pub(crate) fn current() -> Self {
         choice().path
@@ -125,14 +125,14 @@ fn choice() -> &'static Choice {
     })
 }
 
-/// The path for a value of the variable, which is empty if it is not set. `is_sound` checks the kernels of an available path.
+/// The path for a value of the variable, empty if unset. `is_sound` checks the kernels of an available path.
 fn choose(asked: &str, is_available: impl Fn(CpuPath) -> bool, is_sound: impl Fn(CpuPath) -> bool) -> Choice {
     let named = CpuPath::ALL.into_iter().find(|path| path.name() == asked);
     let can_name = named.is_some_and(&is_available);
     if let Some(path) = named.filter(|path| can_name && is_sound(*path)) {
         return Choice { path, problem: None, note: None };
     }
-    // If the kernels of the named path failed, only slower ones are tried.
+    // If the kernels of the named path fail, only slower ones are tried.
     let below = named.filter(|_| can_name);
     let available: Vec<CpuPath> = CpuPath::ALL.into_iter().filter(|path| is_available(*path)).collect();
     let mut wrong = Vec::new();
@@ -221,7 +221,7 @@ mod tests {
         assert_eq!(choose("avx512", &neither), sound);
     }
 
-    /// The check of a path runs only if nothing faster is used.
+    /// A path is checked only if no faster one is used.
     #[test]
     fn slower_paths_are_not_checked() {
         let checked = std::cell::RefCell::new(Vec::new());

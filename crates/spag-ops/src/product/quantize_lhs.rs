@@ -1,4 +1,4 @@
-//! Activations rounded to bf16, nearest even.
+//! Rounds activations to bf16, nearest even.
 
 use half::bf16;
 use rayon::prelude::*;
@@ -11,7 +11,7 @@ use crate::simd;
 
 /// Elements per task; fewer are rounded on the calling thread.
 const CHUNK: usize = 1 << 15;
-/// QuantizedLhs rows begin at multiples of these elements, as the instructions read them: 32 of bf16 fill a row of a tile.
+/// Alignment of [`QuantizedLhs`] rows in elements, as required by the instructions: 32 bf16 fill a row of a tile.
 #[cfg(target_arch = "x86_64")]
 const ALIGN: usize = 32;
 
@@ -27,7 +27,7 @@ pub(crate) fn round<T: Element>(from: &[T], to: &mut [bf16]) {
     );
 }
 
-/// Rounds `from` to bf16 into `to`, in f32.
+/// Rounds `from` to bf16 values, stored in `to` as f32.
 fn round_wide<T: Element>(from: &[T], to: &mut [f32]) {
     to.par_chunks_mut(CHUNK).zip(from.par_chunks(CHUNK)).for_each(|(to, from)| {
         simd::vectorized(
@@ -41,7 +41,7 @@ fn round_wide<T: Element>(from: &[T], to: &mut [f32]) {
     });
 }
 
-/// QuantizedLhs rows in scratch memory of this thread.
+/// Rounded rows in scratch memory of this thread.
 #[cfg(target_arch = "x86_64")]
 pub(super) struct QuantizedLhs {
     buffer: Buffer,
@@ -55,7 +55,7 @@ impl QuantizedLhs {
     pub(super) fn new<T: Element>((m, k): (usize, usize), a: &[T]) -> Self {
         let stride = k.next_multiple_of(ALIGN);
         let mut buffer = Buffer::new((m * stride).div_ceil(2));
-        // SAFETY: the buffer has 4 bytes for every two elements; any bits are numbers.
+        // SAFETY: the buffer has 4 bytes for every two elements; all bit patterns are valid.
         let rows = unsafe { std::slice::from_raw_parts_mut(buffer.as_mut_ptr().cast::<bf16>(), m * stride) };
         let pad = |row: &mut [bf16], a: &[T]| {
             let (row, padding) = row.split_at_mut(k);
@@ -82,7 +82,7 @@ impl QuantizedLhs {
     }
 }
 
-/// Values rounded to bf16, in f32, in scratch memory of this thread.
+/// Values rounded to bf16, stored as f32 in scratch memory of this thread.
 pub(super) struct QuantizedLhsF32 {
     buffer: Buffer,
     len: usize,
@@ -92,7 +92,7 @@ impl QuantizedLhsF32 {
     /// Rounds `a`.
     pub(super) fn new<T: Element>(a: &[T]) -> Self {
         let mut buffer = Buffer::new(a.len());
-        // SAFETY: the buffer has as many floats.
+        // SAFETY: the buffer has that many floats.
         round_wide(a, unsafe { std::slice::from_raw_parts_mut(buffer.as_mut_ptr(), a.len()) });
         Self { buffer, len: a.len() }
     }

@@ -1,7 +1,7 @@
-//! Checks kernels of instructions that few machines have, before a process uses them.
+//! Checks kernels for rarely available instructions before a process uses them.
 //!
-//! The operands are small integers, so every product and every sum is exact, and all orders of a sum give the same bits. The
-//! check runs while the path is chosen, so it calls the tile of a format alone: other code asks for the path.
+//! The operands are small integers, so every product and sum is exact, and the summation order does not matter. The check
+//! runs during path selection, so it calls only the format's tile: other code queries the path.
 
 use half::bf16;
 
@@ -9,26 +9,26 @@ use super::amx::Tiles;
 use super::dot::Pairs;
 use super::{CpuPath, Format, Left, Output, Right, Target};
 
-/// Whether the kernels that a path has, and slower paths do not, compute a small product right. Kernels up to AVX-512 run on
-/// many machines and are not checked. Takes microseconds.
+/// Whether the kernels added by a path compute a small product correctly. Kernels up to AVX-512 run on many machines and are
+/// not checked. Takes microseconds.
 pub(super) fn is_sound(path: CpuPath) -> bool {
     match path {
         CpuPath::Portable | CpuPath::Neon | CpuPath::Avx2 | CpuPath::Avx512 => true,
         CpuPath::Avx512Bf16 => multiplies::<Pairs>(),
-        // Attention multiplies heads of some sizes as pairs.
+        // Attention multiplies some head sizes as pairs.
         CpuPath::Amx => multiplies::<Pairs>() && multiplies::<Tiles>(),
     }
 }
 
-/// Whether the tile of a format, which the processor must have, gives the bits of plain loops.
+/// Whether the tile of a format, which the processor must support, is bit-identical to plain loops.
 pub(super) fn multiplies<F: Format<Weight = bf16, Activation = bf16>>() -> bool {
     let (rows, columns) = (F::ROWS, F::COLUMNS);
     [
         // A full tile.
         ((rows, 64, columns), Output::Overwrite),
-        // An odd number of steps, and edges on both sides.
+        // An odd number of steps, and partial tiles on both sides.
         ((rows - 1, 67, columns - 13), Output::Accumulate),
-        // A row of its own, and fewer steps than a tile has.
+        // A single row, with fewer steps than a tile.
         ((1, 5, 3), Output::Accumulate),
     ]
     .into_iter()
@@ -52,7 +52,7 @@ fn agrees<F: Format<Weight = bf16, Activation = bf16>>((m, k, n): (usize, usize,
     for (step, column) in (0..k).flat_map(|step| (0..n).map(move |column| (step, column))) {
         b[F::index(k, step, column)] = bf16::from_f32(integer(step + 1, column));
     }
-    // An element beside the columns of each row must stay as it is.
+    // An element after the columns of each row must stay unchanged.
     let before: Vec<f32> = (0..m * c_row).map(|at| integer(at / c_row, at % c_row)).collect();
     let mut want = before.clone();
     for (i, row) in want.chunks_exact_mut(c_row).enumerate() {

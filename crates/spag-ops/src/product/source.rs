@@ -1,4 +1,4 @@
-//! The operands of a large product as they are packed: numbers of f32 or bf16 as they are, or of f32 rounded to bf16.
+//! Operands of a large product as they are packed: f32 or bf16 unchanged, or f32 rounded to bf16.
 
 #[cfg(target_arch = "aarch64")]
 use std::arch::aarch64::*;
@@ -10,11 +10,11 @@ use half::bf16;
 
 use super::Element;
 
-/// A stored number format, and what packing makes of its numbers. Panels and strips are f32.
+/// A stored number format, and its conversion during packing. Panels and strips are f32.
 pub(crate) trait Source {
     /// The stored format.
     type Stored: Element;
-    /// Whether a tile can read the stored numbers where they are.
+    /// Whether a tile can read the stored numbers in place.
     const IN_PLACE: bool;
 
     /// The packed number.
@@ -42,10 +42,10 @@ pub(crate) trait Source {
     unsafe fn load16(mask: __mmask16, at: *const Self::Stored) -> __m512;
 }
 
-/// Numbers as they are.
+/// Unchanged numbers.
 pub(crate) struct Exact<T>(PhantomData<T>);
 
-/// Numbers of f32, rounded to bf16.
+/// f32 numbers, rounded to bf16.
 pub(crate) struct ToBf16;
 
 impl<T: Element> Source for Exact<T> {

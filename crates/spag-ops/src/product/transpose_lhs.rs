@@ -1,4 +1,4 @@
-//! Column-major left operands for tiles, which read rows: rounded to bf16 and transposed.
+//! Rounds column-major left operands to bf16 and transposes them for tiles, which read rows.
 
 use half::bf16;
 use rayon::prelude::*;
@@ -8,12 +8,12 @@ use super::interleave::interleave;
 use super::{Element, Rows, transpose};
 use crate::pool;
 
-/// Rows are padded with zeros to a multiple of these elements: those of a tile's row.
+/// Rows are padded with zeros to a multiple of this, the elements of a tile's row.
 const ALIGN: usize = 32;
 /// Rows of the result per task.
 const ROWS: usize = 64;
 
-/// A transposed matrix, in memory of the pool.
+/// A transposed matrix in pool memory.
 pub(super) struct TransposedLhs {
     memory: Vec<f32>,
     stride: usize,
@@ -27,7 +27,7 @@ impl TransposedLhs {
     pub(super) fn new<T: Element>((k, m): (usize, usize), values: &[T]) -> Self {
         let values = &values[..k * m];
         let stride = k.next_multiple_of(ALIGN);
-        // A pair of elements moves as one number of 32 bits.
+        // A pair of elements moves as one 32-bit number.
         let (pairs, row) = (k.div_ceil(2), stride / 2);
         let mut memory = pool::values::<f32>(m * row);
         memory.par_chunks_mut((ROWS * row).max(1)).enumerate().for_each(|(task, to)| {

@@ -1,8 +1,8 @@
-//! The product with weights that are widened to f32 as they are read.
+//! Products with weights converted to f32 on load.
 
 use super::{CHAIN_STEPS, COLUMNS, DEPTH, Element, Format, Left, Output, ROWS, Right, Target, tile};
 
-/// Weights that are widened to f32 as they are read, and activations in f32: chains of fused multiply-adds.
+/// Weights converted to f32 on load, and f32 activations: chains of fused multiply-adds.
 pub(crate) struct Widened<T>(std::marker::PhantomData<T>);
 
 impl<T: Element> Format for Widened<T> {

@@ -1,4 +1,4 @@
-//! Activations in blocks of 32 numbers of 8 bits, with scales in f32, laid out as kernels read them.
+//! Activations in blocks of 32 8-bit integers with f32 scales, in the layout of the kernels.
 
 use rayon::prelude::*;
 
@@ -6,38 +6,38 @@ use super::format::{BLOCK, Format};
 use crate::cpu::SharedMut;
 use crate::{pool, simd};
 
-/// A block of R rows, in words of which each has the R rows side by side: [`WORDS`] of four integers, the first in the lowest
-/// bits; the start of the sum of each part; the scale; the term of minimums.
+/// A block of R rows, as words that interleave the R rows: [`WORDS`] of four integers, the first in the lowest bits; the
+/// initial sum of each part; the scale; the term of minimums.
 pub(super) type Tile<const R: usize> = [[i32; R]; TILE];
 
 /// Words of integers of a block.
 const WORDS: usize = BLOCK / 4;
-/// What the sum of a part begins with: since codes are unsigned, minus the offset times the sum of the integers.
+/// The initial sum of a part: since codes are unsigned, minus the offset times the sum of the integers.
 pub(super) const START: usize = WORDS;
-/// max |x| / 127, f32; NaN if a number is not finite, so that the row's results are NaN.
+/// max |x| / 127, f32; NaN if a number is not finite, which makes the row's results NaN.
 pub(super) const SCALE: usize = WORDS + 2;
 /// The scale times the sum of the integers, f32.
 pub(super) const TERM: usize = WORDS + 3;
-/// Words of a block of a row.
+/// Words per block of a row.
 const TILE: usize = WORDS + 4;
 /// Numbers per task; fewer are quantised on the calling thread.
 const CHUNK: usize = 1 << 16;
-/// A largest magnitude below this is zero: the inverse of its scale would be infinite.
+/// Magnitudes below this are quantised to zero: the inverse of the scale would overflow.
 const TINY: f32 = 1e-30;
 
-/// Rows of activations in tiles of `R` rows, and at the end of fewer: 8, 4, 2 and 1.
+/// Rows of activations in tiles of `R` rows; the rest in tiles of 8, 4, 2 and 1.
 pub(super) struct Activations {
-    /// Bits of words, in a buffer of the pool.
+    /// The words' bits, in a pool buffer.
     words: Vec<f32>,
-    /// Blocks of a row.
+    /// Blocks per row.
     blocks: usize,
     rows: usize,
     most: usize,
 }
 
 impl Activations {
-    /// Quantises rows of k numbers, a multiple of 32, for kernels that take at most `most` rows. Blocks that share a scale in the
-    /// format of the weights share one here.
+    /// Quantises rows of k numbers, a multiple of 32, for kernels with tiles of at most `most` rows. Blocks that share a scale in
+    /// the weights' format also share one here.
     pub(super) fn quantise<F: Format>(x: &[f32], k: usize, most: usize) -> Self {
         let (blocks, rows) = (k / BLOCK, x.len().checked_div(k).unwrap_or(0));
         // Every word is written.
@@ -55,7 +55,7 @@ impl Activations {
                             let words = scale.block::<F>(x);
                             let at = (first * blocks + (span * F::SPAN + block) * size) * TILE + (row - first);
                             for (index, word) in words.into_iter().enumerate() {
-                                // SAFETY: the words of a row are inside the tiles, and of this row alone.
+                                // SAFETY: the words of a row are inside the tiles, and belong to this row alone.
                                 unsafe { *to.at(at + index * size) = f32::from_bits(word as u32) }
                             }
                         }
@@ -76,20 +76,20 @@ impl Activations {
         self.rows
     }
 
-    /// Bytes of a row.
+    /// Bytes per row.
     pub(super) fn row_bytes(&self) -> usize {
         self.blocks * TILE * size_of::<i32>()
     }
 
-    /// The first row and the number of rows of the tile that has a row.
+    /// The first row and the number of rows of the tile that contains a row.
     pub(super) fn tile_of(&self, row: usize) -> (usize, usize) {
         tile_of(row, self.rows, self.most)
     }
 
-    /// The tile of R rows that begins with row `first`.
+    /// The tile of R rows that starts at row `first`.
     ///
     /// # Panics
-    /// If there is none.
+    /// If there is no such tile.
     #[inline(always)]
     pub(super) fn tile<const R: usize>(&self, first: usize) -> &[Tile<R>] {
         let words: &[i32] = bytemuck::cast_slice(&self.words);
@@ -104,7 +104,7 @@ impl Drop for Activations {
     }
 }
 
-/// The tile of a row: the first is a multiple of `most`, or begins where a larger one ends.
+/// The tile of a row: tiles start at multiples of `most`, or at the end of a larger tile.
 fn tile_of(row: usize, rows: usize, most: usize) -> (usize, usize) {
     let mut first = row / most * most;
     loop {
@@ -122,7 +122,7 @@ fn tile_of(row: usize, rows: usize, most: usize) -> (usize, usize) {
     }
 }
 
-/// How numbers are scaled.
+/// The scale of a quantised block.
 #[derive(Clone, Copy)]
 struct Scale {
     scale: f32,
@@ -130,10 +130,10 @@ struct Scale {
 }
 
 impl Scale {
-    /// Of numbers that share a scale.
+    /// The scale of numbers that share one.
     #[inline(always)]
     fn of(x: &[f32]) -> Self {
-        // Bits of magnitudes are ordered as the magnitudes are, with infinity and NaN after all numbers.
+        // The bit patterns of magnitudes sort like the magnitudes, with infinity and NaN last.
         let largest = f32::from_bits(x.iter().fold(0, |largest, x| largest.max(x.to_bits() & 0x7fff_ffff)));
         match largest {
             _ if !largest.is_finite() => Self { scale: f32::NAN, inverse: 0.0 },
@@ -142,8 +142,8 @@ impl Scale {
         }
     }
 
-    /// A block: integers nearest to x / scale, halves to even. The bits do not depend on the instructions that the compiler
-    /// chooses.
+    /// Quantises a block: integers nearest to x / scale, ties to even. The result does not depend on the compiler's choice
+    /// of instructions.
     #[inline(always)]
     fn block<F: Format>(self, x: &[f32; BLOCK]) -> [i32; TILE] {
         // Rounds by adding 1.5·2²³, which leaves the integer in the lowest bits.
@@ -168,7 +168,7 @@ impl Scale {
 
 #[cfg(test)]
 impl Activations {
-    /// The numbers that a row stands for.
+    /// The dequantised numbers of a row.
     pub(super) fn row(&self, row: usize) -> Vec<f64> {
         let (first, size) = self.tile_of(row);
         let words: &[i32] = &bytemuck::cast_slice(&self.words)[first * self.blocks * TILE..];

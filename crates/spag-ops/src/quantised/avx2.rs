@@ -1,4 +1,4 @@
-//! AVX2, and AVX-VNNI, which has the product of four pairs of bytes as one instruction.
+//! AVX2 kernels, and AVX-VNNI, which multiplies four pairs of bytes in one instruction.
 
 use std::arch::x86_64::*;
 
@@ -7,10 +7,10 @@ use super::format::Format;
 use super::panel::{GROUPS, LOW, Line, PANEL, Panel};
 use super::scales::{Factors, Halves, Scales};
 
-/// Rows of a half of a panel, which fill a register.
+/// Rows of half a panel, which fill a register.
 const HALF: usize = PANEL / 2;
 
-/// Codes of a group of a block, of half the rows.
+/// Codes of a group of a block, for half the rows.
 #[inline]
 #[target_feature(enable = "avx2")]
 fn codes<F: Format>(lines: &[Line], group: usize, half: usize) -> __m256i {
@@ -25,7 +25,7 @@ fn codes<F: Format>(lines: &[Line], group: usize, half: usize) -> __m256i {
     let byte = |value: i8| _mm256_set1_epi8(value);
     let right = |line, count: usize| _mm256_srl_epi16(line, _mm_cvtsi32_si128(count as i32));
     let low = _mm256_and_si256(right(load(group % LOW), 4 * (group / LOW)), byte(15));
-    // Bits of a byte's neighbour that a shift of 16 bits brings are cut off.
+    // Masks off the bits of a neighbouring byte, which a 16-bit shift brings in.
     let at_four = |line, count: usize| match count {
         0..4 => _mm256_sll_epi16(line, _mm_cvtsi32_si128(4 - count as i32)),
         _ => right(line, count - 4),
@@ -40,7 +40,7 @@ fn codes<F: Format>(lines: &[Line], group: usize, half: usize) -> __m256i {
     }
 }
 
-/// Halves in f32, times their factors, of half the rows.
+/// f16 scales converted to f32, times their factors, for half the rows.
 #[inline]
 #[target_feature(enable = "avx2,fma,f16c")]
 fn numbers(halves: &Halves, factors: Option<&Factors>, half: usize) -> __m256 {
@@ -54,7 +54,7 @@ fn numbers(halves: &Halves, factors: Option<&Factors>, half: usize) -> __m256 {
     }
 }
 
-/// Adds the sums of products of groups of a block to `dots`, which have the starts.
+/// Adds the sums of products of a block's groups to `dots`, which are initialised with the starts.
 #[inline]
 #[target_feature(enable = "avx2")]
 fn add_dots<F: Format, const R: usize>(
@@ -67,8 +67,8 @@ fn add_dots<F: Format, const R: usize>(
     let ones = _mm256_set1_epi16(1);
     if F::BITS == 8 {
         for (group, x) in groups.clone().zip(&x[groups]) {
-            // Products of unsigned codes would leave 16 bits: the weight's sign moves to the activation, and the starts, which are
-            // for unsigned codes, were left out.
+            // Products of unsigned codes would overflow 16 bits: the weight's sign moves to the activation, without the starts,
+            // which are for unsigned codes.
             let codes = _mm256_xor_si256(codes::<F>(lines, group, half), _mm256_set1_epi8(-128));
             let magnitudes = _mm256_abs_epi8(codes);
             for row in 0..R {
@@ -79,7 +79,7 @@ fn add_dots<F: Format, const R: usize>(
         }
         return;
     }
-    // Groups whose pairs are within 16 bits together: 2·127·(2^bits - 1) each.
+    // Groups whose pairs fit into 16 bits together: 2·127·(2^bits - 1) each.
     let together = match F::BITS {
         4 => 8,
         5 => 4,
@@ -103,7 +103,7 @@ fn add_dots<F: Format, const R: usize>(
     }
 }
 
-/// As [`add_dots`], on a processor with AVX-VNNI.
+/// [`add_dots`] with AVX-VNNI.
 #[inline]
 #[target_feature(enable = "avx2,avxvnni")]
 fn add_dots_vnni<F: Format, const R: usize>(
@@ -164,7 +164,7 @@ pub(super) fn sums<F: Format, const R: usize>(panel: Panel<'_, F>, tile: &[Tile<
     sums!(panel, tile, |start| _mm256_set1_epi32(if F::BITS == 8 { 0 } else { start }), add_dots::<F, R>)
 }
 
-/// As [`sums`], on a processor with AVX-VNNI.
+/// [`sums`] with AVX-VNNI.
 #[target_feature(enable = "avx2,fma,f16c,avxvnni")]
 pub(super) fn sums_vnni<F: Format, const R: usize>(panel: Panel<'_, F>, tile: &[Tile<R>]) -> [[f32; PANEL]; R] {
     sums!(panel, tile, |start| _mm256_set1_epi32(start), add_dots_vnni::<F, R>)

@@ -1,4 +1,4 @@
-// The numbers that quantised weights stand for, for products of many rows. A thread writes 16 bytes.
+// Dequantises weights, for products of many rows. A thread writes 16 bytes.
 #include "codes.cuh"
 
 // weights = scale · (code - OFFSET), rounded to T. `count` weights, a multiple of 32.

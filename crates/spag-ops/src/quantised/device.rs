@@ -1,8 +1,8 @@
-//! Quantised matrices of devices that run kernels.
+//! Quantised matrices on devices with kernels.
 //!
-//! Up to [`GEMV_ROWS`] rows are multiplied by the codes, with sums in f32 of the numbers that the codes stand for; a row's result does
-//! not depend on the other rows. More rows are multiplied by the matrix dequantised to the number format of the activations, by the
-//! product of other weights; in bf16 the weights are rounded.
+//! Products of up to [`GEMV_ROWS`] rows read the codes directly and accumulate the dequantised numbers in f32; a row's result does not
+//! depend on the other rows. For more rows, the matrix is dequantised to the number format of the activations (rounded, for bf16) and
+//! multiplied like an unquantised weight.
 
 use candle_core::{DType, Device, Result, Tensor, bail};
 use rayon::prelude::*;
@@ -13,33 +13,35 @@ use crate::kernels::{Accumulate, Arg, Kernels, Launch, Module, SumOrder, THREADS
 use crate::matmul;
 use crate::product::Values;
 
-/// The most rows that are multiplied by the codes. The multiplications of 16 rows take about half (H100) or two thirds (A100) of the
-/// time in which a matrix of 16 bits is written and read, by counting instructions and bytes; those of 24 or 32 rows take as long.
+/// Maximum rows multiplied with the codes. For 16 rows the multiplications take about half (H100) or two thirds (A100) of the time
+/// of writing and reading a 16-bit matrix, by counting instructions and bytes; 24 or 32 rows would take as long.
 pub(crate) const GEMV_ROWS: usize = 16;
 /// Bytes of the scale of a block.
 const SCALE: usize = 2;
-/// Bytes of shared memory of a block for activations, which a kernel has without opting in.
+/// Shared memory of a block for activations in bytes, available without opting in.
 const STAGED: usize = 32 << 10;
-/// The size of tiles of activations is a multiple of this one.
+/// Tiles of activations are a multiple of this size.
 const TILE: usize = 1024;
 
-/// A matrix [n, k] in one of the [formats](BlockFormat::ON_GPUS) of devices.
+/// A matrix [n, k] in one of the [GPU formats](BlockFormat::ON_GPUS).
 pub(crate) struct DeviceMatrix {
     format: BlockFormat,
     n: usize,
     k: usize,
-    /// Bytes [n, k] of q8_0, or [n, k / 2] of q4_0: code i of a block in the low half of byte i, code i + 16 in the high one.
+    /// Bytes [n, k] of q8_0, or [n, k / 2] of q4_0: byte i of a block holds code i in its low half and code i + 16 in its
+    /// high half.
     codes: Tensor,
-    /// The bytes of numbers in f16, [n, k / 32].
+    /// The f16 scales as bytes, [n, k / 32].
     scales: Tensor,
 }
 
 impl DeviceMatrix {
-    /// Quantises row-major weights [n, k] on the host, to the bits of the CPU's, and copies them to a device.
+    /// Quantises row-major weights [n, k] on the host, bit-identical to the CPU format, and copies them to a
+    /// device.
     ///
     /// # Errors
-    /// A format that devices do not have; a k that 32 does not divide; fewer weights than n·k; a weight that is not finite or too
-    /// large for a scale in f16.
+    /// A format without kernels; a k that is not a multiple of 32; fewer weights than n·k; a weight that is not finite or too
+    /// large for an f16 scale.
     pub(crate) fn new(
         format: BlockFormat,
         (n, k): (usize, usize),
@@ -67,7 +69,7 @@ impl DeviceMatrix {
                 scale.copy_from_slice(&span.scale.to_le_bytes());
                 let (low, high) = span.codes[..BLOCK].split_at(bytes);
                 codes.copy_from_slice(low);
-                // Empty with a byte a code.
+                // Empty for one byte per code.
                 codes.iter_mut().zip(high).for_each(|(to, code)| *to |= code << 4);
             }
             Ok(())
@@ -86,10 +88,10 @@ impl DeviceMatrix {
         self.n
     }
 
-    /// [residual +] x·Wᵀ in number format `dtype`: that of `x`, or f32 without a residual. The sum overwrites the residual.
+    /// [residual +] x·Wᵀ in number format `dtype`: that of `x`, or f32 without a residual. The residual is overwritten.
     ///
     /// # Errors
-    /// Mismatched shapes or number formats, or a failure of the device.
+    /// Mismatched shapes or number formats, or an error of the device.
     pub(crate) fn product(
         &self,
         kernels: &dyn Kernels,
@@ -121,10 +123,10 @@ impl DeviceMatrix {
         }
     }
 
-    /// The numbers that the weights stand for, [n, k], rounded to f32 or bf16.
+    /// The dequantised weights, [n, k], rounded to f32 or bf16.
     ///
     /// # Errors
-    /// Another number format, or a failure of the device.
+    /// Another number format, or an error of the device.
     pub(crate) fn dequantised(&self, kernels: &dyn Kernels, dtype: DType) -> Result<Tensor> {
         let weights = kernels.empty(&[self.n, self.k], dtype)?;
         let count = self.n * self.k;
@@ -149,7 +151,7 @@ impl DeviceMatrix {
             Some(residual) => residual.clone(),
             None => kernels.empty(&[rows, self.n], dtype)?,
         };
-        // Rows of x, and outputs of a warp, of a kernel.
+        // Rows of x per kernel, and outputs per warp.
         let (m, outputs) = match rows {
             0 | 1 => (1, 2),
             2 => (2, 2),

@@ -1,48 +1,48 @@
-//! Formats of quantised weights, those of ggml.
+//! Quantised weight formats of ggml.
 
 use half::f16;
 use rayon::prelude::*;
 
 use super::scales::{OfBlock, OfBlockWithMinimum, OfSixBits, OfSuperBlock, Scales};
 
-/// Weights of a block.
+/// Weights per block.
 pub(super) const BLOCK: usize = 32;
-/// Weights of a superblock: the blocks that share scales in the K formats.
+/// Weights per superblock, whose blocks share scales in the K formats.
 pub(super) const SUPERBLOCK: usize = 256;
 
-/// Number format of quantised weights, by its name in ggml. Blocks are consecutive weights of a row.
+/// A number format of quantised weights, with ggml's name. Blocks are consecutive weights of a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
 pub enum BlockFormat {
-    /// 8 bits a weight: w = d·q with q from -127 to 127; a scale d in f16 for every 32 weights.
+    /// 8 bits per weight: w = d·q with q from -127 to 127; an f16 scale d per 32 weights.
     #[serde(rename = "q8_0")]
     Q8_0,
-    /// 4 bits a weight: w = d·(q - 8); a scale in f16 for every 32 weights.
+    /// 4 bits per weight: w = d·(q - 8); an f16 scale per 32 weights.
     #[serde(rename = "q4_0")]
     Q4_0,
-    /// 4 bits a weight: w = d·q + m; a scale and a minimum in f16 for every 32 weights.
+    /// 4 bits per weight: w = d·q + m; an f16 scale and minimum per 32 weights.
     #[serde(rename = "q4_1")]
     Q4_1,
-    /// 5 bits a weight: w = d·(q - 16); a scale in f16 for every 32 weights.
+    /// 5 bits per weight: w = d·(q - 16); an f16 scale per 32 weights.
     #[serde(rename = "q5_0")]
     Q5_0,
-    /// 4 bits a weight: w = d·s·q - m·t; d and m in f16 for every 256 weights, s and t of 6 bits for every 32.
+    /// 4 bits per weight: w = d·s·q - m·t; f16 d and m per 256 weights, 6-bit s and t per 32.
     #[serde(rename = "q4_k")]
     Q4K,
-    /// 6 bits a weight: w = d·s·(q - 32); d in f16 for every 256 weights, s of 8 bits for every 16.
+    /// 6 bits per weight: w = d·s·(q - 32); f16 d per 256 weights, 8-bit s per 16.
     #[serde(rename = "q6_k")]
     Q6K,
 }
 
 impl BlockFormat {
-    /// Weights of a block. The input size of a quantised layer is a multiple of it.
+    /// Weights per block. The input size of a quantised layer is a multiple of it.
     pub const BLOCK: usize = BLOCK;
     /// All formats.
     pub const ALL: [Self; 6] = [Self::Q8_0, Self::Q6K, Self::Q5_0, Self::Q4_1, Self::Q4_0, Self::Q4K];
 
-    /// The formats that kernels multiply.
+    /// Formats with kernels.
     pub const ON_GPUS: [Self; 2] = [Self::Q8_0, Self::Q4_0];
 
-    /// ggml's name, in small letters.
+    /// ggml's name in lower case.
     pub fn name(self) -> &'static str {
         match self {
             Self::Q8_0 => "q8_0",
@@ -54,8 +54,8 @@ impl BlockFormat {
         }
     }
 
-    /// The format of layers of `inputs` inputs: this one, or the one that llama.cpp takes where 256 does not divide them, q5_0
-    /// for q4_k and q8_0 for q6_k. `None` if 32 does not divide them.
+    /// The format for layers with `inputs` inputs: this one, or llama.cpp's fallback if 256 does not divide `inputs` (q5_0 for
+    /// q4_k, q8_0 for q6_k). `None` if 32 does not divide it.
     pub fn of_inputs(self, inputs: usize) -> Option<Self> {
         let divides = |size: usize| inputs > 0 && inputs.is_multiple_of(size);
         match self {
@@ -75,7 +75,7 @@ impl BlockFormat {
         }
     }
 
-    /// Places of the numbers in f16 among the bytes of a span.
+    /// Byte offsets of the f16 numbers of a span.
     fn halves(self) -> &'static [usize] {
         match self {
             Self::Q8_0 | Self::Q4_0 | Self::Q5_0 => &[0],
@@ -84,7 +84,7 @@ impl BlockFormat {
         }
     }
 
-    /// The first weight that is not finite, of weights as a file of ggml has them.
+    /// The first non-finite weight of weights in ggml's file format.
     pub fn first_not_finite(self, bytes: &[u8]) -> Option<usize> {
         let half = |span: &[u8], at: usize| f16::from_le_bytes([span[at], span[at + 1]]);
         let is_finite = |span: &[u8]| self.halves().iter().all(|at| half(span, *at).is_finite());
@@ -92,7 +92,7 @@ impl BlockFormat {
         spans.position_first(|span| !is_finite(span)).map(|span| span * self.span())
     }
 
-    /// Bytes of a span, the consecutive weights that share a scale, in a file of ggml: 32 weights, or 256 in q4_k and q6_k.
+    /// Bytes per span (the consecutive weights that share a scale: 32, or 256 in q4_k and q6_k) in a ggml file.
     pub fn stored_bytes(self) -> usize {
         match self {
             Self::Q8_0 => 34,
@@ -121,19 +121,19 @@ impl std::str::FromStr for BlockFormat {
     }
 }
 
-/// A format as kernels see it: weight = scale·(code - OFFSET) + minimum, with unsigned codes.
+/// A format as kernels use it: weight = scale·(code - OFFSET) + minimum, with unsigned codes.
 pub(super) trait Format {
-    /// Its name.
+    /// The format's identifier.
     const NAME: BlockFormat;
     /// The code of zero.
     const OFFSET: i32;
-    /// Bits of a code, and the cache lines of a block of each of 16 rows.
+    /// Bits per code, which is also the number of cache lines per block of 16 rows.
     const BITS: usize;
     /// Blocks that share scales.
     const SPAN: usize;
-    /// Parts of a block with scales of their own.
+    /// Parts of a block with separate scales.
     const PARTS: usize;
-    /// The scales of the blocks of a span, of 16 rows.
+    /// The scales of a span's blocks, for 16 rows.
     type Scales: Scales;
 }
 

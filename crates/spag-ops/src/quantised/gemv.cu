@@ -1,14 +1,14 @@
 // Products of few rows with quantised weights, bound by reading the codes.
 #include "codes.cuh"
 
-// Where quad `quad` of unit `unit` of a tile of x is in shared memory, in quads: a quad of the units of all lanes is contiguous, so
-// that lanes read from different banks.
+// The position of quad `quad` of unit `unit` of a tile of x in shared memory, in quads: equal quads of the units of all lanes are
+// contiguous, so that lanes read from different banks.
 template <class F>
 __device__ __forceinline__ unsigned place(unsigned unit, unsigned quad) {
   return unit / WARP * (F::UNIT / 4 * WARP) + quad * WARP + unit % WARP;
 }
 
-// Four values of shared memory, aligned, in one access.
+// Loads four aligned values from shared memory in one access.
 __device__ __forceinline__ void load_quad(float (&to)[4], const float* from) {
   const float4 quad = *reinterpret_cast<const float4*>(from);
   to[0] = quad.x, to[1] = quad.y, to[2] = quad.z, to[3] = quad.w;
@@ -19,17 +19,17 @@ __device__ __forceinline__ void load_quad(float (&to)[4], const bf16* from) {
   to[2] = __uint_as_float(quad.y << 16), to[3] = __uint_as_float(quad.y & 0xffff0000u);
 }
 
-// y = residual + x·Wᵀ for W [outputs, inputs], as codes and scales. x [rows, inputs]; residual [rows, outputs], y itself or null; the result
-// is written to y, or to wide if it is not null, [rows, outputs]. Shared memory [M, tile]; tile is a multiple of 1024.
+// y = residual + x·Wᵀ for W [outputs, inputs], as codes and scales. x [rows, inputs]; residual [rows, outputs], y itself or null; the
+// result is written to y, or to wide if that is not null, [rows, outputs]. Shared memory [M, tile]; tile is a multiple of 1024.
 //
-// A warp computes R outputs of M rows of x. Blocks of the same outputs are neighbours. Lane l multiplies units l, l + 32, …: it adds
-// the products of a unit in their order, then scale · sum to its sum of the row, and the lanes' sums are added last. This order
-// depends neither on M nor on the tile nor on other rows.
+// A warp computes R outputs of M rows of x. Blocks with the same outputs are adjacent. Lane l multiplies units l, l + 32, …: it sums
+// the products of a unit in order, then adds scale · sum to its sum of the row; the lanes' sums are added last. This order does not
+// depend on M, on the tile or on other rows.
 template <class F, class T, int M, int R>
 __device__ void gemv(const unsigned char* codes, const unsigned char* scales, const T* x, const T* residual, T* y, float* wide,
                      unsigned outputs, unsigned inputs, unsigned rows, unsigned tile) {
   constexpr unsigned N = Vector<T>::SIZE, QUADS = F::UNIT / 4;
-  // Units in flight for a lane: 4 or more loads of 16 bytes.
+  // Units in flight per lane: 4 or more loads of 16 bytes.
   constexpr int UNROLL = R < 4 ? 2 : 1;
   DYNAMIC_SHARED(T, shared);
   const unsigned lane = threadIdx.x % WARP, warp = threadIdx.x / WARP, groups = (rows + M - 1) / M;
@@ -58,7 +58,8 @@ __device__ void gemv(const unsigned char* codes, const unsigned char* scales, co
     __syncthreads();
 #pragma unroll UNROLL
     for (unsigned chunk = 0; chunk < count; chunk += WARP) {
-      // Lanes after the last unit and warps after the last output repeat the last with a scale of 0, and write nothing.
+      // Lanes after the last unit and warps after the last output repeat the last one with a scale of 0, and write
+      // nothing.
       const unsigned unit = min(chunk + lane, count - 1);
       const bool present = chunk + lane < count;
       Vector<unsigned> words[R];

@@ -1,4 +1,4 @@
-//! The kernels of products with quantised weights, and which of them a CPU path has.
+//! CPU kernels of products with quantised weights, and their selection by path.
 
 use super::activations::{Activations, Tile};
 #[cfg(target_arch = "x86_64")]
@@ -12,7 +12,7 @@ use super::portable;
 use super::vnni;
 use crate::product::CpuPath;
 
-/// Kernels with the same bits.
+/// Bit-identical kernels.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kernel {
     /// Any processor.
@@ -32,7 +32,7 @@ pub(super) enum Kernel {
 }
 
 impl Kernel {
-    /// The fastest one within a path that this processor has. Paths above AVX-512 have no other instructions for bytes here.
+    /// The fastest kernel of a path that this processor supports. Paths above AVX-512 add no byte instructions used here.
     pub(super) fn of(path: CpuPath) -> Self {
         #[cfg(target_arch = "x86_64")]
         {
@@ -70,7 +70,7 @@ impl Kernel {
         [Self::Portable].into_iter().chain(CpuPath::Neon.is_available().then(|| Self::of(CpuPath::Neon))).collect()
     }
 
-    /// Most rows of activations of a call: as many as have their sums in registers.
+    /// Maximum rows of activations per call, limited by the registers for their sums.
     pub(super) fn most_rows(self) -> usize {
         match self {
             Self::Portable => 1,
@@ -83,11 +83,11 @@ impl Kernel {
         }
     }
 
-    /// Calls `write` with the number of each row of the tile that begins with row `first`, of `size` rows, and its products with the
-    /// panel's rows.
+    /// Calls `write` with each row number of the tile of `size` rows that starts at `first`, and the row's products with the panel's
+    /// rows.
     ///
     /// # Safety
-    /// The processor has the kernel.
+    /// The processor must support the kernel.
     pub(super) unsafe fn products<F: Format>(
         self,
         panel: Panel<'_, F>,
@@ -113,7 +113,7 @@ impl Kernel {
     /// Products of a panel with the rows of a tile.
     ///
     /// # Safety
-    /// The processor has the kernel.
+    /// The processor must support the kernel.
     unsafe fn sums<F: Format, const R: usize>(self, panel: Panel<'_, F>, tile: &[Tile<R>]) -> [[f32; PANEL]; R] {
         // SAFETY: guaranteed by the caller.
         unsafe {

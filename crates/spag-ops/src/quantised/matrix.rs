@@ -1,4 +1,4 @@
-//! A quantised matrix in memory.
+//! Quantised matrices on a CPU.
 
 use candle_core::{Result, bail};
 use rayon::prelude::*;
@@ -11,7 +11,7 @@ use super::span::Span;
 use crate::product::{Element, Values};
 use crate::simd;
 
-/// Quantises the span that begins at weight `at`.
+/// Quantises the span that starts at weight `at`.
 pub(super) fn quantised_span(format: BlockFormat, weights: Values<'_>, at: usize) -> Span {
     let size = format.span();
     let mut widened = [0f32; format::SUPERBLOCK];
@@ -31,7 +31,7 @@ pub(crate) struct QuantisedMatrix {
     format: BlockFormat,
     n: usize,
     k: usize,
-    /// The lines of all blocks of the first panel, then those of the next. The last panel is padded with rows of zeros.
+    /// The lines of all blocks of the first panel, then those of the next. The last panel is padded with zero rows.
     lines: Vec<Line>,
     /// The scales of the same spans.
     scales: AllScales,
@@ -41,8 +41,8 @@ impl QuantisedMatrix {
     /// Quantises row-major weights [n, k].
     ///
     /// # Errors
-    /// A k that the format does not divide, fewer weights than n·k, or a weight that is not finite or too large for a scale in
-    /// f16.
+    /// A k that the format does not divide, fewer weights than n·k, or a weight that is not finite or too large for an f16
+    /// scale.
     pub(crate) fn new(format: BlockFormat, (n, k): (usize, usize), weights: Values<'_>) -> Result<Self> {
         if weights.len() < n * k {
             bail!("{format}: {} weights for [{n}, {k}]", weights.len());
@@ -51,10 +51,10 @@ impl QuantisedMatrix {
         with_format!(format, F => Self::pack::<F>((n, k), span))
     }
 
-    /// A matrix as a file of ggml has it, row after row.
+    /// A matrix in ggml's file format, row by row.
     ///
     /// # Errors
-    /// A k that the format does not divide, bytes of another size, or a scale that is not finite.
+    /// A k that the format does not divide, bytes of a wrong size, or a scale that is not finite.
     pub(crate) fn stored(format: BlockFormat, (n, k): (usize, usize), bytes: &[u8]) -> Result<Self> {
         let (spans, size) = (k / format.span(), format.stored_bytes());
         if bytes.len() != n * spans * size {
@@ -119,7 +119,7 @@ impl QuantisedMatrix {
     /// Writes row `index`, dequantised.
     ///
     /// # Panics
-    /// If the matrix has no such row, or `row` is not as long as one.
+    /// If the row is out of range, or `row` has the wrong length.
     pub(crate) fn unpack_row(&self, index: usize, row: &mut [f32]) {
         assert!(index < self.n && row.len() == self.k, "quantised: row out of range");
         with_format!(self.format, F => simd::vectorized(

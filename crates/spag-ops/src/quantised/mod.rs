@@ -1,8 +1,8 @@
-//! Quantised weights of linear layers: blocks of 4 to 8 bits, in the formats of ggml, multiplied as integers.
+//! Quantised weights of linear layers: blocks of 4 to 8 bits in ggml's formats, multiplied as integers.
 //!
-//! Activations are quantised to 8 bits, per row and per block of the weights, with scales in f32. The product of two blocks is an
-//! exact sum of integers; the products of a row's blocks are added in f32, in the order of the blocks. All kernels have the same
-//! bits, and a row's result does not depend on the other rows.
+//! Activations are quantised to 8 bits with f32 scales, per row and per block of the weights. The product of two blocks is an
+//! exact integer sum; a row's block products are added in f32, in block order. All kernels are bit-identical, and a row's result
+//! does not depend on the other rows.
 
 mod activations;
 #[cfg(target_arch = "x86_64")]
@@ -39,13 +39,13 @@ pub(crate) use device::DeviceMatrix;
 pub use format::BlockFormat;
 pub(crate) use matrix::QuantisedMatrix;
 
-/// Products of fewer multiplications are computed on the calling thread.
+/// Products with fewer multiplications run on the calling thread.
 const SMALL: usize = 1 << 18;
-/// Tasks per thread, so that a late thread has less to do.
+/// Tasks per thread, for load balance.
 const PARTS: usize = 4;
-/// Fewest rows of a task, if tasks divide the rows.
+/// Minimum rows of a task, if tasks divide the rows.
 const TALL: usize = 32;
-/// Bytes of activations that stay in a core's cache while panels pass.
+/// Bytes of activations that stay in a core's cache across panels.
 const RESIDENT: usize = 1 << 19;
 
 impl QuantisedMatrix {
@@ -58,10 +58,10 @@ impl QuantisedMatrix {
         unsafe { self.product_by(Kernel::of(CpuPath::current()), m, a, c, start) }
     }
 
-    /// As [`QuantisedMatrix::product`], by a kernel.
+    /// [`QuantisedMatrix::product`] with a given kernel.
     ///
     /// # Safety
-    /// The processor has the kernel.
+    /// The processor must support the kernel.
     ///
     /// # Panics
     /// If a slice is shorter than its extents.
@@ -79,7 +79,7 @@ impl QuantisedMatrix {
     /// Tasks divide the panels first, so that each is read from memory by one task, for all rows.
     ///
     /// # Safety
-    /// The processor has the kernel. `c` has n elements for each row of `x`, and so has the base of `start`.
+    /// The processor must support the kernel. `c` and the base of `start` have n elements per row of `x`.
     unsafe fn product_of<F: Format>(&self, kernel: Kernel, x: &Activations, c: SharedMut, start: Start<'_>) {
         let (m, panels) = (x.rows(), self.n().div_ceil(PANEL));
         // SAFETY: guaranteed by the caller; parts are disjoint.
@@ -90,7 +90,7 @@ impl QuantisedMatrix {
         let threads = rayon::current_num_threads();
         let across = panels.min(PARTS * threads);
         let down = if across < threads { (m / TALL).clamp(1, threads) } else { 1 };
-        // A row at which a tile begins.
+        // The start of the tile of a row.
         let bound = |i: usize| if i == down { m } else { x.tile_of(m * i / down).0 };
         (0..down * across).into_par_iter().with_max_len(1).for_each(|task| {
             let (i, j) = (task / across, task % across);
@@ -99,7 +99,8 @@ impl QuantisedMatrix {
     }
 
     /// # Safety
-    /// As [`QuantisedMatrix::product_of`], and nothing else may use the part's elements of `c`. Tiles begin at the range's ends.
+    /// As [`QuantisedMatrix::product_of`]. Nothing else may use the part's elements of `c`, and the range must start and end at
+    /// tile boundaries.
     unsafe fn part<F: Format>(
         &self,
         kernel: Kernel,
@@ -116,7 +117,7 @@ impl QuantisedMatrix {
                 let columns = index * PANEL..n.min((index + 1) * PANEL);
                 let write = |row: usize, sums: &[f32; PANEL]| {
                     let at = row * n + columns.start;
-                    // SAFETY: the row and the columns are inside `c`, and of this part alone.
+                    // SAFETY: the row and the columns are inside `c`, and belong to this part alone.
                     let c = unsafe { std::slice::from_raw_parts_mut(c.at(at), columns.len()) };
                     start.put(sums, at, c);
                 };

@@ -1,5 +1,5 @@
-//! NEON. Its instructions for bytes that every Arm processor has multiply signed ones: sixteen products in 16 bits, which are
-//! added in pairs.
+//! NEON kernels. The byte instructions available on every Arm processor are signed: sixteen products in 16 bits, added in
+//! pairs.
 
 use std::arch::aarch64::*;
 
@@ -13,7 +13,7 @@ const LANES: usize = 4;
 /// Registers of the sums of a panel.
 const QUARTERS: usize = PANEL / LANES;
 
-/// Codes of a group of a block, of a quarter of the rows; those of 8 bits as signed numbers.
+/// Codes of a group of a block, for a quarter of the rows; 8-bit codes as signed numbers.
 #[inline(always)]
 fn codes<F: Format>(lines: &[Line], group: usize, quarter: usize) -> int8x16_t {
     let load = |line: usize| {
@@ -21,9 +21,9 @@ fn codes<F: Format>(lines: &[Line], group: usize, quarter: usize) -> int8x16_t {
         // SAFETY: the slice has 16 bytes.
         unsafe { vld1q_u8(bytes.as_ptr()) }
     };
-    // SAFETY: every Arm processor of 64 bits has NEON.
+    // SAFETY: every 64-bit Arm processor has NEON.
     let codes = unsafe {
-        // To the left, or to the right if the count is negative.
+        // Shifts left, or right if the count is negative.
         let shift = |line, count: usize, to: usize| vshlq_u8(line, vdupq_n_s8(to as i8 - count as i8));
         let masked = |line, mask| vandq_u8(line, vdupq_n_u8(mask));
         let low = || masked(shift(load(group % LOW), 4 * (group / LOW), 0), 15);
@@ -38,11 +38,11 @@ fn codes<F: Format>(lines: &[Line], group: usize, quarter: usize) -> int8x16_t {
     unsafe { vreinterpretq_s8_u8(codes) }
 }
 
-/// A number for each row of a quarter.
+/// One number per row of a quarter.
 #[inline(always)]
 fn of_rows(quarter: usize, number: impl Fn(usize) -> f32) -> float32x4_t {
     let numbers: [f32; LANES] = std::array::from_fn(|lane| number(quarter * LANES + lane));
-    // SAFETY: four floats, and every Arm processor of 64 bits has NEON.
+    // SAFETY: four floats, and every 64-bit Arm processor has NEON.
     unsafe { vld1q_f32(numbers.as_ptr()) }
 }
 

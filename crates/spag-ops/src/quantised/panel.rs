@@ -1,16 +1,16 @@
-//! Panels of 16 rows of weights: the lanes of a register are the rows, so that sums stay in their lanes.
+//! Panels of 16 rows of weights: register lanes are rows, so that sums stay in their lanes.
 //!
-//! A block of a panel has 8 groups of 4 consecutive columns; byte 4·row + i of a cache line is column i of a group. With 8 bits a
-//! code, a group is a line. With fewer, line l has the low four bits of groups l and l + 4, in the low and the high halves of its
-//! bytes. A fifth bit is bit g, for group g, of the bytes of one more line; two more bits are bits 2·(g % 4) and the next one of line
-//! g / 4 of two more.
+//! A block of a panel has 8 groups of 4 consecutive columns; byte 4·row + i of a cache line is column i of a group. With 8-bit codes,
+//! a group is a line. With fewer bits, line l holds the low four bits of groups l and l + 4 in the low and high halves of its bytes.
+//! A fifth bit is bit g, for group g, of the bytes of one additional line; two more bits are bits 2·(g % 4) and the next one of line
+//! g / 4 of two additional lines.
 
 use super::format::{BLOCK, Format};
 use super::span::Span;
 
 /// Rows of weights in a panel.
 pub(super) const PANEL: usize = 16;
-/// Groups of a block.
+/// Groups per block.
 pub(super) const GROUPS: usize = BLOCK / 4;
 /// Lines of the low four bits.
 pub(super) const LOW: usize = GROUPS / 2;
@@ -67,7 +67,7 @@ impl<'a, F: Format> Panel<'a, F> {
         codes
     }
 
-    /// Writes the codes of a row to the lines of a span, which are zero there.
+    /// Writes the codes of a row to the lines of a span, which must be zero there.
     pub(super) fn write(span: &Span, row: usize, lines: &mut [Line]) {
         for (lines, codes) in lines.chunks_exact_mut(F::BITS).zip(span.codes.chunks_exact(BLOCK)) {
             for (column, code) in codes.iter().enumerate() {

@@ -1,12 +1,12 @@
-//! The product that defines the bits of all others.
+//! The portable kernel, which all others match bit by bit.
 
 use super::activations::{SCALE, START, TERM, Tile};
 use super::format::{BLOCK, Format};
 use super::panel::{PANEL, Panel};
 use super::scales::Scales;
 
-/// Products of a panel's rows of weights with `R` rows of activations. For each part of a block in turn, the exact integer sum, as
-/// f32, times the product of both scales is added by a fused multiply-add; then, for each block, the minimum times the sum of
+/// Products of a panel's rows of weights with `R` rows of activations. For each part of a block in order, a fused multiply-add
+/// adds the exact integer sum, converted to f32, times the product of both scales; then, per block, the minimum times the sum of
 /// the activations.
 pub(super) fn sums<F: Format, const R: usize>(panel: Panel<'_, F>, tile: &[Tile<R>]) -> [[f32; PANEL]; R] {
     let mut sums = [[0f32; PANEL]; R];

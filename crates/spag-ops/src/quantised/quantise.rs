@@ -1,4 +1,4 @@
-//! Quantises weights, as ggml's reference does.
+//! Quantises weights like ggml's reference implementation.
 
 use half::f16;
 
@@ -6,8 +6,8 @@ use super::format::BlockFormat;
 use super::search::{four_bits, six_bits};
 use super::span::Span;
 
-/// Quantises the weights of a row that share scales, [`BlockFormat::span`] of them. Weights that are not finite or too large
-/// give a span that is not finite.
+/// Quantises the [`BlockFormat::span`] weights of a row that share scales. Weights that are not finite or too large give a
+/// non-finite span.
 pub(super) fn quantise(format: BlockFormat, weights: &[f32]) -> Span {
     if weights.iter().any(|weight| !weight.is_finite()) {
         return Span { scale: f16::NAN, ..Span::ZERO };
@@ -15,7 +15,7 @@ pub(super) fn quantise(format: BlockFormat, weights: &[f32]) -> Span {
     match format {
         BlockFormat::Q8_0 => {
             let largest = weights.iter().fold(0f32, |largest, weight| largest.max(weight.abs()));
-            // Halves are rounded away from zero.
+            // Rounds half away from zero.
             of_steps(weights, largest / 127.0, |steps| steps.round().clamp(-127.0, 127.0) as i32 + 128)
         }
         BlockFormat::Q4_0 => of_steps(weights, farthest(weights) / -8.0, |steps| ((steps + 8.5) as i32).min(15)),
@@ -31,7 +31,7 @@ pub(super) fn quantise(format: BlockFormat, weights: &[f32]) -> Span {
     }
 }
 
-/// The weight of the largest magnitude, the first of several.
+/// The weight with the largest magnitude; the first one on ties.
 pub(super) fn farthest(weights: &[f32]) -> f32 {
     weights.iter().fold(0f32, |farthest, weight| if weight.abs() > farthest.abs() { *weight } else { farthest })
 }
@@ -45,7 +45,7 @@ pub(super) fn inverse(scale: f32) -> f32 {
     if scale == 0.0 { 0.0 } else { 1.0 / scale }
 }
 
-/// A block of weights in steps of `scale`. A scale so small that its inverse is infinite is zero in f16, and the codes have no
+/// A block of weights in steps of `scale`. A scale so small that its inverse overflows is zero in f16, so the codes have no
 /// effect.
 fn of_steps(weights: &[f32], scale: f32, code: impl Fn(f32) -> i32) -> Span {
     let inverse = inverse(scale);
@@ -84,7 +84,7 @@ mod tests {
 
     #[test]
     fn blocks_of_fewer_bits_are_those_of_the_formula() {
-        // The first of the largest magnitude is -8: d = 1, code = trunc(w + 8.5), at most 15.
+        // The first weight of the largest magnitude is -8: d = 1, code = trunc(w + 8.5), at most 15.
         let weights = block(&[-8.0, 8.0, 7.0, -0.5, 0.5, -0.6, 3.4, 3.5]);
         let Span { scale, codes, .. } = quantise(BlockFormat::Q4_0, &weights);
         assert_eq!((scale.to_f32(), &codes[..9]), (1.0, &[0, 15, 15, 8, 9, 7, 11, 12, 8][..]));
@@ -99,7 +99,7 @@ mod tests {
         assert_eq!((scale.to_f32(), minimum.to_f32(), &codes[..5]), (1.0, -1.0, &[0, 15, 4, 5, 1][..]));
     }
 
-    /// What a span stands for.
+    /// The dequantised weights of a span.
     fn dequantised(format: BlockFormat, span: &Span) -> Vec<f32> {
         let (scale, minimum) = (span.scale.to_f32(), span.minimum.to_f32());
         let value = |(at, code): (usize, &u8)| {
@@ -118,7 +118,7 @@ mod tests {
         span.codes[..format.span()].iter().enumerate().map(value).collect()
     }
 
-    /// The largest error, in largest magnitudes of a span.
+    /// The maximum error, relative to a span's largest magnitude.
     #[test]
     fn errors_are_bounded() {
         for (format, bound) in [

@@ -1,37 +1,37 @@
-//! Scales of a span of 16 rows, as kernels load them: the lanes of a register are the rows.
+//! Scales of a span for 16 rows, as kernels load them: register lanes are rows.
 
 use half::f16;
 
 use super::panel::PANEL;
 use super::span::Span;
 
-/// Numbers of 16 rows, the bits of f16.
+/// f16 numbers of 16 rows, as bits.
 pub(super) type Halves = [u16; PANEL];
-/// Whole numbers of 16 rows.
+/// Integers of 16 rows.
 pub(super) type Factors = [i8; PANEL];
 
-/// Scales of the blocks of a span. A scale is [`Scales::scale`] times its factor, and so is a minimum; both products are exact
-/// in f32.
+/// Scales of a span's blocks. A scale is [`Scales::scale`] times its factor, and so is a minimum; both products are exact in
+/// f32.
 pub(super) trait Scales: Copy + Send + Sync + 'static {
-    /// Those of rows of zeros.
+    /// The scales of zero rows.
     const ZERO: Self;
 
-    /// Those of a matrix, of any kind.
+    /// Wraps a matrix's scales of this kind.
     fn all(scales: Vec<Self>) -> AllScales;
 
-    /// Those of a matrix of this kind; none of another.
+    /// A matrix's scales; empty if they are of another kind.
     fn of(all: &AllScales) -> &[Self];
 
-    /// Sets those of a row.
+    /// Sets the scales of a row.
     fn set(&mut self, row: usize, span: &Span);
 
-    /// What all scales of the span have in common.
+    /// The common part of all scales of the span.
     fn scale(&self) -> &Halves;
 
-    /// The factor of part `part` of block `block`; `None` stands for 1.
+    /// The factor of part `part` of block `block`; `None` means 1.
     fn factor(&self, block: usize, part: usize) -> Option<&Factors>;
 
-    /// What all minimums of the span have in common, if the format has them, and the factor of a block, as
+    /// The common part of the span's minimums, if the format has minimums, and a block's factor, as in
     /// [`Scales::factor`].
     fn minimum(&self, block: usize) -> Option<(&Halves, Option<&Factors>)>;
 
@@ -62,7 +62,7 @@ pub(super) enum AllScales {
     SixBits(Vec<OfSixBits>),
 }
 
-/// The two functions of [`Scales`] for a kind.
+/// Implements the two conversion functions of [`Scales`] for a kind.
 macro_rules! kind {
     ($kind:ident) => {
         fn all(scales: Vec<Self>) -> AllScales {
@@ -78,11 +78,11 @@ macro_rules! kind {
     };
 }
 
-/// A scale a block.
+/// One scale per block.
 #[derive(Clone, Copy)]
 pub(super) struct OfBlock(Halves);
 
-/// A scale and a minimum a block.
+/// One scale and one minimum per block.
 #[derive(Clone, Copy)]
 pub(super) struct OfBlockWithMinimum {
     scale: Halves,
@@ -98,7 +98,7 @@ pub(super) struct OfSuperBlock {
     minimum_factors: [Factors; 8],
 }
 
-/// Scales of the 16 halves of blocks of a superblock.
+/// Scales of the 16 half-blocks of a superblock.
 #[derive(Clone, Copy)]
 pub(super) struct OfSixBits {
     scale: Halves,

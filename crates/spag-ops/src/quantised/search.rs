@@ -1,4 +1,4 @@
-//! The K formats: superblocks whose scales are searched for, since those of the largest weights are not the best ones.
+//! The K formats: superblocks with a search for better scales than those of the largest weights.
 
 use half::f16;
 
@@ -22,7 +22,7 @@ pub(super) fn four_bits(weights: &[f32]) -> Span {
         let factor = |number: f32, unit: f32| (number * inverse(unit)).round().clamp(0.0, SIX_BITS);
         let (factor, below) = (factor(fit.scale, scale), factor(fit.below, minimum));
         (span.factors[index], span.minimum_factors[index]) = (factor as i8, below as i8);
-        // Codes anew, for the scale and the minimum that are kept.
+        // Recomputes the codes for the stored scale and minimum.
         let (inverse, below) = (inverse(scale * factor), minimum * below);
         for (code, weight) in span.codes[index * BLOCK..].iter_mut().zip(weights) {
             *code = ((weight + below) * inverse).round_ties_even().clamp(0.0, 15.0) as u8;
@@ -31,14 +31,14 @@ pub(super) fn four_bits(weights: &[f32]) -> Span {
     span
 }
 
-/// Scale and minimum of a block of 4 bits: w ≈ scale·q - below, with a small sum of squared errors, weighted by magnitudes.
+/// Scale and minimum of a 4-bit block: w ≈ scale·q - below, with a small sum of squared errors, weighted by magnitudes.
 struct Fit {
     scale: f32,
     below: f32,
 }
 
 impl Fit {
-    /// Tries scales about that of the range, each with the scale and minimum that fit its codes best.
+    /// Tries scales around that of the range, each with a least-squares fit of scale and minimum to its codes.
     fn of(weights: &[f32; BLOCK]) -> Self {
         let (minimum, maximum) = range(weights);
         let minimum = minimum.min(0.0);
@@ -68,7 +68,7 @@ impl Fit {
                 scale: (sum * sum_qw - sum_w * sum_q) / determinant,
                 below: (sum_q * sum_qw - sum_qq * sum_w) / determinant,
             };
-            // Minimums are not above 0.
+            // Minimums must not be positive.
             if fit.below < 0.0 {
                 fit = Self { scale: sum_qw / sum_qq, below: 0.0 };
             }
@@ -122,15 +122,15 @@ pub(super) fn six_bits(weights: &[f32]) -> Span {
     span
 }
 
-/// The scale of a part of 6 bits with a small sum of squared errors, weighted by squares: of scales about that of the largest
-/// weight, each as it fits its codes best.
+/// The scale of a 6-bit part with a small sum of squared errors, weighted by squares: tries scales around that of the largest
+/// weight, each refitted to its codes.
 fn six_bit_scale(weights: &[f32; PART]) -> f32 {
     let largest = farthest(weights);
     if largest == 0.0 {
         return 0.0;
     }
     let (mut best, mut most) = (0.0, f32::NEG_INFINITY);
-    // Relative to the largest, so that no square is infinite.
+    // Relative to the largest, so that squares do not overflow.
     let relative = weights.map(|weight| weight / largest);
     for step in -9..=9 {
         let inverse = -(32.0 + 0.1 * step as f32);
@@ -141,7 +141,7 @@ fn six_bit_scale(weights: &[f32; PART]) -> f32 {
             sum_qw += importance * code * weight;
             sum_qq += importance * code * code;
         }
-        // The squared error of the best scale is a constant less this.
+        // The squared error of the best scale is a constant minus this.
         let gain = sum_qw * sum_qw / sum_qq;
         if gain > most {
             (best, most) = (largest * (sum_qw / sum_qq), gain);

@@ -1,18 +1,17 @@
-//! Weights of a row that share scales, and how ggml stores them.
+//! Weights of a row that share scales, and their storage in ggml files.
 
 use half::f16;
 
 use super::format::{BLOCK, BlockFormat, SUPERBLOCK};
 
-/// Quantised weights of a row that share scales: a block, or the 8 blocks of a superblock, of which only the first is used
-/// otherwise. Weight i is `scale·factor·(code - offset) + minimum·factor`, with the factors of its block or of half of it, and 1 in
-/// formats without factors.
+/// Quantised weights of a row that share scales: the 8 blocks of a superblock, or otherwise a single block, the first. Weight i is
+/// `scale·factor·(code - offset) + minimum·factor`, with the factors of its block or half-block, or 1 in formats without factors.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Span {
     pub(super) codes: [u8; SUPERBLOCK],
     pub(super) scale: f16,
     pub(super) minimum: f16,
-    /// Of the 8 blocks (q4_k), or of the 16 halves of blocks (q6_k).
+    /// Per block (8, q4_k) or per half-block (16, q6_k).
     pub(super) factors: [i8; 16],
     pub(super) minimum_factors: [i8; 8],
 }
@@ -31,7 +30,7 @@ impl Span {
         self.scale.is_finite() && self.minimum.is_finite()
     }
 
-    /// Reads what a file of ggml has: [`BlockFormat::stored_bytes`] bytes.
+    /// Parses ggml's file format: [`BlockFormat::stored_bytes`] bytes.
     pub(super) fn stored(format: BlockFormat, bytes: &[u8]) -> Self {
         let mut span = Self::ZERO;
         let half = |at: usize| f16::from_le_bytes([bytes[at], bytes[at + 1]]);
@@ -85,7 +84,7 @@ impl Span {
     }
 }
 
-/// Codes of 4 bits: those of the first half are the low halves of the bytes, those of the second the high ones.
+/// Unpacks 4-bit codes: the first half from the low halves of the bytes, the second from the high ones.
 fn split(codes: &mut [u8], bytes: &[u8]) {
     let (low, high) = codes.split_at_mut(bytes.len());
     for ((low, high), byte) in low.iter_mut().zip(high).zip(bytes) {
@@ -93,8 +92,8 @@ fn split(codes: &mut [u8], bytes: &[u8]) {
     }
 }
 
-/// Factors of the scale and of the minimum of a block of a superblock of q4_k: 16 numbers of 6 bits in 12 bytes. Those of the last
-/// four blocks have their low bits in the last bytes, and the high ones above those of the first blocks.
+/// Factors of the scale and the minimum of a q4_k block: 16 6-bit numbers in 12 bytes. Those of the last four blocks have their
+/// low bits in the last bytes, and their high bits above those of the first blocks.
 fn six_bits(bytes: &[u8], block: usize) -> (u8, u8) {
     match block.checked_sub(4) {
         None => (bytes[block] & 63, bytes[block + 4] & 63),
@@ -113,7 +112,7 @@ mod tests {
     use super::*;
     use crate::quantised::QuantisedMatrix;
 
-    /// Every format, as candle writes and reads it.
+    /// Every format, written and read by candle.
     #[test]
     fn stored_weights_are_those_that_candle_reads() {
         let values: Vec<f32> = (0..3 * 512).map(|i| ((i * 7919 % 1009) as f32 / 1009.0 - 0.4) * 0.3).collect();

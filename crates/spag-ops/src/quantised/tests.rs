@@ -21,8 +21,7 @@ fn bits(values: &[f32]) -> Vec<u32> {
     values.iter().map(|value| value.to_bits()).collect()
 }
 
-/// Rows below and above the tiles of each kernel, rows of weights that do not fill a panel, one span and many, on one thread and on
-/// several.
+/// Rows below and above the kernels' tiles, a partial panel, one span and many, on one thread and on several.
 #[test]
 fn all_kernels_have_the_bits_of_the_portable_one() {
     let kernels = Kernel::available();
@@ -42,7 +41,7 @@ fn all_kernels_have_the_bits_of_the_portable_one() {
     }
 }
 
-/// The largest codes of both sides, of both signs: integer sums of 16 bits would saturate. Scales are 2⁻¹⁰.
+/// The largest codes of both sides, with both signs: 16-bit integer sums would saturate. Scales are 2⁻¹⁰.
 #[test]
 fn the_largest_products_are_exact() {
     for format in FORMATS {
@@ -95,7 +94,7 @@ fn a_row_does_not_depend_on_the_others() {
     }
 }
 
-/// Against sums in f64 of what both sides are quantised to, relative to the sum of magnitudes.
+/// Compared with f64 sums of the quantised values of both sides, relative to the sum of magnitudes.
 #[test]
 fn products_are_those_of_dequantised_numbers() {
     let (m, k, n) = (5, 1536, 40);

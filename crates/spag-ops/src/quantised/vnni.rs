@@ -1,4 +1,4 @@
-//! AVX512-VNNI: a group of a block, four columns of 16 rows, times four activations, in one instruction.
+//! AVX512-VNNI: multiplies a group of a block, four columns of 16 rows, by four activations in one instruction.
 
 use std::arch::x86_64::*;
 
@@ -19,7 +19,7 @@ fn codes<F: Format>(lines: &[Line], group: usize) -> __m512i {
     let byte = |value: i8| _mm512_set1_epi8(value);
     let right = |line, count: usize| _mm512_srl_epi16(line, _mm_cvtsi32_si128(count as i32));
     let low = _mm512_and_si512(right(load(group % LOW), 4 * (group / LOW)), byte(15));
-    // Bits of a byte's neighbour that a shift of 16 bits brings are cut off.
+    // Masks off the bits of a neighbouring byte, which a 16-bit shift brings in.
     let at_four = |line, count: usize| match count {
         0..4 => _mm512_sll_epi16(line, _mm_cvtsi32_si128(4 - count as i32)),
         _ => right(line, count - 4),
@@ -34,7 +34,7 @@ fn codes<F: Format>(lines: &[Line], group: usize) -> __m512i {
     }
 }
 
-/// Halves in f32, times their factors.
+/// f16 scales converted to f32, times their factors.
 #[inline]
 #[target_feature(enable = "avx512f")]
 fn numbers(halves: &Halves, factors: Option<&Factors>) -> __m512 {

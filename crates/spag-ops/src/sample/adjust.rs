@@ -1,4 +1,4 @@
-//! Changes of a row of logits before a token is drawn from it: biases, penalties, the tokens that a grammar allows, min-p.
+//! Logit processors applied before sampling: biases, penalties, grammar masks, min-p.
 
 use std::sync::Arc;
 
@@ -7,35 +7,35 @@ use candle_core::{Result, Tensor, bail};
 use super::{Distribution, Drawn, RowParams, SampleError, SampleParams, SampledToken, ScoreParams, device, row};
 use crate::kernels::Kernels;
 
-/// Changes of a row of logits, in this order: other tokens than the allowed ones become −∞, single tokens are edited, and unlikely
-/// tokens become −∞. Then the row's [`Distribution`] applies.
+/// Changes to a row of logits, in this order: tokens outside of `allowed` become −∞, single tokens are edited, and unlikely tokens
+/// become −∞. Then the row's [`Distribution`] applies.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Adjustment {
-    /// The tokens that may be drawn; all if `None`.
+    /// Tokens that may be sampled; all if `None`.
     pub allowed: Option<TokenSet>,
-    /// Changes of single tokens, by ascending token, each at most once.
+    /// Edits of single tokens, sorted by token, each at most once.
     pub edits: Vec<LogitEdit>,
-    /// Tokens whose probability at the row's temperature is below this share of the likeliest token's cannot be drawn; in [0, 1], 0
-    /// for no such limit. Before top-k and top-p, as in vLLM.
+    /// Excludes tokens whose probability at the row's temperature is below this fraction of the likeliest token's; in [0, 1], 0
+    /// disables it. Applied before top-k and top-p, as in vLLM.
     pub min_p: f64,
 }
 
-/// A change of one logit `l`, as vLLM and OpenAI define it: `r(l + bias) − penalty`, where `r(x)` is `x / repetition` if x is positive,
-/// else `x · repetition`.
+/// An edit of one logit `l`, as in vLLM and OpenAI: `r(l + bias) − penalty`, where `r(x)` is `x / repetition` if x is positive, else `x
+/// · repetition`.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct LogitEdit {
     /// The token.
     pub token: u32,
-    /// What is added first; −∞ bans the token.
+    /// Added first; −∞ bans the token.
     pub bias: f32,
-    /// The repetition penalty, above 0; 1 changes nothing.
+    /// The repetition penalty, above 0; 1 has no effect.
     pub repetition: f32,
-    /// What is subtracted last: the frequency penalty times the token's count, and the presence penalty.
+    /// Subtracted last: the frequency penalty times the token's count, plus the presence penalty.
     pub penalty: f32,
 }
 
 impl LogitEdit {
-    /// One that changes nothing.
+    /// An edit without effect.
     pub fn of(token: u32) -> Self {
         Self { token, bias: 0.0, repetition: 1.0, penalty: 0.0 }
     }
@@ -52,12 +52,12 @@ impl LogitEdit {
 pub struct TokenSet(Arc<[u32]>);
 
 impl TokenSet {
-    /// The set in words of 32 tokens each, the lowest bit first. Tokens beyond the words are not in it.
+    /// The set as words of 32 tokens each, lowest bit first. Tokens beyond the words are excluded.
     pub fn of_words(words: impl Into<Arc<[u32]>>) -> Self {
         Self(words.into())
     }
 
-    /// Whether a token is in it.
+    /// Whether a token is in the set.
     pub fn contains(&self, token: u32) -> bool {
         self.0.get(token as usize / 32).is_some_and(|word| word >> (token % 32) & 1 == 1)
     }
@@ -69,12 +69,12 @@ impl TokenSet {
 }
 
 impl Adjustment {
-    /// Whether nothing changes.
+    /// Whether it has no effect.
     pub fn is_empty(&self) -> bool {
         self.allowed.is_none() && self.edits.is_empty() && self.min_p == 0.0
     }
 
-    /// How far below the largest logit one may be; ∞ without min-p.
+    /// The min-p threshold as a distance below the largest logit; ∞ without min-p.
     pub(super) fn reach(&self, distribution: &Distribution) -> f32 {
         match self.min_p {
             0.0 => f32::INFINITY,
@@ -82,7 +82,7 @@ impl Adjustment {
         }
     }
 
-    /// Rejects what [`Adjustment::apply`] cannot apply to `size` logits.
+    /// Checks the adjustment against a row of `size` logits.
     pub(super) fn check(&self, size: usize) -> Result<()> {
         if !(0.0..=1.0).contains(&self.min_p) {
             bail!("sampling: min_p {} is not in [0, 1]", self.min_p);
@@ -100,7 +100,7 @@ impl Adjustment {
         }
     }
 
-    /// Changes a row.
+    /// Applies the adjustment to a row.
     pub(super) fn apply(&self, logits: &mut [f32], distribution: &Distribution) {
         if let Some(allowed) = &self.allowed {
             let tokens = logits.iter_mut().zip(0..);
@@ -121,19 +121,19 @@ impl Adjustment {
     }
 }
 
-/// Samples from a changed copy of a row.
+/// Samples from an adjusted copy of a row.
 pub(super) fn sample(logits: &[f32], params: &SampleParams, adjustment: &Adjustment, weights: &mut Vec<f32>) -> Drawn {
     let mut changed = logits.to_vec();
     adjustment.apply(&mut changed, &params.distribution);
     let unchanged = |token| row::score(logits, &ScoreParams { row: 0, token, top: 0 });
     match row::sample(&changed, params, weights) {
         Ok(drawn) => Ok(SampledToken { model_log_prob: unchanged(drawn.token)?.log_prob, ..drawn }),
-        // Logits that were finite are all −∞ now.
+        // The logits were finite and are all −∞ now.
         Err(_) => unchanged(0).and(Err(SampleError::NoneAllowed)),
     }
 }
 
-/// Samples with kernels: from rows with adjustments by changed copies of them, from the others as they are.
+/// Samples with kernels: rows with adjustments from adjusted copies, the others directly.
 pub(super) fn sample_on_device(kernels: &dyn Kernels, logits: &Tensor, params: &[SampleParams]) -> Result<Vec<Drawn>> {
     let (adjusted, plain): (Vec<RowParams<'_>>, Vec<_>) =
         params.iter().enumerate().partition(|(_, params)| params.adjustment.is_some());

@@ -19,7 +19,7 @@ const ADJUSTMENT: usize = 8;
 /// Words of a row's result.
 const RESULT: usize = 4;
 
-/// Samples from some rows of logits. Takes one upload (the parameters) and one download (tokens and log-probabilities).
+/// Samples from some rows of logits, with one upload (the parameters) and one download (tokens and log-probabilities).
 pub(super) fn sample(kernels: &dyn Kernels, logits: &Tensor, rows: &[RowParams<'_>]) -> Result<Vec<Drawn>> {
     let size = logits.dim(1)?;
     if rows.is_empty() {
@@ -43,7 +43,7 @@ pub(super) fn sample(kernels: &dyn Kernels, logits: &Tensor, rows: &[RowParams<'
         .collect()
 }
 
-/// Takes one upload (rows and tokens) and one download (log-probabilities).
+/// Scores tokens, with one upload (rows and tokens) and one download (log-probabilities).
 pub(super) fn score(
     kernels: &dyn Kernels,
     logits: &Tensor,
@@ -68,7 +68,7 @@ pub(super) fn score(
         .collect()
 }
 
-/// Takes one upload (distributions and targets) and waits for nothing.
+/// Uploads distributions and targets, without waiting.
 pub(super) fn restrict(
     kernels: &dyn Kernels,
     logits: &Tensor,
@@ -77,7 +77,7 @@ pub(super) fn restrict(
 ) -> Result<Tensor> {
     let (rows, size) = logits.dims2()?;
     let log_sums = kernels.empty(&[rows], DType::F32)?;
-    // The kernel leaves rows of a greedy choice as they are.
+    // The kernel leaves greedy rows unchanged.
     let unchanged = Distribution { sampling: Sampling::Greedy, banned: [].into() };
     let of = |distribution| if Distribution::is_of_model(distribution) { &unchanged } else { distribution };
     let settings =
@@ -86,7 +86,7 @@ pub(super) fn restrict(
     Ok(log_sums)
 }
 
-/// Copies some rows of logits as f32, changed by their adjustments. Takes one upload.
+/// Copies some rows of logits as f32 with their adjustments applied, with one upload.
 pub(super) fn adjust(kernels: &dyn Kernels, logits: &Tensor, rows: &[RowParams<'_>]) -> Result<Tensor> {
     let size = logits.dim(1)?;
     let (mut settings, mut more) = (Vec::with_capacity(rows.len() * ADJUSTMENT), Vec::new());
@@ -103,7 +103,7 @@ pub(super) fn adjust(kernels: &dyn Kernels, logits: &Tensor, rows: &[RowParams<'
         }
         let banned_at = at(&more);
         more.extend(distribution.banned.iter());
-        // Without a set of allowed tokens there is no number of words.
+        // The marker of a row without a set of allowed tokens.
         let words = adjustment.allowed.as_ref().map_or(u32::MAX, |_| words.len() as u32);
         let reach = adjustment.reach(distribution).to_bits();
         settings.extend([*row as u32, allowed_at, words, edits_at, adjustment.edits.len() as u32]);
@@ -115,7 +115,7 @@ pub(super) fn adjust(kernels: &dyn Kernels, logits: &Tensor, rows: &[RowParams<'
     Ok(out)
 }
 
-/// Launches a kernel with a block for each row of `out`. Its words are uploaded.
+/// Uploads the words and launches a kernel with one block per row of `out`.
 fn launch(
     kernels: &dyn Kernels,
     kernel: String,
@@ -133,7 +133,7 @@ fn launch(
     kernels.launch(&Launch { kernel, grid, block: THREADS, shared_bytes: SHARED_BYTES, args: &args, ..of_module })
 }
 
-/// Distributions, with their uniform numbers and a row or a target each, in the kernels' layout, followed by all banned tokens.
+/// Distributions with their uniform numbers and a row or target each, in the kernels' layout, followed by all banned tokens.
 fn settings<'a>(rows: impl Iterator<Item = (&'a Distribution, f64, u32)>) -> Vec<u32> {
     let halves = |x: f64| [x.to_bits() as u32, (x.to_bits() >> 32) as u32];
     let rows: Vec<_> = rows.collect();
@@ -148,7 +148,7 @@ fn settings<'a>(rows: impl Iterator<Item = (&'a Distribution, f64, u32)>) -> Vec
         let k = k.and_then(|k| u32::try_from(k).ok()).unwrap_or(u32::MAX);
         let banned = distribution.banned.len();
         all.extend([kind, distribution.inverse_temperature().to_bits(), k, banned_at as u32, banned as u32, *which]);
-        // A share above 1: unrestricted.
+        // Above 1: unrestricted.
         all.extend(halves(p.unwrap_or(2.0)));
         all.extend(halves(*uniform));
         banned_at += banned;

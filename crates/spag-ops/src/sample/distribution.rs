@@ -1,4 +1,4 @@
-//! What tokens are drawn from.
+//! Sampling distributions.
 
 use std::sync::Arc;
 
@@ -37,7 +37,7 @@ impl Sampling {
         Self::Random { temperature, top_k: None, top_p: None }
     }
 
-    /// Rejects invalid settings.
+    /// Validates the settings.
     ///
     /// # Errors
     /// [`Error::Sampling`] naming the setting.
@@ -57,25 +57,25 @@ impl Sampling {
     }
 }
 
-/// What a token is drawn from: how, and which tokens are not allowed.
+/// The distribution of a sampled token: the sampling method and the banned tokens.
 ///
-/// The engine draws from it, and a learner computes log-probabilities under it ([`log_prob`](crate::log_prob)), with the same bits
-/// on a CPU.
+/// The engine samples from it, and a learner computes log-probabilities under it ([`log_prob`](crate::log_prob)), bit-identical on
+/// a CPU.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Distribution {
-    /// How the token is chosen.
+    /// The sampling method.
     pub sampling: Sampling,
     /// Tokens that must not be chosen.
     pub banned: Arc<[u32]>,
 }
 
 impl Distribution {
-    /// The model's own: softmax of its logits.
+    /// The model's own distribution: the softmax of its logits.
     pub fn of_model() -> Self {
         Self { sampling: Sampling::at_temperature(1.0), banned: Arc::default() }
     }
 
-    /// Whether this is the softmax of the logits.
+    /// Whether this is the model's own distribution.
     pub fn is_of_model(&self) -> bool {
         self.sampling == Sampling::at_temperature(1.0) && self.banned.is_empty()
     }

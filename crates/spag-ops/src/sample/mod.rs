@@ -1,7 +1,7 @@
 //! Samples one token from each row of logits, with its log-probabilities, or scores a given one.
 //!
-//! The caller supplies one uniform number per row, so that a sample depends on its row alone. The number is looked up in
-//! the cumulative distribution: in vocabulary order if the distribution is unrestricted, else in order of likelihood.
+//! The caller supplies one uniform number per row, so that a sample depends only on its row. It is looked up in the
+//! cumulative distribution: in vocabulary order if the distribution is unrestricted, else in order of likelihood.
 
 mod adjust;
 mod device;

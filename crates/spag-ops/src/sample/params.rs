@@ -1,4 +1,4 @@
-//! What is asked of rows of logits, and what is drawn from them.
+//! Parameters and results of sampling and scoring.
 
 use super::{Adjustment, Distribution};
 #[cfg(doc)]
@@ -7,11 +7,11 @@ use super::{MAX_TOP, Sampling};
 /// Sampling parameters of one row.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct SampleParams {
-    /// What the token is drawn from.
+    /// The distribution of the token.
     pub distribution: Distribution,
     /// A uniform random number in [0, 1); ignored by [`Sampling::Greedy`].
     pub uniform: f64,
-    /// What changes the logits first, if anything does.
+    /// Logit adjustments applied first, if any.
     pub adjustment: Option<Box<Adjustment>>,
 }
 
@@ -26,7 +26,7 @@ pub struct SampledToken {
     pub sampling_log_prob: f32,
 }
 
-/// Why no token could be sampled.
+/// Why a row could not be sampled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SampleError {
     /// The logits contain a NaN or +∞, or all are -∞.
@@ -37,13 +37,13 @@ pub enum SampleError {
     NoneAllowed,
 }
 
-/// What is drawn from a row.
+/// The result of sampling a row.
 pub type Drawn = std::result::Result<SampledToken, SampleError>;
 
 /// A row of logits and its parameters.
 pub(super) type RowParams<'a> = (usize, &'a SampleParams);
 
-/// The token whose log-probability is asked for in a row of logits.
+/// A token to score in a row of logits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ScoreParams {
     /// The row.
@@ -61,7 +61,7 @@ pub struct TokenLogProb {
     pub token: u32,
     /// Its ln p.
     pub log_prob: f32,
-    /// The most likely tokens at this position with their ln p, the most likely first, ties by id. The token itself is among
-    /// them if it is likely enough, with the same ln p.
+    /// The most likely tokens at this position with their ln p, sorted by likelihood, ties by id. Includes the token itself,
+    /// with the same ln p, if it is likely enough.
     pub top: Vec<(u32, f32)>,
 }

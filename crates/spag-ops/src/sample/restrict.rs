@@ -1,4 +1,4 @@
-//! Logits as those of a softmax that is the distribution of each row.
+//! Transforms logits so that their softmax is the sampling distribution.
 
 use candle_core::{Result, Tensor, bail};
 use rayon::prelude::*;
@@ -7,14 +7,14 @@ use super::{Distribution, Sampling, device, row};
 use crate::cpu;
 use crate::kernels::Kernels;
 
-/// Makes logits [M, V], f32, those of a softmax that is the distribution of each row, `[M]`: they are shifted and divided by the
-/// temperature, and −∞ for tokens that cannot be drawn. The target of a row, `[M]`, counts as one that can. Rows whose distribution is
-/// the model's own stay as they are.
+/// Transforms logits [M, V], f32, in place so that the softmax of each row is its distribution, `[M]`: shifted, divided by the
+/// temperature, and −∞ for excluded tokens. The row's target, `[M]`, is never excluded. Rows with the model's own distribution are
+/// unchanged.
 ///
-/// Returns the logarithm of each row's sum of exponentials, NaN if logits are not finite, and for a row that stays as it is `None`.
+/// Returns each row's log-sum-exp; NaN if logits are not finite, `None` for an unchanged row.
 ///
 /// # Errors
-/// A greedy distribution, which has no log-probabilities, wrong lengths, or a tensor that is not contiguous f32.
+/// A greedy distribution, which has no log-probabilities; wrong lengths; or a tensor that is not contiguous f32.
 pub(crate) fn restrict(logits: &Tensor, distributions: &[Distribution], targets: &[u32]) -> Result<Vec<Option<f32>>> {
     let (rows, size) = logits.dims2()?;
     if !check_restriction(rows, distributions, targets)? {
@@ -29,7 +29,7 @@ pub(crate) fn restrict(logits: &Tensor, distributions: &[Distribution], targets:
     })
 }
 
-/// As [`restrict`] with kernels. Returns the logarithms of the sums, f32 [M], NaN for a row that stays as it is; `None` if all do.
+/// [`restrict`] with kernels. Returns the log-sum-exps, f32 [M], NaN for an unchanged row; `None` if all rows are unchanged.
 pub(crate) fn restrict_with(
     kernels: &dyn Kernels,
     logits: &Tensor,
@@ -42,7 +42,7 @@ pub(crate) fn restrict_with(
     }
 }
 
-/// Whether a row of logits changes.
+/// Validates the arguments; returns whether any row changes.
 fn check_restriction(rows: usize, distributions: &[Distribution], targets: &[u32]) -> Result<bool> {
     if distributions.len() != rows || targets.len() != rows {
         bail!("{} distributions and {} targets for {rows} rows of logits", distributions.len(), targets.len());

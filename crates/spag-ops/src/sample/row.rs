@@ -28,7 +28,7 @@ pub(super) fn sample(
         let (block, left) = draw(sums.iter().copied(), uniform * total).unwrap_or((best / BLOCK, 0.0));
         let inside = &weights[block * BLOCK..weights.len().min((block + 1) * BLOCK)];
         let inside = draw(inside.iter().map(|w| f64::from(*w)), left).map(|(index, _)| block * BLOCK + index);
-        // Rounding can leave a remainder beyond the last token; it goes to the most likely token.
+        // Rounding can leave a remainder beyond the last token; it is assigned to the most likely token.
         let token = inside.unwrap_or(best);
         return Ok(chosen(token, (logits[token] - top) * inverse - (total as f32).ln()));
     }
@@ -39,7 +39,7 @@ pub(super) fn sample(
     Ok(chosen(token, (logit - top) * inverse - (total as f32).ln()))
 }
 
-/// The most likely token that is allowed, if any has a probability. `top` is the largest logit.
+/// The most likely allowed token with non-zero probability, if any. `top` is the largest logit.
 fn most_likely_allowed(logits: &[f32], top: f32, banned: &[u32]) -> Option<usize> {
     let is_banned = |token: usize| banned.iter().any(|banned| *banned as usize == token);
     let best = logits.iter().position(|logit| *logit == top)?;
@@ -70,7 +70,7 @@ fn weigh(logits: &[f32], (top, inverse): (f32, f32), banned: &[u32], weights: &m
     )
 }
 
-/// The tokens that top-k and top-p leave, the likeliest first, with their weights e^((logit − top) · inverse).
+/// The tokens kept by top-k and top-p, sorted by likelihood, with their weights e^((logit − top) · inverse).
 struct Likely {
     tokens: Vec<(usize, f32)>,
     weights: Vec<f64>,
@@ -108,9 +108,9 @@ impl Likely {
     }
 }
 
-/// Makes a row's logits those of a softmax that is the distribution: (logit − top) / temperature, and −∞ for tokens that cannot be
-/// drawn, of which the target is none. Returns the logarithm of the sum of their exponentials, NaN if logits are not finite. The
-/// log-probabilities that follow have the bits of those of [`sample`].
+/// Transforms a row's logits so that their softmax is the distribution: (logit − top) / temperature, and −∞ for excluded tokens,
+/// except the target. Returns the log-sum-exp, NaN if logits are not finite. The resulting log-probabilities are bit-identical to
+/// those of [`sample`].
 pub(super) fn restrict(logits: &mut [f32], distribution: &Distribution, target: usize, weights: &mut Vec<f32>) -> f32 {
     let best = log_sum_exp(logits).ok().and_then(|(top, _)| most_likely_allowed(logits, top, &distribution.banned));
     let Some(best) = best else { return f32::NAN };
@@ -153,7 +153,7 @@ fn log_sum_exp(logits: &[f32]) -> Result<(f32, f32), SampleError> {
     if log_sum.is_finite() { Ok((top, log_sum)) } else { Err(SampleError::NotFinite) }
 }
 
-/// The log-probability of a token, and the most likely ones.
+/// The log-probability of a token, and the most likely tokens.
 pub(super) fn score(logits: &[f32], params: &ScoreParams) -> Result<TokenLogProb, SampleError> {
     let (_, log_sum) = log_sum_exp(logits)?;
     let log_prob = |token: u32| logits[token as usize] - log_sum;
@@ -161,7 +161,7 @@ pub(super) fn score(logits: &[f32], params: &ScoreParams) -> Result<TokenLogProb
     Ok(TokenLogProb { token: params.token, log_prob: log_prob(params.token), top })
 }
 
-/// The `count` tokens with the largest logits, the largest first, ties by id.
+/// The `count` tokens with the largest logits, sorted, ties by id.
 fn most_likely(logits: &[f32], count: usize) -> Vec<u32> {
     let mut best: Vec<u32> = Vec::with_capacity(count + 1);
     if count == 0 {
@@ -169,7 +169,7 @@ fn most_likely(logits: &[f32], count: usize) -> Vec<u32> {
     }
     let mut least = f32::NEG_INFINITY;
     for (token, logit) in logits.iter().enumerate() {
-        // Few tokens get past this, and later tokens lose ties.
+        // Few tokens pass this test, and later tokens lose ties.
         if best.len() == count && *logit <= least {
             continue;
         }
@@ -181,7 +181,7 @@ fn most_likely(logits: &[f32], count: usize) -> Vec<u32> {
     best
 }
 
-/// The first index at which the running sum exceeds `target`, and the rest of `target` there.
+/// The first index at which the running sum exceeds `target`, and the remainder of `target` there.
 fn draw(weights: impl Iterator<Item = f64>, target: f64) -> Option<(usize, f64)> {
     let mut left = target;
     for (index, weight) in weights.enumerate() {

@@ -1,4 +1,4 @@
-//! Log-probabilities of given tokens, with the most likely ones beside them.
+//! Log-probabilities of given tokens, and the most likely alternatives.
 
 use candle_core::{Result, Tensor, bail};
 use rayon::prelude::*;
@@ -7,19 +7,19 @@ use super::{SampleError, ScoreParams, TokenLogProb, device, row};
 use crate::cpu;
 use crate::kernels;
 
-/// The most tokens that are reported beside a given one.
+/// Maximum number of alternatives reported.
 pub const MAX_TOP: usize = 20;
 
-/// Maximum elements of a chunk of logits that is computed for scoring alone (16 MiB of f32). A chunk has at least 16 rows, so
-/// that the output head is read a few times only.
+/// Maximum elements of a chunk of logits computed only for scoring (16 MiB of f32). A chunk has at least 16 rows, so that the
+/// output head is read only a few times.
 const CHUNK_ELEMENTS: usize = 1 << 22;
 
-/// Rows of a chunk of logits that are scored at once, for a vocabulary of `v`.
+/// Rows of a chunk of logits scored at once, for a vocabulary of `v`.
 pub fn scored_rows(v: usize) -> usize {
     (CHUNK_ELEMENTS / v.max(1)).clamp(16, 1024)
 }
 
-/// Log-probabilities of tokens in rows of `logits` [R, V]. They are the same floats as those of [`sample`](super::sample).
+/// Log-probabilities of tokens in rows of `logits` [R, V], bit-identical to those of [`sample`](super::sample).
 ///
 /// # Errors
 /// A row, a token or a number of tokens out of range, or a tensor that is not contiguous f32 (or, for kernels, bf16).

@@ -1,5 +1,5 @@
-//! Attention with tensors of bf16 against the same numbers in f32, forward and backward. What remains is the rounding of
-//! probabilities, of the gradients of scores and of outputs.
+//! Attention with bf16 tensors compared with the same numbers in f32, forward and backward. They differ only by the
+//! rounding of probabilities, score gradients and outputs.
 
 use crate::differences::{random, values};
 use candle_core::{DType, Device, Tensor};
@@ -41,7 +41,7 @@ fn wide(tensor: &Tensor) -> Vec<f32> {
 
 fn masks(heads: Heads) -> Vec<Mask> {
     let slopes = [None, Some(Slopes::alibi(heads.query))];
-    // With a window of 1 the gradients of queries and keys are 0.
+    // With a window of 1, the gradients of queries and keys are 0.
     let windows = [None, Some(3), Some(17), Some(60), Some(1000)];
     windows.iter().flat_map(|window| slopes.iter().map(|s| Mask::new(*window, s.clone()).unwrap())).collect()
 }
@@ -51,7 +51,7 @@ fn bf16_is_as_close_to_f32_as_its_rounding() {
     let mut rng = ChaCha8Rng::seed_from_u64(1);
     for (query, kv, dim) in [(2, 2, 32), (6, 2, 64), (4, 1, 20), (2, 1, 70), (1, 1, 128), (3, 3, 15)] {
         let heads = Heads { query, kv, dim };
-        // Lengths around the tiles of 6 or 32 queries, the registers of 16 keys and the blocks of 48 or 128 queries.
+        // Lengths around tiles of 6 or 32 queries, registers of 16 keys, and blocks of 48 or 128 queries.
         let bounds = [0, 1, 3, 3, 20, 69, 164, 325];
         let inputs = Inputs::new(325, heads, &mut rng);
         for mask in masks(heads) {
@@ -61,7 +61,7 @@ fn bf16_is_as_close_to_f32_as_its_rounding() {
             let [q, k, v] = inputs.wide.clone();
             let sizes = pass(&[q, k, v.abs().unwrap()], &inputs.gradient, &bounds, heads, &mask);
             for ((found, want), size) in wide(&found[0]).iter().zip(wide(&want[0])).zip(wide(&sizes[0])) {
-                // Every probability, and the output.
+                // Roundings of each probability and of the output.
                 let limit = 2.02 * ROUNDING * size;
                 assert!(
                     (found - want).abs() <= limit,
@@ -85,7 +85,7 @@ fn bf16_is_as_close_to_f32_as_its_rounding() {
 #[test]
 fn sequences_do_not_depend_on_those_beside_them_nor_on_threads() {
     let mut rng = ChaCha8Rng::seed_from_u64(2);
-    // Tiles of AMX multiply heads of 32, and pairs the others.
+    // AMX tiles handle heads of size 32, and pairs the others.
     for heads in [24, 32].map(|dim| Heads { query: 4, kv: 2, dim }) {
         let inputs = Inputs::new(130, heads, &mut rng);
         for mask in masks(heads) {

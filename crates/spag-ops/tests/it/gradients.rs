@@ -37,7 +37,7 @@ fn rms_norm() {
         let dx = (dx - r).unwrap();
         differences(&x, &dx, |x| scalar(&rms_norm::forward(x, &w, 1e-5).unwrap(), &g), "dx");
         differences(&w, &minus_ones(&dw), |w| scalar(&rms_norm::forward(&x, w, 1e-5).unwrap(), &g), "dw");
-        // Stored weights that are less by one than the factors.
+        // Stored weights relative to one.
         let norm = rms_norm::RmsNorm { eps: 1e-5, offset: 1.0 };
         let dw = ones(&[d]);
         let dx = rms_norm::backward(&x, &w, norm, &g, None, &dw).unwrap();
@@ -76,7 +76,7 @@ fn geglu() {
         values(&Activation::GeGlu.forward_joined(&joined).unwrap()),
         values(&Activation::GeGlu.forward(&gate, &up).unwrap())
     );
-    // candle's gelu is the approximation by tanh.
+    // candle's gelu is the tanh approximation.
     let expected = (gate.gelu().unwrap() * &up).unwrap();
     for (found, expected) in values(&Activation::GeGlu.forward(&gate, &up).unwrap()).iter().zip(values(&expected)) {
         assert!((found - expected).abs() < 1e-6, "{found} {expected}");
@@ -207,7 +207,7 @@ fn log_prob_of_other_distributions() {
         sampling: Sampling::random(temperature, top_k, top_p),
         banned: banned.into(),
     };
-    // The second and the last target are not among the most likely tokens, and the third is banned: they count as tokens that can be drawn.
+    // The second and last targets are not among the most likely tokens, and the third is banned: targets are never excluded.
     log_prob_under(&[
         drawn(0.5, 0, None, &[]),
         drawn(1.0, 0, Some(0.5), &[]),
@@ -236,7 +236,7 @@ fn log_prob_under(distributions: &[Distribution]) {
 
 #[test]
 fn chunked_log_prob_equals_unchunked() {
-    // A vocabulary so large that logits are chunked and recomputed.
+    // A vocabulary large enough that logits are chunked and recomputed.
     let restricted = Distribution { sampling: Sampling::random(0.8, 50, None), banned: [7].into() };
     for distribution in [Distribution::of_model(), restricted] {
         chunked_log_prob_under(&vec![distribution; 600]);

@@ -1,20 +1,21 @@
-//! The machine code of kernels, where nvcc is on the PATH: what neither results nor the emulator show.
+//! Checks the machine code of kernels, if nvcc is on the PATH: properties that neither results nor the emulator
+//! show.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-/// What ptxas of this version makes; others allocate registers differently.
+/// The expected nvcc release; others allocate registers differently.
 const VERSION: &str = "release 13.0";
-/// A row for each kernel, with tabs between: its name; registers of a thread and bytes spilled to memory on 8.0 and on 9.0, or `-` for
-/// kernels that are not for 8.0; stores to global memory of 16 bytes and of fewer.
+/// One tab-separated row per kernel: name; registers per thread and spilled bytes on 8.0 and on 9.0, or `-` for kernels not compiled
+/// for 8.0; global stores of 16 bytes and of fewer.
 const TABLE: &str = "tests/it/machine_code.tsv";
 
-/// The folder of kernels for compute capability 9.0 alone.
+/// The folder of kernels for compute capability 9.0 only.
 const HOPPER: &str = "hopper";
 
-/// Runs nvcc; `None` without it.
+/// Runs nvcc; `None` if it is not installed.
 fn nvcc(arguments: &[&str]) -> Option<Output> {
     let output = Command::new("nvcc").args(arguments).output();
     let Ok(output) = output else {
@@ -79,7 +80,7 @@ fn resources(source: &Path, architecture: &str) -> Option<BTreeMap<String, (u32,
     Some(kernels.map(row).collect())
 }
 
-/// Stores to global memory of 16 bytes, and of fewer.
+/// Global stores of 16 bytes, and of fewer.
 fn stores(ptx: &str) -> (usize, usize) {
     let stores: Vec<&str> = ptx.lines().filter(|line| line.contains("st.global")).collect();
     let wide = |line: &&&str| {
@@ -120,7 +121,8 @@ fn kernels_have_the_registers_spills_and_stores_of_the_table() {
     }
 }
 
-/// Tiles of attention write 16 bytes at once. nvcc copies a struct of bf16 from shared memory in parts of 2 and 4 bytes.
+/// Attention tiles are stored 16 bytes at a time. nvcc copies a struct of bf16 from shared memory in parts of 2 and 4
+/// bytes.
 #[test]
 fn tiles_are_stored_in_whole_vectors() {
     for source in ["forward.cu", "backward.cu", "hopper/forward.cu", "hopper/backward.cu"] {

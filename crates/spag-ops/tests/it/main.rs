@@ -1,4 +1,4 @@
-//! Ops: gradients against finite differences, attention against plain loops, and kernels against the CPU.
+//! Ops: gradients compared with finite differences, attention with plain loops, and kernels with the CPU.
 
 mod attention_bf16;
 mod differences;

@@ -99,7 +99,7 @@ fn masked_attention_equals_a_dense_implementation() {
                     let want = dense(&part, heads, window.map(|w| w.min(1 << 30)), slopes.map(Slopes::values));
                     for ((got, want), what) in [&out, &dq, &dk, &dv].iter().zip(want).zip(["out", "dq", "dk", "dv"]) {
                         let want: Vec<f64> = want.flatten_all().unwrap().to_vec1().unwrap();
-                        // Of a window of 1, dq and dk are zero: the difference of two sums of about 3.
+                        // With a window of 1, dq and dk are zero, as differences of two sums of about 3.
                         let scale = want.iter().fold(0.3f64, |m, x| m.max(x.abs()));
                         let far = |(g, w): (f32, &f64)| (f64::from(g) - w).abs();
                         let worst = values(&rows(got)).into_iter().zip(&want).map(far).fold(0.0, f64::max);
@@ -224,7 +224,8 @@ fn decoding_rows_do_not_depend_on_the_rows_that_share_their_pages() {
     }
 }
 
-/// Bit by bit as f32 pages with rounded keys and values: prompts in chunks, decoding alone and together, copied pages.
+/// Bit-identical to f32 pages with rounded keys and values: prompts in chunks, decoding alone and batched, copied
+/// pages.
 #[test]
 fn pages_in_bf16_hold_the_nearest_numbers() {
     let mut rng = ChaCha8Rng::seed_from_u64(7);
@@ -248,7 +249,7 @@ fn pages_in_bf16_hold_the_nearest_numbers() {
             same(&[(50, 0, &pages)]);
             same(&[(24, 50, &pages)]);
             same(&[(1, 74, &pages)]);
-            // The first page in another place.
+            // Moves the first page.
             for cache in [&narrow, &wide] {
                 paged_attention::copy(&cache.keys, &cache.values, pages[0], count, tokens.min(6), shape).unwrap();
             }

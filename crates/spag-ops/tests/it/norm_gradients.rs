@@ -1,4 +1,4 @@
-//! Biases, norms of heads and normalized rows: values, and gradients by finite differences.
+//! Biases, head norms and normalized rows: values, and gradients by finite differences.
 
 use crate::differences::{differences, minus_ones, ones, random, scalar, values};
 use candle_core::{Device, Tensor};
@@ -34,7 +34,7 @@ fn head_norm_gradients_equal_finite_differences() {
     let mut rng = ChaCha8Rng::seed_from_u64(2);
     for (n, heads, dim) in [(3, 2, 6), (1, 6, 8), (40, 3, 2), (5, 1, 20)] {
         let (x, g) = (random((n, heads * dim), &mut rng), random((n, heads * dim), &mut rng));
-        // Away from zero, where a head of two elements bends too much for a step of the differences.
+        // Away from zero, where heads of two elements are too nonlinear for the step of the differences.
         let x = ((x.abs().unwrap() + 0.3).unwrap() * x.sign().unwrap()).unwrap();
         let w = vector(dim, &mut rng);
         let dw = ones(&[dim]);
@@ -90,7 +90,7 @@ fn rows_of_zeros_stay_zeros_with_finite_gradients() {
     row_norm::backward(&w, &g, &dw).unwrap();
     let dw = values(&dw);
     assert!(dw.iter().all(|x| x.is_finite()), "{dw:?}");
-    // As PyTorch: the divisor of a short row is 1e-12, a constant.
+    // As in PyTorch: the divisor of a short row is the constant 1e-12.
     assert_eq!([dw[0], dw[8]], [1e12; 2]);
 }
 

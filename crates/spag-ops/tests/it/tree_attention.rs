@@ -1,4 +1,4 @@
-//! Attention of trees: sequences with common rows, against the same sequences apart.
+//! Attention of trees: sequences with shared rows, compared with the same sequences unpacked.
 
 use crate::differences::{differences, random, scalar, values};
 use candle_core::{DType, Device, Tensor};
@@ -14,7 +14,7 @@ struct Tree {
 }
 
 impl Tree {
-    /// Segments of up to `longest` rows, empty ones among them.
+    /// Segments of up to `longest` rows, some of them empty.
     fn random(segments: u32, longest: u32, rng: &mut ChaCha8Rng) -> Self {
         let mut tree = Self { bounds: vec![0], parents: Vec::new() };
         let mut path: Vec<u32> = Vec::new();
@@ -70,7 +70,7 @@ fn wide(tensor: &Tensor) -> Vec<f32> {
     values(&tensor.to_dtype(DType::F32).unwrap())
 }
 
-/// Checks a tree against each segment at the end of a sequence of its own, whose other rows have gradients of 0.
+/// Compares a tree with a separate sequence per segment, whose other rows have zero gradients.
 fn check(tree: &Tree, heads: Heads, dtype: DType, mask: &Mask, rng: &mut ChaCha8Rng) {
     let tensors = inputs(tree.rows(), heads, dtype, rng);
     let found = pass(&tensors, &tree.sequences(), heads, mask);
@@ -101,7 +101,7 @@ fn check(tree: &Tree, heads: Heads, dtype: DType, mask: &Mask, rng: &mut ChaCha8
         }
     }
     for ((sum, found), what) in sums.iter().zip(&found[1..]).zip(["dq", "dk", "dv"]) {
-        // Of a window of 1, dq and dk are zero: the difference of two sums of about 3.
+        // With a window of 1, dq and dk are zero, as differences of two sums of about 3.
         let scale = sum.iter().fold(0.3f64, |most, x| most.max(x.abs()));
         let worst = sum.iter().zip(wide(found)).map(|(sum, x)| (sum - f64::from(x)).abs()).fold(0.0, f64::max);
         assert!(worst <= 1e-6 * scale, "{tree:?}, {heads:?}, {mask:?}, {what}: {worst:e} of {scale}");
@@ -125,7 +125,7 @@ fn rows_of_a_tree_equal_those_of_sequences_apart() {
 #[test]
 fn rows_of_a_tree_of_bf16_equal_those_of_sequences_apart() {
     let mut rng = ChaCha8Rng::seed_from_u64(2);
-    // Tiles of AMX multiply heads of 32, pairs those of 24, and f32 those of 15.
+    // AMX tiles handle heads of size 32, pairs 24, and f32 15.
     for dim in [32, 24, 15] {
         let heads = Heads { query: 4, kv: 2, dim };
         for mask in masks(heads) {

@@ -1,4 +1,4 @@
-//! A client of the server, and what it saw.
+//! A client of the load test, and its measurements.
 
 use std::io::{BufRead, BufReader};
 use std::thread;
@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use clap::ValueEnum;
 use serde_json::{Value, json};
 
-/// Different requests; the clients share them.
+/// Number of distinct requests, shared by the clients.
 pub(crate) const REQUESTS: usize = 40;
 /// Pause of a slow reader after each event.
 pub(crate) const PAUSE: Duration = Duration::from_millis(50);
@@ -27,7 +27,7 @@ pub(crate) enum Kind {
     Leaving,
 }
 
-/// What a client saw.
+/// Measurements of a client.
 pub(crate) struct Seen {
     pub(crate) text: String,
     pub(crate) first: Duration,

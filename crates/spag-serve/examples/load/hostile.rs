@@ -1,4 +1,4 @@
-//! Clients that mean no good: they hold connections, send nonsense, or send too much.
+//! Hostile clients: they hold connections open, send garbage, or send too much.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -9,34 +9,34 @@ use std::time::Duration;
 
 /// Pause between the bytes of a slow client.
 const PAUSE: Duration = Duration::from_millis(200);
-/// Body of a client that sends too much. More than a server accepts by default.
+/// Body size of a client that sends too much: more than a server accepts by default.
 const LARGE: usize = 12 << 20;
 
-/// What hostile clients do while others are served. Each repeats it until it is stopped.
+/// Attacks run while other clients are served, each repeated until stopped.
 #[derive(Clone, Copy)]
 enum Attack {
-    /// Headers that never end, a byte at a time.
+    /// Endless headers, one byte at a time.
     SlowHeaders,
-    /// A body that never ends, a byte at a time.
+    /// An endless body, one byte at a time.
     SlowBody,
     /// Bytes that are not HTTP.
     Garbage,
-    /// A body of JSON that is broken.
+    /// A malformed JSON body.
     BrokenJson,
-    /// More than the server accepts.
+    /// A body larger than the server accepts.
     Large,
 }
 
 const ATTACKS: [Attack; 5] =
     [Attack::SlowHeaders, Attack::SlowBody, Attack::Garbage, Attack::BrokenJson, Attack::Large];
 
-/// Starts `number` hostile clients. They end soon after `stop`.
+/// Starts `number` hostile clients, which end soon after `stop` is set.
 pub(crate) fn start(number: usize, address: &str, stop: &Arc<AtomicBool>) -> Result<Vec<JoinHandle<()>>, String> {
     let spawn = |index: usize| {
         let (attack, address, stop) = (ATTACKS[index % ATTACKS.len()], address.to_owned(), stop.clone());
         let run = move || {
             while !stop.load(Ordering::Relaxed) {
-                // The server closes connections; that is what it should do.
+                // The server is expected to close connections.
                 if let Ok(stream) = TcpStream::connect(&address) {
                     let _ = once(attack, stream, &stop);
                 }

@@ -1,7 +1,8 @@
-//! Puts a running server under load: many streams at once, slow readers, clients that leave, and hostile ones.
+//! Load test of a running server: many concurrent streams, slow readers, clients that disconnect, and hostile
+//! clients.
 //!
-//! Each answer is compared with the answer to the same request alone. Prints one JSON line with latencies, and exits with 1 if
-//! an answer is lost or wrong, or if pages stay in use.
+//! Each answer is compared with the answer to the same request sent alone. Prints one JSON line with latencies; exits with 1
+//! if an answer is lost or wrong, or if pages stay in use.
 //!
 //! ```text
 //! cargo run --release --example load -- http://127.0.0.1:8000 --clients 1000 --slow 100 --leaving 500
@@ -22,7 +23,7 @@ use client::{Delivery, Kind, PAUSE, REQUESTS, answer, metric, request};
 
 /// Stack of a client's thread.
 const STACK: usize = 256 << 10;
-/// Longer than any answer takes, to an agent's whole call.
+/// Timeout of a client's whole call, longer than any answer takes.
 const PATIENCE: Duration = Duration::from_secs(900);
 
 #[derive(Parser)]
@@ -49,7 +50,7 @@ struct Arguments {
     delivery: Delivery,
 }
 
-/// Milliseconds at a share of the sorted times.
+/// The quantile `share` of sorted times, in milliseconds.
 fn at(times: &mut [Duration], share: f64) -> f64 {
     times.sort_unstable();
     let place = ((times.len() as f64 * share) as usize).min(times.len().saturating_sub(1));
@@ -103,7 +104,7 @@ fn run(arguments: &Arguments) -> Result<Value, String> {
     let seconds = began.elapsed().as_secs_f64();
     stop.store(true, Ordering::Relaxed);
     attackers.into_iter().try_for_each(|attacker| attacker.join()).map_err(|_| "a hostile client panicked")?;
-    // The server sees that a client has left when it writes to it.
+    // The server detects that a client has disconnected when it writes to it.
     let deadline = Instant::now() + Duration::from_secs(60);
     let left = loop {
         let left = [

@@ -1,4 +1,4 @@
-//! Answers of `/v1/chat/completions`.
+//! Responses of `/v1/chat/completions`.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ use crate::model::ServedModel;
 const OBJECT: &str = "chat.completion";
 const PIECE: &str = "chat.completion.chunk";
 
-/// A whole answer as it is sent.
+/// A complete answer in the response format.
 #[derive(Debug, Serialize)]
 struct Choice<'a> {
     index: usize,
@@ -27,11 +27,11 @@ struct Choice<'a> {
 struct Message<'a> {
     role: &'static str,
     content: &'a str,
-    /// Always null: models of a folder have no refusals of their own.
+    /// Always null: local models do not report refusals.
     refusal: (),
 }
 
-/// A piece of an answer as it is sent.
+/// A chunk of an answer in the response format.
 #[derive(Debug, Serialize)]
 struct ChoicePiece<'a> {
     index: usize,
@@ -60,7 +60,7 @@ impl LogProbs {
     }
 }
 
-/// An answer in a conversation.
+/// The answer to a chat request.
 pub(crate) struct ChatAnswer {
     model: Arc<ServedModel>,
     job: ChatJob,
@@ -68,7 +68,7 @@ pub(crate) struct ChatAnswer {
 }
 
 impl ChatAnswer {
-    /// An answer without choices.
+    /// An answer without any choices yet.
     pub(crate) fn new(model: Arc<ServedModel>, job: ChatJob, head: Head) -> Self {
         let head = head.of(PIECE, job.settings.delivery, job.prompt_tokens());
         Self { model, job, head }

@@ -1,4 +1,4 @@
-//! Answers of `/v1/completions`.
+//! Responses of `/v1/completions`.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ use crate::model::ServedModel;
 
 const OBJECT: &str = "text_completion";
 
-/// A completion, or a piece of one, as it is sent.
+/// A completion, or a chunk of one, in the response format.
 #[derive(Debug, Serialize)]
 struct Choice {
     index: usize,
@@ -23,17 +23,17 @@ struct Choice {
     finish_reason: Option<&'static str>,
 }
 
-/// An answer to a request for completions.
+/// The answer to a completion request.
 pub(crate) struct CompletionAnswer {
     model: Arc<ServedModel>,
     job: CompletionJob,
     head: Head,
-    /// Log-probabilities of each sequence that is streamed.
+    /// Log-probabilities of each streamed sequence.
     builders: Vec<Option<LegacyBuilder>>,
 }
 
 impl CompletionAnswer {
-    /// An answer without choices.
+    /// An answer without any choices yet.
     pub(crate) fn new(model: Arc<ServedModel>, job: CompletionJob, head: Head) -> Self {
         let prompt = job.prompts.iter().map(|prompt| prompt.tokens.len()).sum();
         let head = head.of(OBJECT, job.settings.delivery, prompt);
@@ -127,7 +127,7 @@ impl Answer for CompletionAnswer {
     }
 
     fn begin(&mut self, stream: &mut Pieces) -> spag_model::Result<()> {
-        // With log-probabilities, the prompt is sent when they are there.
+        // With log-probabilities, the prompt is sent once they are computed.
         if self.job.echo == Echo::Prompt && self.job.log_probs.is_none() {
             for at in 0..self.builders.len() {
                 let finish = self.job.is_echo_only().then_some("length");

@@ -1,4 +1,4 @@
-//! Answers: the events of sequences in the forms of OpenAI's API, at once or as a stream.
+//! Responses in the formats of OpenAI's API, complete or streamed.
 
 mod chat;
 mod completion;
@@ -15,7 +15,7 @@ use crate::engine_thread::Sequences;
 pub(crate) use chat::ChatAnswer;
 pub(crate) use completion::CompletionAnswer;
 
-/// The numbers of tokens of an answer.
+/// Token counts of an answer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Usage {
     /// Tokens of all prompts, each counted once.
@@ -42,7 +42,7 @@ impl Usage {
     }
 }
 
-/// [`Usage`] as it is sent.
+/// [`Usage`] in the response format.
 #[derive(Clone, Copy, Debug, Serialize)]
 struct UsageBody {
     prompt_tokens: usize,
@@ -56,48 +56,48 @@ struct PromptDetails {
     cached_tokens: usize,
 }
 
-/// What all parts of an answer state, and the tokens so far.
+/// The fields shared by all parts of an answer, and the token counts so far.
 #[derive(Clone, Debug)]
 pub(crate) struct Head {
     id: String,
     created: u64,
-    /// The name by which the client asked for the model.
+    /// The model name that the client requested.
     model: String,
     usage: Usage,
-    /// What a piece of a stream calls itself.
+    /// The `object` of a stream's chunks.
     piece: &'static str,
-    /// How the answer is sent.
+    /// Whether the answer is streamed.
     pub(crate) delivery: Delivery,
 }
 
 impl Head {
-    /// The head of a new answer, whose id begins with `prefix`.
+    /// The head of a new answer, whose id starts with `prefix`.
     pub(crate) fn new(prefix: &str, model: String) -> Self {
         let id = format!("{prefix}-{:016x}{:016x}", rand::random::<u64>(), rand::random::<u64>());
         let created = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
         Self { id, created, model, usage: Usage::default(), piece: "", delivery: Delivery::Whole }
     }
 
-    /// The head of an answer to prompts with so many tokens.
+    /// Sets the chunk name, the delivery and the prompt token count.
     fn of(self, piece: &'static str, delivery: Delivery, prompt: usize) -> Self {
         Self { usage: Usage { prompt, ..self.usage }, piece, delivery, ..self }
     }
 
-    /// Counts the tokens of a sequence that has ended.
+    /// Counts the tokens of a finished sequence.
     pub(crate) fn count(&mut self, completion: &Completion) {
         self.usage.add(completion);
     }
 
-    /// The text of a whole answer.
+    /// The body of a complete answer.
     ///
     /// # Errors
-    /// It cannot be written as JSON.
+    /// JSON serialization fails.
     fn whole<C: Serialize>(&self, object: &'static str, choices: &[C]) -> Result<String, ApiError> {
         let body = self.body(object, choices, UsageField::Of(self.usage.body()));
         serde_json::to_string(&body).map_err(|error| ApiError::server(error.to_string()))
     }
 
-    /// Appends a piece of an answer.
+    /// Appends a chunk of an answer.
     fn push(&self, choice: impl Serialize, stream: &mut Pieces) {
         let sends_usage = self.delivery == Delivery::Stream(StreamUsage::Sent);
         let usage = if sends_usage { UsageField::Null } else { UsageField::Absent };
@@ -117,7 +117,7 @@ impl Head {
     }
 }
 
-/// An answer, or a piece of one, as it is sent. It borrows its texts, since a busy server sends thousands of pieces a second.
+/// An answer or a chunk in the response format. Borrows its texts, since a busy server sends thousands of chunks a second.
 #[derive(Debug, Serialize)]
 struct Body<'a, C> {
     id: &'a str,
@@ -134,7 +134,7 @@ struct Body<'a, C> {
 #[serde(untagged)]
 enum UsageField {
     Absent,
-    /// Of all pieces but the last, if the last has it.
+    /// For all chunks but the last, if the last has usage.
     Null,
     Of(UsageBody),
 }
@@ -145,28 +145,28 @@ impl UsageField {
     }
 }
 
-/// An answer that is sent at once, or piece by piece: each piece is one event of the stream.
+/// An answer that is sent complete or in chunks, one server-sent event each.
 pub(crate) trait Answer: Send + 'static {
-    /// What all its parts state.
+    /// The shared fields.
     fn head(&mut self) -> &mut Head;
 
-    /// The whole body. Without the engine's completions there was nothing to compute.
+    /// The complete body. `completions` is empty if the engine had nothing to compute.
     ///
     /// # Errors
-    /// The tokenizer cannot decode a prompt or a token, or the answer cannot be written as JSON.
+    /// The tokenizer cannot decode a prompt or a token, or JSON serialization fails.
     fn body(self, completions: &[Completion]) -> Result<String, ApiError>;
 
-    /// What is sent before the first event.
+    /// Appends what is sent before the first event.
     fn begin(&mut self, stream: &mut Pieces) -> spag_model::Result<()>;
 
-    /// What is sent for an event of a sequence, which is neither `Finished` nor `Failed`.
+    /// Appends what an event of a sequence sends; never called with `Finished` or `Failed`.
     fn event(&mut self, sequence: usize, event: Event, stream: &mut Pieces) -> spag_model::Result<()>;
 
-    /// What is sent when a sequence has ended.
+    /// Appends what the end of a sequence sends.
     fn finish(&mut self, sequence: usize, completion: &Completion, stream: &mut Pieces);
 }
 
-/// Server-sent events that are to be written.
+/// Server-sent events to be written.
 #[derive(Debug, Default)]
 pub(crate) struct Pieces(Vec<u8>);
 
@@ -174,7 +174,7 @@ impl Pieces {
     /// Appends an event with JSON.
     pub(crate) fn push(&mut self, data: &impl Serialize) {
         self.0.extend_from_slice(b"data: ");
-        // JSON has no line breaks. Memory takes all that is written, and the keys of our bodies are texts.
+        // JSON has no line breaks. Writing to memory cannot fail, and our keys are strings.
         let _ = serde_json::to_writer(&mut self.0, data);
         self.0.extend_from_slice(b"\n\n");
     }
@@ -198,7 +198,7 @@ impl Pieces {
 /// Waits for all completions of a request, in order.
 ///
 /// # Errors
-/// One of the sequences fails, or the engine.
+/// A sequence or the engine fails.
 pub(crate) async fn collect(sequences: &mut Sequences, number: usize) -> Result<Vec<Completion>, ApiError> {
     let mut done: Vec<Option<Completion>> = vec![None; number];
     let mut left = number;

@@ -1,4 +1,4 @@
-//! `/v1/chat/completions`: what a request asks for.
+//! Requests of `/v1/chat/completions`.
 
 use std::sync::Arc;
 
@@ -20,18 +20,18 @@ use crate::model::ServedModel;
 pub(super) struct Conversation {
     /// Its tokens.
     pub(super) prompt: Vec<u32>,
-    /// Whether the answer begins, or goes on with the last message.
+    /// Whether the completion starts an answer or continues the last message.
     text: CompletionText,
 }
 
-/// A request for answers in a conversation.
+/// A chat request.
 #[derive(Debug)]
 pub(crate) struct ChatJob {
     /// The conversation.
     conversation: Conversation,
     pub(crate) settings: Settings,
     pub(crate) max_tokens: usize,
-    /// Alternatives of each token, if log-probabilities are asked for.
+    /// Number of alternatives per token, if log-probabilities are requested.
     pub(crate) log_probs: Option<usize>,
 }
 
@@ -43,7 +43,7 @@ fn is_no_choice(value: &Value) -> bool {
     value == "none" || value == "auto"
 }
 
-/// Fields of chats that are not computed.
+/// Chat fields that are not supported.
 const REFUSED: [Refused; 17] = [
     Refused::new("tools", is_empty, "describe tools in a message"),
     Refused::new("tool_choice", is_no_choice, "leave it out"),
@@ -73,7 +73,7 @@ fn is_one(value: &Value) -> bool {
 }
 
 impl ChatJob {
-    /// Reads a request for a model, and renders its conversation.
+    /// Parses a request for a model and renders its conversation.
     pub(crate) fn read(mut fields: Fields, model: &ServedModel) -> Result<Self, ApiError> {
         fields.refuse(&REFUSED)?;
         let settings = Settings::read(&mut fields, model)?;
@@ -82,7 +82,7 @@ impl ChatJob {
         let conversation = conversation(&mut fields, TextLength::Fits, model)?;
         let prompt = &conversation.prompt;
         fields.finish(&IGNORED)?;
-        // Without a limit the answer may use all that is left of the context.
+        // Without a limit, the answer may use the rest of the context.
         let max_tokens = max_tokens.unwrap_or_else(|| model.max_length.saturating_sub(prompt.len()).max(1));
         check_length(prompt.len(), max_tokens, model)?;
         check_sequences(1, settings.n, model)?;
@@ -98,7 +98,7 @@ impl ChatJob {
         self.conversation.prompt.len()
     }
 
-    /// The requests for the engine.
+    /// The engine requests.
     pub(crate) fn requests(&self) -> Vec<Request> {
         let log_probs = LogProbs { prompt: None, top: self.log_probs.unwrap_or(0) };
         let Conversation { prompt, text } = &self.conversation;
@@ -112,7 +112,7 @@ impl ChatJob {
     }
 }
 
-/// The conversation in `messages`, with the fields that change what the template writes.
+/// Renders the conversation in `messages`, with the fields that affect the template.
 pub(super) fn conversation(
     fields: &mut Fields,
     length: TextLength,
@@ -134,7 +134,7 @@ pub(super) fn conversation(
     let mut variables = Map::from_iter([("add_generation_prompt".to_owned(), Value::Bool(prompts))]);
     variables.extend([("tools".to_owned(), Value::Null), ("documents".to_owned(), Value::Null)]);
     variables.extend(more);
-    // BOS is there if the template writes it.
+    // The template writes BOS itself.
     let tokenizer = model.tokenizer();
     let (rendered, text) = match continued {
         true => (spag_chat::render_continued(template, tokenizer, messages, &variables), CompletionText::Continued),

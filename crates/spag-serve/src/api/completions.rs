@@ -1,4 +1,4 @@
-//! `/v1/completions`: what a request asks for.
+//! Requests of `/v1/completions`.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use super::sampling::{Delivery, IGNORED, Settings, is_empty};
 use crate::limits::{MAX_SEQUENCES, MAX_TOP};
 use crate::model::ServedModel;
 
-/// Tokens of a completion if the request does not say, as in OpenAI's API.
+/// Default `max_tokens`, as in OpenAI's API.
 const DEFAULT_TOKENS: usize = 16;
 
 /// A request for completions.
@@ -22,11 +22,11 @@ pub(crate) struct CompletionJob {
     pub(crate) settings: Settings,
     pub(crate) max_tokens: usize,
     pub(crate) echo: Echo,
-    /// Alternatives of each token, if log-probabilities are asked for.
+    /// Number of alternatives per token, if log-probabilities are requested.
     pub(crate) log_probs: Option<usize>,
 }
 
-/// Whether the prompt is a part of the answer.
+/// Whether the answer includes the prompt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Echo {
     Prompt,
@@ -34,7 +34,7 @@ pub(crate) enum Echo {
 }
 
 impl CompletionJob {
-    /// Reads a request for a model.
+    /// Parses a request for a model.
     pub(crate) fn read(mut fields: Fields, model: &ServedModel) -> Result<Self, ApiError> {
         fields.refuse(&[Refused::new("suffix", is_empty, "the model continues text, it does not fill gaps")])?;
         let settings = Settings::read(&mut fields, model)?;
@@ -66,12 +66,12 @@ impl CompletionJob {
         self.prompts.iter().try_for_each(|prompt| check_length(prompt.tokens.len(), self.max_tokens, model))
     }
 
-    /// Whether the engine has nothing to compute: the prompt is echoed without log-probabilities.
+    /// Whether the engine has nothing to compute, because the prompt is echoed without log-probabilities.
     pub(crate) fn is_echo_only(&self) -> bool {
         self.max_tokens == 0 && self.log_probs.is_none()
     }
 
-    /// The requests for the engine: `n` for each prompt.
+    /// The engine requests: `n` per prompt.
     pub(crate) fn requests(&self) -> Vec<Request> {
         let scored = self.echo == Echo::Prompt && self.log_probs.is_some();
         let log_probs = LogProbs { prompt: scored.then_some(PromptRange::All), top: self.log_probs.unwrap_or(0) };
@@ -87,7 +87,7 @@ impl CompletionJob {
     }
 }
 
-/// The engine's settings of a request.
+/// The generation settings of a request.
 pub(super) fn generation(settings: &Settings, max_tokens: usize, text: CompletionText) -> GenerationConfig {
     GenerationConfig {
         max_new_tokens: max_tokens,
@@ -105,7 +105,7 @@ pub(super) fn generation(settings: &Settings, max_tokens: usize, text: Completio
     }
 }
 
-/// Refuses more sequences than a request may have.
+/// Refuses a request with too many sequences.
 pub(super) fn check_sequences(prompts: usize, n: usize, model: &ServedModel) -> Result<(), ApiError> {
     let most = MAX_SEQUENCES.min(model.engine.capacity);
     if prompts.saturating_mul(n) > most {
@@ -117,7 +117,7 @@ pub(super) fn check_sequences(prompts: usize, n: usize, model: &ServedModel) -> 
     Ok(())
 }
 
-/// Refuses prompts that do not fit. They are never cut.
+/// Refuses prompts that do not fit into the context. They are never truncated.
 pub(super) fn check_length(prompt: usize, max_tokens: usize, model: &ServedModel) -> Result<(), ApiError> {
     let context = model.max_length;
     if prompt.saturating_add(max_tokens) > context {

@@ -1,4 +1,4 @@
-//! Errors in the form of OpenAI's API.
+//! Errors in the format of OpenAI's API.
 
 use axum::body::Body;
 use axum::http::{HeaderValue, StatusCode, header};
@@ -21,18 +21,18 @@ impl ApiError {
         Self { status, kind, message: message.into(), param: None, code: None, retry_after_s: None }
     }
 
-    /// 400: the request cannot be served as it is.
+    /// 400: the request is invalid.
     pub fn bad(message: impl Into<String>) -> Self {
         Self::new(StatusCode::BAD_REQUEST, "invalid_request_error", message)
     }
 
-    /// 400 because of one field.
+    /// 400: a field is invalid.
     pub fn field(param: impl Into<String>, problem: impl std::fmt::Display) -> Self {
         let param = param.into();
         Self { param: Some(param.clone()), ..Self::bad(format!("{param}: {problem}")) }
     }
 
-    /// The same error of a field within another one.
+    /// The same error with the field nested in `outer`.
     pub(crate) fn within(mut self, outer: &str) -> Self {
         if let Some(param) = &mut self.param {
             *param = format!("{outer}.{param}");
@@ -41,7 +41,7 @@ impl ApiError {
         self
     }
 
-    /// 400: a field of known meaning that this server does not compute.
+    /// 400: a known field that this server does not support.
     pub(crate) fn unsupported(param: &str, instead: &str) -> Self {
         let code = Some("unsupported_parameter");
         Self { code, ..Self::field(param, format_args!("this server does not support it; {instead}")) }
@@ -57,7 +57,7 @@ impl ApiError {
         Self { param: Some("prompt".into()), code: Some("context_length_exceeded"), ..Self::bad(message) }
     }
 
-    /// 400: a text has more bytes than the model's context can have.
+    /// 400: a text has too many bytes to fit into the model's context.
     pub(crate) fn long_text(at: &str, bytes: usize, most: usize, context: usize) -> Self {
         let problem = format!(
             "This model's maximum context length is {context} tokens. However, the text has {bytes} bytes, more than the {most} that \
@@ -66,7 +66,7 @@ impl ApiError {
         Self { code: Some("context_length_exceeded"), ..Self::field(at, problem) }
     }
 
-    /// 401: no valid key.
+    /// 401: no valid API key.
     pub(crate) fn unauthorized() -> Self {
         let message = "This server needs a key: send the header `Authorization: Bearer KEY` with a valid KEY";
         Self { code: Some("invalid_api_key"), ..Self::new(StatusCode::UNAUTHORIZED, "invalid_request_error", message) }
@@ -96,14 +96,14 @@ impl ApiError {
         Self::new(StatusCode::NOT_FOUND, "invalid_request_error", format!("Unknown request URL: {what}"))
     }
 
-    /// 405: the route has other methods.
+    /// 405: the route does not support the method.
     pub(crate) fn wrong_method(method: &str, path: &str) -> Self {
         let what = spag_io::quote(&format!("{method} {path}"));
         let message = format!("Not allowed: {what}; the header `allow` names the methods of this route");
         Self::new(StatusCode::METHOD_NOT_ALLOWED, "invalid_request_error", message)
     }
 
-    /// 404: a thing that a request names does not exist.
+    /// 404: an object named by a request does not exist.
     pub fn not_found(message: impl Into<String>) -> Self {
         Self::new(StatusCode::NOT_FOUND, "invalid_request_error", message)
     }
@@ -116,7 +116,7 @@ impl ApiError {
         Self { param: Some("model".into()), code: Some("model_not_found"), ..error }
     }
 
-    /// 408: the request did not arrive in time.
+    /// 408: the request timed out while being received.
     pub(crate) fn slow(seconds: f64) -> Self {
         let message = format!("The request did not arrive within {seconds} seconds");
         Self::new(StatusCode::REQUEST_TIMEOUT, "invalid_request_error", message)
@@ -141,23 +141,23 @@ impl ApiError {
         Self::new(StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE, "invalid_request_error", message)
     }
 
-    /// 429: the server has too much to do.
+    /// 429: the server is overloaded.
     pub fn busy(message: impl Into<String>) -> Self {
         let error = Self::new(StatusCode::TOO_MANY_REQUESTS, "requests", message);
         Self { code: Some("rate_limit_exceeded"), retry_after_s: Some(1), ..error }
     }
 
-    /// 503: the server is ending, or its engine has failed.
+    /// 503: the server is shutting down, or its engine has failed.
     pub(crate) fn unavailable(message: impl Into<String>) -> Self {
         Self::new(StatusCode::SERVICE_UNAVAILABLE, "server_error", message)
     }
 
-    /// 500: a fault of the server or the model.
+    /// 500: an internal error of the server or the model.
     pub fn server(message: impl Into<String>) -> Self {
         Self::new(StatusCode::INTERNAL_SERVER_ERROR, "server_error", message)
     }
 
-    /// What is wrong and what to do.
+    /// The cause and the remedy.
     pub fn message(&self) -> &str {
         &self.message
     }
@@ -187,7 +187,7 @@ impl IntoResponse for ApiError {
             headers.insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
         }
         if matches!(self.status, StatusCode::REQUEST_TIMEOUT | StatusCode::PAYLOAD_TOO_LARGE) {
-            // The rest of the body is not read, so that no request can follow on this connection.
+            // The rest of the body is not read, so the connection cannot be reused.
             headers.insert(header::CONNECTION, HeaderValue::from_static("close"));
         }
         response

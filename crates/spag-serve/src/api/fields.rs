@@ -1,4 +1,4 @@
-//! The fields of a request: read one by one, so that each error names its field and none is ignored.
+//! Request fields: read one by one, so that each error names its field and none is silently ignored.
 
 use std::ops::RangeInclusive;
 
@@ -7,11 +7,11 @@ use spag_io::quote;
 
 use super::error::ApiError;
 
-/// Fields that were not read yet. One that is null is absent, known or not.
+/// Fields not read yet. Null fields count as absent, known or not.
 #[derive(Debug)]
 pub(crate) struct Fields(Map<String, Value>);
 
-/// A field of known meaning that this server does not compute, and the values that ask for nothing.
+/// A known field that this server does not support, with the values that have no effect.
 pub(crate) struct Refused {
     name: &'static str,
     is_neutral: fn(&Value) -> bool,
@@ -26,7 +26,7 @@ impl Refused {
 }
 
 impl Fields {
-    /// The object in a body, which [`Receiver`](crate::receive::Receiver) has bounded.
+    /// Parses the object in a body, whose size [`Receiver`](crate::receive::Receiver) has limited.
     pub(crate) fn parse(body: &[u8]) -> Result<Self, ApiError> {
         match serde_json::from_slice(body) {
             Ok(Value::Object(fields)) => Ok(Self::new(fields)),
@@ -46,7 +46,7 @@ impl Fields {
         self.0.remove(name)
     }
 
-    /// Whether a field is there and was not read.
+    /// Whether a field is present and not read yet.
     pub(crate) fn has(&self, name: &str) -> bool {
         self.0.contains_key(name)
     }
@@ -74,18 +74,18 @@ impl Fields {
         self.typed(name, &expected, |value| value.as_f64().filter(|number| range.contains(number)))
     }
 
-    /// A whole number of 64 bits, with or without a sign.
+    /// A 64-bit whole number, signed or unsigned.
     pub(crate) fn seed(&mut self, name: &str) -> Result<Option<u64>, ApiError> {
         let read = |value: &Value| value.as_u64().or_else(|| value.as_i64().map(i64::cast_unsigned));
         self.typed(name, "a whole number of 64 bits", read)
     }
 
-    /// true or false.
+    /// A boolean.
     pub(crate) fn truth(&mut self, name: &str) -> Result<Option<bool>, ApiError> {
         self.typed(name, "true or false", Value::as_bool)
     }
 
-    /// A text.
+    /// A string.
     pub(crate) fn text(&mut self, name: &str) -> Result<Option<String>, ApiError> {
         self.typed(name, "a string", |value| value.as_str().map(str::to_owned))
     }
@@ -95,7 +95,7 @@ impl Fields {
         self.typed(name, "an object", |value| value.as_object().cloned())
     }
 
-    /// Refuses fields whose values ask for something that is not computed.
+    /// Refuses unsupported fields, unless their values have no effect.
     pub(crate) fn refuse(&mut self, refused: &[Refused]) -> Result<(), ApiError> {
         for Refused { name, is_neutral, instead } in refused {
             if self.take(name).is_some_and(|value| !is_neutral(&value)) {
@@ -105,7 +105,7 @@ impl Fields {
         Ok(())
     }
 
-    /// Refuses everything that is left, except `ignored` fields, which change no answer.
+    /// Refuses all remaining fields, except `ignored` ones, which affect no answer.
     pub(crate) fn finish(mut self, ignored: &[&str]) -> Result<(), ApiError> {
         ignored.iter().for_each(|name| drop(self.0.remove(*name)));
         match self.0.keys().next() {
@@ -115,15 +115,15 @@ impl Fields {
     }
 }
 
-/// A whole number that is not negative, written with or without `.0`.
+/// A non-negative whole number, written with or without `.0`.
 pub(crate) fn whole(value: &Value) -> Option<usize> {
-    /// Up to here each whole number is an f64.
+    /// Up to here every whole number is an exact f64.
     const MOST: f64 = (1u64 << 53) as f64;
     let rounded = || value.as_f64().filter(|x| x.fract() == 0.0 && (0.0..=MOST).contains(x)).map(|x| x as usize);
     value.as_u64().and_then(|number| usize::try_from(number).ok()).or_else(rounded)
 }
 
-/// A value in a message: its beginning.
+/// A value abridged for messages.
 pub(crate) fn shown(value: &Value) -> String {
     match value {
         Value::Array(list) => format!("a list of {}", list.len()),

@@ -1,4 +1,4 @@
-//! The fields that hold a completion to a language: `response_format` of OpenAI, and those of vLLM.
+//! Fields of guided decoding: OpenAI's `response_format`, and those of vLLM.
 
 use serde_json::{Map, Value};
 use spag_grammar::Language;
@@ -7,10 +7,10 @@ use super::error::ApiError;
 use super::fields::{Fields, shown};
 use crate::json_size::JsonSize;
 
-/// The language that a request asks for, with the field that does.
+/// The requested language, and the field that requests it.
 ///
 /// # Errors
-/// Two languages, or one that is not written as it must be.
+/// More than one language is requested, or it is malformed.
 pub(super) fn language(fields: &mut Fields) -> Result<Option<(&'static str, Language)>, ApiError> {
     let mut found = Vec::new();
     let mut add = |name, language: Option<Language>| found.extend(language.map(|language| (name, language)));
@@ -56,7 +56,8 @@ fn response_format(fields: &mut Fields) -> Result<Option<Language>, ApiError> {
     Ok(language)
 }
 
-/// The schema in `json_schema`, whose `name`, `description` and `strict` change nothing: it is always kept.
+/// The schema in `json_schema`. Its `name`, `description` and `strict` have no effect: the schema is always
+/// enforced.
 fn json_schema(schema: Map<String, Value>) -> Result<Language, ApiError> {
     let mut fields = Fields::new(schema);
     let schema = fields.take("schema").ok_or_else(|| ApiError::field("schema", "it is missing"))?;
@@ -86,7 +87,7 @@ fn structured_outputs(fields: &mut Fields) -> Result<Option<Language>, ApiError>
     }
 }
 
-/// A schema, as an object or as the text of one.
+/// A schema as an object or as JSON text.
 fn json(name: &str, value: Value) -> Result<Language, ApiError> {
     let wrong =
         |error: &dyn std::fmt::Display| ApiError::field(name, format_args!("the schema is not valid JSON: {error}"));

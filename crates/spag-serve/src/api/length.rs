@@ -1,20 +1,20 @@
-//! Lengths of texts that are encoded, checked before: encoding takes hundreds of times the memory of a text.
+//! Length limits of texts, checked before encoding, which takes hundreds of times the memory of a text.
 
 use super::error::ApiError;
 use crate::limits::{LONG_TEXT, LONG_TOKENS};
 use crate::model::ServedModel;
 
-/// How long a text may be.
+/// The length limit of a text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum TextLength {
-    /// It has to fit into the context.
+    /// It must fit into the context.
     Fits,
-    /// It may be longer: its tokens are counted, or its begin is cut.
+    /// It may be longer: only its tokens are counted, or its beginning is truncated.
     Any,
 }
 
 impl TextLength {
-    /// Refuses a text of so many bytes that it has more tokens than it may have, whatever its tokens are.
+    /// Refuses a text that has too many tokens for its number of bytes, however it is tokenized.
     ///
     /// # Errors
     /// 400 that names the field `at`.
@@ -27,7 +27,7 @@ impl TextLength {
         if bytes <= most { Ok(()) } else { Err(ApiError::long_text(at, bytes, most, model.max_length)) }
     }
 
-    /// The same of a list of tokens.
+    /// The same for a list of tokens.
     ///
     /// # Errors
     /// 400 that names the field `at`.

@@ -1,7 +1,7 @@
-//! Log-probabilities in the two forms of OpenAI's API.
+//! Log-probabilities in the two formats of OpenAI's API.
 //!
-//! A number is written with all its digits: it is read back as the same f32, and the most likely token of a greedy choice
-//! has the same number in both places. JSON has no infinity; -∞ is written as the least finite number.
+//! Numbers are written with all digits, so they round-trip to the same f32, and the top token of a greedy choice has the
+//! same number in both places. JSON has no infinity; -∞ is written as the lowest finite number.
 
 use serde::Serialize;
 use serde_json::{Map, Value};
@@ -10,7 +10,7 @@ use spag_model::tokenizer::Detokenizer;
 
 use crate::model::ServedModel;
 
-/// The legacy form, of completions: four lists with an entry a token.
+/// The legacy format of completions: four lists with one entry per token.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub(crate) struct LegacyLogProbs {
     tokens: Vec<String>,
@@ -19,7 +19,7 @@ pub(crate) struct LegacyLogProbs {
     text_offset: Vec<usize>,
 }
 
-/// Builds the legacy form of a sequence, token by token.
+/// Builds the legacy format of a sequence, token by token.
 pub(crate) struct LegacyBuilder {
     detokenizer: Detokenizer,
     /// Characters of the text so far.
@@ -29,12 +29,12 @@ pub(crate) struct LegacyBuilder {
 }
 
 impl LegacyBuilder {
-    /// For a text that begins with `prompt` if that is echoed, and follows it otherwise.
+    /// For a text that starts with `prompt` if it is echoed, and follows it otherwise.
     pub(crate) fn new(detokenizer: Detokenizer, top: usize) -> Self {
         Self { detokenizer, characters: 0, top }
     }
 
-    /// Appends a token. `chosen` is `None` for the first one of a sequence, which nothing predicts.
+    /// Appends a token. `chosen` is `None` for the first token of a sequence, which has no prediction.
     pub(crate) fn push(
         &mut self,
         model: &ServedModel,
@@ -50,15 +50,15 @@ impl LegacyBuilder {
         Ok(())
     }
 
-    /// The most likely tokens and the chosen one, by their texts. If several have one text, it is that of the chosen token,
-    /// else of the most likely one; the others are named `token_id:` and their id.
+    /// The most likely tokens and the chosen one, keyed by text. If several share a text, it names the chosen token, else
+    /// the most likely one; the others are named `token_id:` and their id.
     fn alternatives(&self, model: &ServedModel, chosen: &TokenLogProb) -> Map<String, Value> {
         let named = keys(top_and_chosen(chosen, self.top), chosen.token, |token| model.texts.text(token));
         named.into_iter().map(|(key, log_prob)| (key, number(log_prob).into())).collect()
     }
 }
 
-/// The `top` most likely tokens, and the chosen one if it is not among them, by likelihood.
+/// The `top` most likely tokens, plus the chosen one if it is not among them, sorted by likelihood.
 fn top_and_chosen(chosen: &TokenLogProb, top: usize) -> Vec<(u32, f32)> {
     let mut all: Vec<(u32, f32)> = chosen.top.iter().copied().take(top).collect();
     if !all.iter().any(|(token, _)| *token == chosen.token) {
@@ -67,7 +67,7 @@ fn top_and_chosen(chosen: &TokenLogProb, top: usize) -> Vec<(u32, f32)> {
     all
 }
 
-/// A key for each token, none of them twice.
+/// A unique key for each token.
 fn keys(tokens: Vec<(u32, f32)>, chosen: u32, text: impl Fn(u32) -> String) -> Vec<(String, f32)> {
     let of_chosen = text(chosen);
     let mut named: Vec<(String, f32)> = Vec::with_capacity(tokens.len());
@@ -82,7 +82,7 @@ fn keys(tokens: Vec<(u32, f32)>, chosen: u32, text: impl Fn(u32) -> String) -> V
     named
 }
 
-/// The form of chats: a list with an entry a token.
+/// The chat format: a list with one entry per token.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub(crate) struct ChatLogProb {
     token: String,
@@ -91,7 +91,7 @@ pub(crate) struct ChatLogProb {
     top_logprobs: Vec<ChatAlternative>,
 }
 
-/// An alternative of a token.
+/// An alternative token.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 struct ChatAlternative {
     token: String,
@@ -117,7 +117,7 @@ impl ChatLogProb {
     }
 }
 
-/// A log-probability as JSON can hold it.
+/// A log-probability as a finite number.
 fn number(log_prob: f32) -> f64 {
     log_prob.max(f32::MIN).into()
 }
@@ -146,7 +146,7 @@ mod tests {
         assert_eq!(keys(all.clone(), 1, text), expected.map(|(key, p)| (key.to_owned(), p)));
         let expected = [("A", -1.0), ("token_id:1", -2.0), ("B", -3.0), ("token_id:4", -4.0)];
         assert_eq!(keys(all, 2, text), expected.map(|(key, p)| (key.to_owned(), p)));
-        // A token whose text looks like the name of another one.
+        // A token whose text looks like another token's key.
         let odd = keys(vec![(3, -1.0), (0, -2.0), (1, -3.0)], 1, text);
         assert_eq!(
             odd.iter().map(|(key, _)| key.as_str()).collect::<Vec<_>>(),

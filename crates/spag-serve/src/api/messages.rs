@@ -1,4 +1,4 @@
-//! Messages of a conversation: checked, with their contents as text.
+//! Validates the messages of a conversation and converts their contents to text.
 
 use serde_json::{Map, Value};
 use spag_io::quote;
@@ -8,10 +8,11 @@ use super::fields::{Fields, shown};
 use crate::json_size::JsonSize;
 use crate::limits::MAX_MESSAGES;
 
-/// Roles of OpenAI's API that templates know. Each template decides which it takes, and in what order.
+/// Roles of OpenAI's API that templates know. Each template decides which roles it accepts, and in what order.
 const ROLES: [&str; 5] = ["system", "developer", "user", "assistant", "tool"];
 
-/// The messages of a request for a template: `role`, `content` as text, and the keys that templates may read.
+/// The messages of a request as passed to a template: `role`, `content` as text, and the keys that templates may
+/// read.
 pub(super) fn messages(value: Option<Value>) -> Result<Vec<Value>, ApiError> {
     let Some(Value::Array(list)) = value else {
         return Err(ApiError::field("messages", "expected a list of messages"));
@@ -23,7 +24,7 @@ pub(super) fn messages(value: Option<Value>) -> Result<Vec<Value>, ApiError> {
     list.into_iter().enumerate().map(|(at, value)| message(&format!("messages[{at}]"), value, &mut size)).collect()
 }
 
-/// A message. `size` is that of all arguments of tools, which are JSON within JSON.
+/// One message. `size` accumulates over all tool arguments, which are JSON within JSON.
 fn message(at: &str, value: Value, size: &mut JsonSize) -> Result<Value, ApiError> {
     let Value::Object(object) = value else {
         return Err(ApiError::field(at, format_args!("expected an object, not {}", shown(&value))));
@@ -42,7 +43,7 @@ fn message(at: &str, value: Value, size: &mut JsonSize) -> Result<Value, ApiErro
     let tool_calls = fields.take("tool_calls");
     let content = match fields.take("content") {
         Some(content) => content_text(&format!("{at}.content"), content)?,
-        // An answer of a model that only calls tools.
+        // An assistant message with only tool calls.
         None if role == "assistant" && tool_calls.is_some() => String::new(),
         None => return Err(ApiError::field(format!("{at}.content"), "it is missing")),
     };
@@ -58,7 +59,7 @@ fn message(at: &str, value: Value, size: &mut JsonSize) -> Result<Value, ApiErro
     Ok(message.into())
 }
 
-/// A text, or the texts of a list of parts, one a line.
+/// A text, or the texts of a list of parts, joined by newlines.
 fn content_text(at: &str, content: Value) -> Result<String, ApiError> {
     match content {
         Value::String(text) => Ok(text),
@@ -79,7 +80,7 @@ fn part_text<'a>(at: &str, part: &'a Value) -> Result<&'a str, ApiError> {
     }
 }
 
-/// Calls of tools, whose arguments templates expect as objects. OpenAI's API has them as JSON in a string.
+/// Tool calls, with arguments parsed to objects, as templates expect. OpenAI's API has them as JSON strings.
 fn tool_calls(at: &str, calls: Value, size: &mut JsonSize) -> Result<Value, ApiError> {
     let Value::Array(mut calls) = calls else { return Err(ApiError::field(at, "expected a list")) };
     for call in &mut calls {

@@ -1,4 +1,4 @@
-//! The API: what requests say, and the forms of answers.
+//! The OpenAI-compatible API: requests and errors.
 
 mod chat;
 mod completions;

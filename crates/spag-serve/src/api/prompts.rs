@@ -1,4 +1,4 @@
-//! The field `prompt` of a completion: one text, a list of texts, the tokens of one prompt, or a list of those.
+//! The field `prompt` of a completion: a text, a list of texts, a token list, or a list of token lists.
 
 use serde_json::Value;
 use spag_model::tokenizer::SpecialTokens;
@@ -12,20 +12,20 @@ use crate::model::ServedModel;
 /// A prompt.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct PromptInput {
-    /// The text, if the prompt is one.
+    /// The text, unless the prompt is a token list.
     pub(crate) text: Option<String>,
-    /// The tokens, with BOS if the prompt is a text and the tokenizer has one. Not empty.
+    /// The tokens (non-empty), with BOS if the prompt is a text and the tokenizer adds one.
     pub(crate) tokens: Vec<u32>,
 }
 
-/// Whether BOS is put before a text.
+/// Whether BOS is prepended to a text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Bos {
     Added,
     Left,
 }
 
-/// The prompts of a request. Texts are encoded as transformers does it; tokens are taken as they are.
+/// The prompts of a request. Texts are encoded as in transformers; tokens are used unchanged.
 pub(crate) fn prompts(value: Option<Value>, bos: Bos, model: &ServedModel) -> Result<Vec<PromptInput>, ApiError> {
     let field = |problem: &str| ApiError::field("prompt", problem);
     let expected = "expected a string, a list of strings, a list of token ids, or a list of lists of token ids";
@@ -80,7 +80,7 @@ pub(super) fn token_ids(at: &str, ids: &[Value], model: &ServedModel) -> Result<
     ids.iter().enumerate().map(token).collect()
 }
 
-/// The tokens of a text. The texts of special tokens in it are those tokens.
+/// The tokens of a text. Special tokens in it are matched.
 pub(super) fn encode(text: &str, bos: Bos, model: &ServedModel) -> spag_model::Result<Vec<u32>> {
     match bos {
         Bos::Added => model.tokenizer().encode_prompt(text, SpecialTokens::Matched),

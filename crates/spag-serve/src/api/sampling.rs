@@ -1,4 +1,4 @@
-//! The fields of a request that say how tokens are chosen, and when a completion ends.
+//! Request fields for sampling and stopping.
 
 use std::collections::BTreeMap;
 
@@ -13,15 +13,15 @@ use crate::defaults::{LEAST_TEMPERATURE, SamplingDefaults};
 use crate::limits::{MAX_N, MAX_STOP_BYTES, MAX_STOP_TOKENS, MAX_STOPS};
 use crate::model::ServedModel;
 
-/// What completions and chats have in common.
+/// Fields shared by completions and chats.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Settings {
     pub(crate) n: usize,
     pub(crate) sampling: Sampling,
     pub(crate) rules: LogitRules,
-    /// The language that the completion is held to, and the field that asks for it.
+    /// The language that constrains the completion, and the field that requests it.
     pub(crate) language: Option<(&'static str, Language)>,
-    /// The language as it was compiled for the model.
+    /// The language compiled for the model.
     pub(crate) grammar: Option<SharedGrammar>,
     /// The seed of the request, or a random one.
     pub(crate) seed: u64,
@@ -32,23 +32,23 @@ pub(crate) struct Settings {
     pub(crate) delivery: Delivery,
 }
 
-/// How an answer is sent.
+/// Whether an answer is streamed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Delivery {
-    /// At once, when it is complete.
+    /// One complete response.
     Whole,
     /// As server-sent events.
     Stream(StreamUsage),
 }
 
-/// Whether a stream ends with the numbers of tokens.
+/// Whether a stream ends with token counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum StreamUsage {
     Sent,
     Left,
 }
 
-/// Fields that change no answer.
+/// Fields that affect no answer.
 pub(crate) const IGNORED: [&str; 8] = [
     "user",
     "metadata",
@@ -91,7 +91,7 @@ pub(super) fn never(_: &Value) -> bool {
 
 const LEAVE: &str = "leave it out";
 
-/// Fields of OpenAI and of vLLM that are not computed, in completions and chats.
+/// Fields of OpenAI and vLLM that are not supported in completions and chats.
 const REFUSED: [Refused; 16] = [
     Refused::new("length_penalty", is_one, "leave it out or set it to 1"),
     Refused::new("typical_p", is_one, "use top_p"),
@@ -112,7 +112,7 @@ const REFUSED: [Refused; 16] = [
 ];
 
 impl Settings {
-    /// Reads the fields.
+    /// Parses the fields.
     pub(crate) fn read(fields: &mut Fields, model: &ServedModel) -> Result<Self, ApiError> {
         fields.refuse(&REFUSED)?;
         let delivery = delivery(fields)?;
@@ -137,8 +137,8 @@ impl Settings {
         }
     }
 
-    /// The seed of one of the `n` completions of a prompt. It does not depend on the other prompts, so that a prompt of a
-    /// list is completed as it is alone.
+    /// The seed of one of a prompt's `n` completions. It does not depend on the other prompts, so a prompt in a list gets
+    /// the same completion as alone.
     pub(crate) fn seed_of(&self, completion: usize) -> u64 {
         // SplitMix64: seeds that differ by 1 must not share completions.
         let mixed = |n: u64| {
@@ -172,7 +172,7 @@ fn sampling(fields: &mut Fields, defaults: &SamplingDefaults) -> Result<Sampling
     }
 }
 
-/// Biases, penalties and min-p.
+/// Logit biases, penalties and min-p.
 fn rules(fields: &mut Fields, model: &ServedModel) -> Result<LogitRules, ApiError> {
     let mut penalty = |name| Ok(fields.number(name, -2.0..=2.0)?.unwrap_or(0.0) as f32);
     let [presence_penalty, frequency_penalty] = [penalty("presence_penalty")?, penalty("frequency_penalty")?];
@@ -186,7 +186,7 @@ fn rules(fields: &mut Fields, model: &ServedModel) -> Result<LogitRules, ApiErro
     })
 }
 
-/// An object of token ids, which are keys and so texts, with what is added to their logits.
+/// Parses an object that maps token ids (as JSON keys, strings) to logit biases.
 fn logit_bias(object: Map<String, Value>, model: &ServedModel) -> Result<BTreeMap<u32, f32>, ApiError> {
     let one = |(id, bias): (String, Value)| {
         let wrong = |expected: String| ApiError::field("logit_bias", expected);

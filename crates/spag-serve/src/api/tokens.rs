@@ -1,4 +1,4 @@
-//! `/tokenize`, `/detokenize` and `/tokenizer_info`, as clients ask that have no tokenizer of their own.
+//! `/tokenize`, `/detokenize` and `/tokenizer_info`, for clients without a tokenizer.
 
 use serde_json::{Map, Value, json};
 
@@ -27,7 +27,7 @@ pub(crate) fn tokenize(mut fields: Fields, model: &ServedModel) -> Result<Value,
     Ok(json!({"count": tokens.len(), "max_model_len": model.max_length, "tokens": tokens, "token_strs": texts}))
 }
 
-/// The text of tokens, with the names of special tokens.
+/// The text of tokens, including special tokens.
 pub(crate) fn detokenize(mut fields: Fields, model: &ServedModel) -> Result<Value, ApiError> {
     let Some(Value::Array(list)) = fields.take("tokens") else {
         return Err(ApiError::field("tokens", "expected a list of token ids"));
@@ -39,7 +39,7 @@ pub(crate) fn detokenize(mut fields: Fields, model: &ServedModel) -> Result<Valu
     Ok(json!({"prompt": text}))
 }
 
-/// The special tokens, the chat template, and what else `tokenizer_config.json` says.
+/// The special tokens, the chat template, and the rest of `tokenizer_config.json`.
 pub(crate) fn tokenizer_info(model: &ServedModel) -> Value {
     let tokenizer = model.tokenizer();
     let config = spag_chat::object(tokenizer.file("tokenizer_config.json"));
@@ -50,7 +50,7 @@ pub(crate) fn tokenizer_info(model: &ServedModel) -> Value {
         info.insert(role.into(), special.get(role).cloned().unwrap_or_default());
     }
     info.extend(special);
-    // A BOS that the tokenizer's own files take back is none.
+    // Ignores a BOS that the tokenizer's own files disable.
     if tokenizer.bos_token().is_none() {
         info.insert("bos_token".into(), Value::Null);
     }

@@ -1,4 +1,4 @@
-//! The end of a server beside other work.
+//! Shutdown of a background server.
 
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use crate::{Access, Background, Routes, Server, ServerConfig};
 use axum::routing::get;
 
-/// A server whose `/slow` says that it began, and answers after `time`.
+/// A server whose `/slow` signals its start and answers after `time`.
 fn server(time: Duration) -> (Background, mpsc::Receiver<()>) {
     let (begin, began) = mpsc::channel();
     let routes = |services: crate::Services| {
@@ -14,7 +14,7 @@ fn server(time: Duration) -> (Background, mpsc::Receiver<()>) {
             let work = move || {
                 begin.send(()).unwrap();
                 std::thread::sleep(time);
-                // More than a socket holds.
+                // More than a socket buffer holds.
                 Ok("x".repeat(16 << 20))
             };
             services.work(work).await

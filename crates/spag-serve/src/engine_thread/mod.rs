@@ -1,8 +1,8 @@
 //! The thread of an engine: requests come in over a channel, events go out over one channel per request.
 //!
-//! The thread never waits for a client. Channels of events are unbounded, but an HTTP request has at most as many events as
-//! tokens, and keeps its places in the queue until its answer is sent: a slow reader holds memory and its places, nothing else.
-//! Without open sequences the thread sleeps.
+//! The thread never waits for a client. Event channels are unbounded, but an HTTP request has at most as many events as tokens,
+//! and keeps its queue slots until its answer is sent, so a slow reader costs only memory and its slots. The thread sleeps
+//! while no sequence is open.
 
 mod worker;
 
@@ -25,21 +25,22 @@ use crate::error::{Error, Result};
 use crate::metrics::EngineMetrics;
 use worker::Worker;
 
-/// What happens to a sequence of an HTTP request, which are counted from 0: never [`Event::Failed`]. An error ends all of them.
+/// An event of a sequence of an HTTP request, indexed from 0; never [`Event::Failed`]. An error ends all sequences of the
+/// request.
 pub(crate) type SequenceEvent = Result<(usize, Event), ApiError>;
 
 enum Command {
     Submit(Submission),
     Abort(u64),
-    /// With the way back to the one who waits for it.
+    /// With the channel for the reply.
     Change(AdapterChange, Sender<Result<(), String>>),
 }
 
 /// A change of an engine's adapters.
 pub(crate) enum AdapterChange {
-    /// Another one, with its name.
+    /// Loads an adapter under a name.
     Add(String, Box<Adapter>),
-    /// Without the one of this name.
+    /// Unloads the adapter with this name.
     Remove(String),
 }
 
@@ -50,18 +51,18 @@ struct Submission {
     arrived: Instant,
 }
 
-/// The way to an engine's thread.
+/// A handle to an engine's thread.
 pub(crate) struct EngineHandle {
     commands: Sender<Command>,
-    /// Places of sequences: running, waiting, and those whose answers are being sent.
+    /// Slots of sequences: running, waiting, and those whose answers are being sent.
     places: Arc<Semaphore>,
-    /// Sequences that a request may have, if no other is open.
+    /// Maximum sequences of a request when no other is open.
     pub(crate) capacity: usize,
     fault: Arc<OnceLock<String>>,
     groups: AtomicU64,
 }
 
-/// The sequences of an HTTP request. Dropped, they are aborted.
+/// The sequences of an HTTP request, aborted on drop.
 pub(crate) struct Sequences {
     events: UnboundedReceiver<SequenceEvent>,
     group: u64,
@@ -72,13 +73,13 @@ pub(crate) struct Sequences {
 
 impl Drop for Sequences {
     fn drop(&mut self) {
-        // Of no effect if all have ended; an error if the engine has.
+        // Has no effect if all have ended; fails if the engine has stopped.
         let _ = self.abort.send(Command::Abort(self.group));
     }
 }
 
 impl Sequences {
-    /// As [`Sequences::next`], if the event has come.
+    /// [`Sequences::next`] without waiting.
     pub(crate) fn try_next(&mut self) -> Option<SequenceEvent> {
         match self.events.try_recv() {
             Err(TryRecvError::Empty) => None,
@@ -93,10 +94,11 @@ impl Sequences {
 }
 
 impl EngineHandle {
-    /// Starts the thread. `max_waiting` sequences may wait besides those that run. `faulty` is set when it fails.
+    /// Starts the thread. `max_waiting` sequences may wait in addition to the running ones. `faulty` is set on
+    /// failure.
     ///
     /// # Errors
-    /// The system has no more threads.
+    /// The system cannot start another thread.
     pub(crate) fn start(
         engine: Engine,
         metrics: EngineMetrics,
@@ -121,22 +123,22 @@ impl EngineHandle {
         Ok(Self { commands, places: Arc::new(Semaphore::new(capacity)), capacity, fault, groups: 0.into() })
     }
 
-    /// Why the engine has failed.
+    /// Why the engine failed, if it did.
     pub(crate) fn fault(&self) -> Option<&str> {
         self.fault.get().map(String::as_str)
     }
 
-    /// Changes the engine's adapters between two of its steps, and waits for it.
+    /// Changes the engine's adapters between two steps, and waits for completion.
     ///
     /// # Errors
-    /// 400 if the engine refuses; the engine has failed.
+    /// 400 if the engine refuses the change; or the engine has failed.
     pub(crate) fn change_adapter(&self, change: AdapterChange) -> Result<(), ApiError> {
         let (reply, done) = mpsc::channel();
         self.commands.send(Command::Change(change, reply)).map_err(|_| failed())?;
         done.recv().map_err(|_| failed())?.map_err(ApiError::bad)
     }
 
-    /// Hands over the sequences of an HTTP request, which run with an adapter.
+    /// Submits the sequences of an HTTP request, which use an adapter.
     ///
     /// # Errors
     /// The queue is full, or the engine has failed.
@@ -162,20 +164,20 @@ impl EngineHandle {
     }
 }
 
-/// What clients are told of an engine that has failed.
+/// The message to clients after the engine has failed.
 const FAILED: &str = "The engine of this model has failed; the server must be started again";
 
-/// The error of a request that comes after a failure.
+/// The error of a request that arrives after a failure.
 fn failed() -> ApiError {
     ApiError::unavailable(FAILED)
 }
 
-/// The error of a request in progress.
+/// The error of a request that was in progress.
 fn fault() -> ApiError {
     ApiError::server(FAILED)
 }
 
-/// How a sequence has ended, as answers and metrics call it.
+/// The finish reason of a sequence in answers and metrics.
 pub(crate) fn finish_reason(finish: FinishReason) -> &'static str {
     match finish {
         FinishReason::Length => "length",

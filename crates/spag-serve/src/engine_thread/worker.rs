@@ -1,4 +1,4 @@
-//! What the thread of an engine does: it steps the engine, and passes its events on.
+//! The loop of an engine's thread: steps the engine and forwards its events.
 
 use std::collections::HashMap;
 use std::sync::mpsc::Receiver;
@@ -12,12 +12,12 @@ use super::{AdapterChange, Command, SequenceEvent, Submission, fault, finish_rea
 use crate::api::ApiError;
 use crate::metrics::EngineMetrics;
 
-/// A sequence that has not ended.
+/// An open sequence.
 struct Open {
     group: u64,
     /// Its number within the HTTP request.
     index: usize,
-    /// Whether the client needs every token; otherwise the completion.
+    /// Whether the client receives every token, or only the completion.
     streams: bool,
     events: UnboundedSender<SequenceEvent>,
     arrived: Instant,
@@ -31,7 +31,7 @@ pub(super) struct Worker {
     open: HashMap<RequestId, Open>,
     /// The open sequences of each HTTP request.
     groups: HashMap<u64, Vec<RequestId>>,
-    /// What the metrics know already.
+    /// The statistics already added to the metrics.
     reported: GenerationStats,
 }
 
@@ -45,7 +45,7 @@ impl Worker {
     /// Serves until all handles are dropped.
     ///
     /// # Errors
-    /// A fault of the engine.
+    /// The engine failed.
     pub(super) fn run(&mut self, commands: &Receiver<Command>) -> Result<(), String> {
         loop {
             if self.engine.unfinished() == 0 {
@@ -74,7 +74,7 @@ impl Worker {
                     AdapterChange::Add(name, adapter) => self.engine.add_adapter(&name, &adapter),
                     AdapterChange::Remove(name) => self.engine.remove_adapter(&name),
                 };
-                // An error if the client has gone.
+                // Fails if the client has disconnected.
                 let _ = reply.send(changed.map_err(|error| error.to_string()));
             }
         }
@@ -82,7 +82,7 @@ impl Worker {
 
     fn submit(&mut self, submission: Submission) {
         let Submission { group, requests, events, arrived } = submission;
-        // The client may have gone while the command was under way.
+        // The client may have disconnected in the meantime.
         if events.is_closed() {
             return;
         }
@@ -146,7 +146,7 @@ impl Worker {
         }
     }
 
-    /// Brings the metrics up to date.
+    /// Updates the metrics.
     fn report(&mut self) {
         let (now, before) = (self.engine.stats(), self.reported);
         let (metrics, load) = (&self.metrics, self.engine.load());
@@ -163,7 +163,7 @@ impl Worker {
         self.reported = now;
     }
 
-    /// Tells every client of a fault, also those that come until the server ends.
+    /// Reports a failure to every client, including those that arrive until the server stops.
     pub(super) fn fail_all(&mut self, commands: &Receiver<Command>) {
         self.groups.clear();
         for (_, open) in self.open.drain() {

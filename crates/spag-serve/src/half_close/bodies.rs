@@ -1,4 +1,4 @@
-//! The bodies of a request and of its response, which note how far they are.
+//! Request and response bodies that track their progress.
 
 use std::pin::Pin;
 use std::task::{Context, Poll};
@@ -10,11 +10,11 @@ use hyper::body::{Body as HttpBody, Bytes, Frame, Incoming, SizeHint};
 
 use super::exchange::{Exchange, Phase};
 
-/// What is sent within a stream of events.
+/// The probe sent within an event stream.
 const COMMENT: &[u8] = b":\n\n";
 
 impl Exchange {
-    /// Follows a request.
+    /// Tracks a request.
     pub(crate) fn request(&self, request: Request<Incoming>) -> Request<RequestBody> {
         self.enter(Phase::Reading(request.version()));
         request.map(|body| {
@@ -26,7 +26,7 @@ impl Exchange {
         })
     }
 
-    /// Follows the response to it.
+    /// Tracks its response.
     pub(crate) fn response(&self, response: Response<Body>) -> Response<ResponseBody> {
         self.enter(Phase::Sending);
         let kind = response.headers().get(header::CONTENT_TYPE).map(HeaderValue::as_bytes);
@@ -35,7 +35,7 @@ impl Exchange {
     }
 }
 
-/// The body of a request, which notes its end.
+/// A request body that records its end.
 pub(crate) struct RequestBody {
     body: Incoming,
     exchange: Exchange,
@@ -65,7 +65,7 @@ impl HttpBody for RequestBody {
         let Poll::Ready(frame) = Pin::new(&mut self.body).poll_frame(cx) else {
             let mut state = self.exchange.state();
             state.reading = Some(cx.waker().clone());
-            // What arrived before the end would have been here.
+            // Anything that arrived before the end would have been read.
             state.is_torn = had_ended;
             let is_new = state.has_ended;
             drop(state);
@@ -76,7 +76,7 @@ impl HttpBody for RequestBody {
             }
             return Poll::Pending;
         };
-        // The end of chunks is known only once it is there.
+        // The end of a chunked body is known only when it arrives.
         if frame.is_none() || self.body.is_end_stream() {
             self.note_end();
         }
@@ -92,7 +92,7 @@ impl HttpBody for RequestBody {
     }
 }
 
-/// The body of a response, which notes its end. A stream of events has comments in it where a probe is due.
+/// A response body that records its end. Event streams get comments inserted when a probe is due.
 pub(crate) struct ResponseBody {
     body: Body,
     has_events: bool,
@@ -107,7 +107,7 @@ impl HttpBody for ResponseBody {
         let polled = Pin::new(&mut self.body).poll_frame(cx);
         let is_due = std::mem::take(&mut self.exchange.state().is_probe_due);
         match polled {
-            // Between two pieces, each of which is whole events.
+            // Between two chunks, each of which consists of whole events.
             Poll::Pending if is_due && self.has_events => {
                 Poll::Ready(Some(Ok(Frame::data(Bytes::from_static(COMMENT)))))
             }

@@ -1,39 +1,40 @@
-//! The request of a connection.
+//! The state of a connection's current request.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::Waker;
 
 use axum::http::Version;
 
-/// How far a connection's request is.
+/// The progress of a connection's request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Phase {
-    /// There is none: the connection ends with what the client sends.
+    /// No request: if the client closes its side, the connection ends.
     Receiving,
-    /// Its body is read, from a client of this version. All of it may have arrived before any of it is read.
+    /// The body is being read, from a client of this HTTP version. It may have arrived completely before being
+    /// read.
     Reading(Version),
-    /// Nothing of the answer has been sent to a client of this version.
+    /// No part of the response was sent yet, to a client of this HTTP version.
     Working(Version),
-    /// The answer is sent.
+    /// The response is being sent.
     Sending,
 }
 
 /// The state of a connection.
 pub(super) struct State {
     pub(super) phase: Phase,
-    /// Whether a stream of events should send a comment.
+    /// Whether an event stream should send a comment.
     pub(super) is_probe_due: bool,
-    /// Whether the client has ended what it sends.
+    /// Whether the client has closed its sending side.
     pub(super) has_ended: bool,
-    /// Whether the body is read up to there and has no end.
+    /// Whether the body ended prematurely.
     pub(super) is_torn: bool,
-    /// Who waits for the end of the answer.
+    /// Waits for the end of the response.
     pub(super) waiting: Option<Waker>,
-    /// Who waits for more of the body.
+    /// Waits for more of the body.
     pub(super) reading: Option<Waker>,
 }
 
-/// The request of a connection, as its stream and its bodies know it.
+/// The request of a connection, shared by its stream and bodies.
 #[derive(Clone)]
 pub(crate) struct Exchange(Arc<Mutex<State>>);
 
@@ -53,13 +54,13 @@ impl Exchange {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Notes how far the request is.
+    /// Records the progress of the request.
     pub(super) fn enter(&self, phase: Phase) {
         self.state().phase = phase;
         self.wake();
     }
 
-    /// Wakes who waits for the end of the answer.
+    /// Wakes the task that waits for the end of the response.
     pub(super) fn wake(&self) {
         if let Some(waiting) = self.state().waiting.take() {
             waiting.wake();

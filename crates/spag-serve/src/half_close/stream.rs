@@ -1,4 +1,4 @@
-//! The stream of a connection, on which clients are probed.
+//! The stream of a connection, which probes half-closed clients.
 
 use std::io::{self, ErrorKind};
 use std::pin::{Pin, pin};
@@ -12,22 +12,22 @@ use tokio::time::{Instant, Sleep, sleep};
 
 use super::exchange::{Exchange, Phase};
 
-/// What is sent before an answer.
+/// The probe sent before a response.
 const INTERIM: &[u8] = b"HTTP/1.1 100 Continue\r\n\r\n";
-/// Time before the first probe, so that most answers have none before them. It doubles with each.
+/// Time before the first probe, long enough that most responses need none. It doubles with each probe.
 const FIRST_PAUSE: Duration = Duration::from_secs(2);
-/// Time for the system of a client that has left to refuse a probe.
+/// Time for a disconnected client's system to reject a probe.
 const REFUSAL: Duration = Duration::from_millis(20);
-/// Time between two probes, at most.
+/// Maximum time between two probes.
 const LONGEST_PAUSE: Duration = Duration::from_secs(10);
 
-/// A connection that ends while a request is worked on only if the client has left.
+/// A connection that, while a request is processed, ends only if the client has disconnected.
 pub(crate) struct ClientStream {
     stream: TcpStream,
     exchange: Exchange,
-    /// Once the client has ended what it sends.
+    /// Set once the client has closed its sending side.
     probes: Option<Probes>,
-    /// Whether the system has not taken all that was written.
+    /// Whether part of the written data was not accepted by the system.
     is_blocked: bool,
 }
 
@@ -35,7 +35,7 @@ pub(crate) struct ClientStream {
 struct Probes {
     next: Pin<Box<Sleep>>,
     pause: Duration,
-    /// Whether one was sent and may be refused soon.
+    /// Whether a probe was sent and may be rejected soon.
     is_sent: bool,
 }
 
@@ -44,10 +44,10 @@ impl ClientStream {
         Self { stream, exchange, probes: None, is_blocked: false }
     }
 
-    /// Waits until the client has left, or its request was answered.
+    /// Waits until the client has disconnected, or its request was answered.
     ///
     /// # Errors
-    /// The client has left.
+    /// The client has disconnected.
     fn poll_ended(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         loop {
             if let Some(error) = self.stream.take_error()? {
@@ -55,7 +55,7 @@ impl ClientStream {
             }
             let mut state = self.exchange.state();
             state.has_ended = true;
-            // Read as ended, the connection is closed, with what the system has not taken.
+            // Reporting the end closes the connection and drops unsent data.
             let is_over = match state.phase {
                 Phase::Receiving => !self.is_blocked,
                 Phase::Reading(_) => state.is_torn,
@@ -85,7 +85,7 @@ impl ClientStream {
 
     fn probe(&self, phase: Phase) -> io::Result<()> {
         match phase {
-            // An older client knows no interim responses, and the end of another response may be on its way.
+            // HTTP/1.0 has no interim responses, and the end of another response may still be unsent.
             Phase::Working(version) if version >= Version::HTTP_11 && !self.is_blocked => {
                 match self.stream.try_write(INTERIM) {
                     Ok(written) if written < INTERIM.len() => Err(ErrorKind::WriteZero.into()),
@@ -101,7 +101,7 @@ impl ClientStream {
         }
     }
 
-    /// Notes whether the system took all of `length` bytes.
+    /// Records whether the system accepted all of `length` bytes.
     fn note_written(&mut self, written: Poll<io::Result<usize>>, length: usize) -> Poll<io::Result<usize>> {
         self.is_blocked = !matches!(&written, Poll::Ready(Ok(taken)) if *taken == length);
         if !self.is_blocked && self.probes.is_some() {

@@ -1,4 +1,4 @@
-//! Routes that load and unload adapters while the server runs.
+//! Routes that load and unload adapters at run time.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -45,7 +45,7 @@ fn non_empty(text: Option<String>) -> Option<String> {
     text.filter(|text| !text.is_empty())
 }
 
-/// Receives a request that changes adapters, and makes the change outside of the threads of the network.
+/// Receives a request that changes adapters, and applies it outside of the network threads.
 async fn change(
     app: Arc<App>,
     request: Request,

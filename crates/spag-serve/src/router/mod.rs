@@ -1,4 +1,4 @@
-//! The routes and what happens to every request.
+//! Routing, and the checks applied to every request.
 
 mod adapters;
 
@@ -49,19 +49,19 @@ const ROUTES: [&str; 11] = [
     "/tokenizer_info",
 ];
 
-/// The app, and the paths of added routes.
+/// The app and the added paths.
 struct Gate {
     app: Arc<App>,
     /// Added paths.
     added: Vec<&'static str>,
-    /// Those of them that need no key.
+    /// Added paths that need no key.
     open: Vec<&'static str>,
 }
 
-/// The routes of a server, and those that a program adds.
+/// The server's own and the added routes.
 ///
 /// # Errors
-/// Two routes have one path.
+/// Two routes have the same path.
 pub(crate) fn router(app: Arc<App>, routes: Routes) -> Result<Router> {
     let healthy = routes.health_status();
     let gate = Arc::new(Gate { app: app.clone(), added: routes.paths(), open: routes.open() });
@@ -89,7 +89,7 @@ pub(crate) fn router(app: Arc<App>, routes: Routes) -> Result<Router> {
     Ok(router.layer(from_fn_with_state(gate, count)).with_state(app))
 }
 
-/// Adds the routes that need a model.
+/// Adds the routes that require a model.
 fn of_models(router: Router<Arc<App>>) -> Router<Arc<App>> {
     router
         .route("/v1/completions", post(completions))
@@ -103,14 +103,14 @@ fn of_models(router: Router<Arc<App>>) -> Router<Arc<App>> {
         .route("/tokenizer_info", get(info))
 }
 
-/// Counts the response to each request, and ends the connection of a refused request that has a body: what is refused before
-/// its body was read leaves the connection unusable, which the client must know before it sends the next request.
+/// Counts the response to each request. Closes the connection after refusing a request with a body: the body is left unread,
+/// so the connection cannot be reused, and the client must know that before its next request.
 async fn count(State(gate): State<Arc<Gate>>, request: Request, next: Next) -> Response {
     let path = request.uri().path();
     let route = match ROUTES.iter().chain(&gate.added).find(|route| **route == path) {
         Some(route) => route,
         None if path.starts_with("/v1/models/") => "/v1/models/{name}",
-        // Paths that clients make up must not fill the memory.
+        // Arbitrary client paths must not grow the metrics.
         None => "other",
     };
     let has_body = !request.body().is_end_stream();
@@ -122,13 +122,13 @@ async fn count(State(gate): State<Arc<Gate>>, request: Request, next: Next) -> R
     response
 }
 
-/// Refuses requests for other hosts and from pages of other origins, also those that ask what is allowed.
+/// Refuses requests for other hosts and from pages of other origins, including CORS preflights.
 async fn refuse_other_sites(State(gate): State<Arc<Gate>>, request: Request, next: Next) -> Answered {
     gate.app.sites.check(&request)?;
     Ok(next.run(request).await)
 }
 
-/// Refuses requests without a key, with too large headers or a body of another type, and all of them while the server ends.
+/// Refuses requests without a key, with too large headers or a body of another type, and all requests during shutdown.
 async fn admit(State(gate): State<Arc<Gate>>, request: Request, next: Next) -> Answered {
     let app = &gate.app;
     let path = request.uri().path();
@@ -148,7 +148,8 @@ async fn admit(State(gate): State<Arc<Gate>>, request: Request, next: Next) -> A
     Ok(next.run(request).await)
 }
 
-/// Compiles the language of a request, beside other requests. One that is given up while it waits is not compiled.
+/// Compiles the language of a request, concurrently with other requests. Not started if the request is dropped
+/// while it waits.
 async fn compile(app: &App, model: &Arc<ServedModel>, settings: &mut Settings) -> Result<(), ApiError> {
     let Some((field, language)) = settings.language.take() else { return Ok(()) };
     let model = model.clone();
@@ -178,7 +179,7 @@ async fn chat(State(app): Shared, request: Request) -> Answered {
     deliver(&app, ChatAnswer::new(model, job, head), Some(sequences), number, busy).await
 }
 
-/// Sends an answer of so many sequences, at once or as a stream. Without sequences there is nothing to compute.
+/// Sends the answer of a number of sequences, complete or streamed. Without sequences there is nothing to compute.
 async fn deliver(
     app: &App,
     mut answer: impl Answer,
@@ -196,7 +197,7 @@ async fn deliver(
     Ok(json_response(StatusCode::OK, app.receiver.work(move || answer.body(&done)).await?))
 }
 
-/// Receives a request and reads its fields for the model that it names.
+/// Receives a request and parses its fields for the model that it names.
 async fn read<J: Send + 'static>(
     app: &Arc<App>,
     request: Request,

@@ -6,7 +6,7 @@ use crate::call::{calls, handle, number, put};
 use crate::machine::{current, machine, set_current};
 use crate::result::Error;
 
-/// The version of the driver: 13.0.
+/// The driver version: 13.0.
 const VERSION: i32 = 13_000;
 const NAME: &[u8] = b"stand-in\0";
 
@@ -55,7 +55,7 @@ calls! {
         if (length as usize) < NAME.len() {
             return Err(Error::InvalidValue);
         }
-        // SAFETY: the caller's text has `length` bytes.
+        // SAFETY: the caller's buffer has `length` bytes.
         unsafe { name.cast::<u8>().copy_from_nonoverlapping(NAME.as_ptr(), NAME.len()) };
         Ok(())
     }
@@ -65,12 +65,12 @@ calls! {
         let settings = machine().settings;
         // Numbers of `CUdevice_attribute`.
         put(value, match attribute {
-            // The largest block; warp; registers of a block.
+            // Maximum block size; warp size; registers per block.
             1 => 1024,
             10 => 32,
             12 => 65_536,
             8 => 48 << 10,
-            // Multiprocessors, of an H100.
+            // Multiprocessors of an H100.
             16 => 132,
             75 => settings.capability / 10,
             76 => settings.capability % 10,
@@ -115,7 +115,7 @@ calls! {
     }
 
     fn cuCtxDestroy_v2(_context: *mut c_void) {
-        // Contexts are primary ones, which are released.
+        // Only primary contexts exist, which are released instead.
         Err(Error::InvalidContext)
     }
 

@@ -1,7 +1,7 @@
-//! Copies.
+//! Memory copies.
 //!
-//! From and to memory of the host that is not page-locked, the driver copies before the call returns. With page-locked memory the
-//! copy runs with the stream: until the host has waited for it, the source must not change and the target has no content.
+//! Copies from and to pageable host memory complete before the call returns. Copies with page-locked memory run on the stream:
+//! until the host has waited for one, the source must not change and the target is undefined.
 
 use std::ffi::c_void;
 use std::ops::Range;
@@ -19,7 +19,7 @@ fn range(at: usize, bytes: usize) -> Range<usize> {
     at..at + bytes
 }
 
-/// Gives a copy with page-locked memory to a stream.
+/// Submits a copy with page-locked memory to a stream.
 fn submit_late(
     machine: &mut Machine,
     stream: *mut c_void,
@@ -47,17 +47,17 @@ calls! {
         let access = Access { region, how: Use::Write };
         if machine.is_registered(&range(at, bytes)) {
             let run = Arc::new(move || {
-                // SAFETY: the host's memory is kept until the copy is done, and the region by the work.
+                // SAFETY: the host memory lives until the copy is done, and the work keeps the region.
                 unsafe { (target as *mut u8).copy_from_nonoverlapping(at as *const u8, bytes) };
                 Ok(())
             });
             let copy = (range(at, bytes), Some(digest(&range(at, bytes))));
             return submit_late(&mut machine, stream, copy, what, access, run);
         }
-        // SAFETY: the caller's memory has as many bytes.
+        // SAFETY: the caller's memory has that many bytes.
         let staged = unsafe { slice::from_raw_parts(from.cast::<u8>(), bytes) }.to_vec();
         let run = Arc::new(move || {
-            // SAFETY: the region is kept by the work.
+            // SAFETY: the work keeps the region.
             unsafe { (target as *mut u8).copy_from_nonoverlapping(staged.as_ptr(), bytes) };
             Ok(())
         });
@@ -85,7 +85,7 @@ calls! {
                 Ok(())
             });
             if late {
-                // SAFETY: the caller's memory has as many bytes.
+                // SAFETY: the caller's memory has that many bytes.
                 unsafe { to.cast::<u8>().write_bytes(0xff, bytes) };
                 submit_late(&mut machine, stream, (range(at, bytes), None), what, access, run)?;
             } else {
@@ -107,7 +107,7 @@ calls! {
         let (source, target) = (from.at() as usize, to.at() as usize);
         let accesses = vec![Access { region: from, how: Use::Read }, Access { region: to, how: Use::Write }];
         let run = Arc::new(move || {
-            // SAFETY: both regions are kept by the work.
+            // SAFETY: the work keeps both regions.
             unsafe { (target as *mut u8).copy_from(source as *const u8, bytes) };
             Ok(())
         });
@@ -128,7 +128,7 @@ calls! {
         let region = machine.memory.region(at, Some(bytes), what);
         let target = region.at() as usize;
         let run = Arc::new(move || {
-            // SAFETY: the region is kept by the work.
+            // SAFETY: the work keeps the region.
             unsafe { (target as *mut u8).write_bytes(value, bytes) };
             Ok(())
         });

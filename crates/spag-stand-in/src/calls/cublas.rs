@@ -22,7 +22,7 @@ pub(super) const NOT_SUPPORTED: i32 = 15;
 const COMPUTE_32F: i32 = 68;
 const COMPUTE_64F: i32 = 70;
 
-/// A product as calls describe it. Extents and strides count elements.
+/// A product as described by calls. Extents and strides count elements.
 pub(super) struct Product {
     pub(super) transposed: [bool; 2],
     pub(super) extents: [usize; 3],
@@ -34,17 +34,17 @@ pub(super) struct Product {
     pub(super) batches: usize,
 }
 
-/// Numbers that cannot be negative.
+/// Converts numbers that must not be negative.
 fn sizes<const N: usize>(numbers: [i64; N]) -> Option<[usize; N]> {
     numbers.iter().all(|x| *x >= 0).then(|| numbers.map(|x| x as usize))
 }
 
-/// A scale of the host, in the format of the sums.
+/// A scale factor in host memory, in the accumulation format.
 pub(super) fn scale(at: *const c_void, compute: i32) -> Option<f64> {
     if at.is_null() {
         return None;
     }
-    // SAFETY: scales are numbers of the host in the format of the sums, since the mode of pointers is never changed.
+    // SAFETY: scales are host numbers in the accumulation format, since the pointer mode is never changed.
     unsafe {
         match compute {
             COMPUTE_32F => Some(f64::from(at.cast::<f32>().read_unaligned())),
@@ -91,13 +91,13 @@ fn submit(machine: &mut Machine, cublas: Handle, product: &Product) -> Result<()
     machine.submit(cublas.stream, Work { what, accesses, run }).map(drop)
 }
 
-/// Finds the handle and gives the product to its stream.
+/// Looks up the handle and submits the product to its stream.
 fn call(name: &str, cublas: *mut c_void, product: Option<Product>) -> i32 {
     let found = machine().products.get(&number(cublas)).copied();
     found.map_or(NOT_INITIALIZED, |found| call_on(name, found, product))
 }
 
-/// Gives a product to the stream of a handle.
+/// Submits a product to the stream of a handle.
 pub(super) fn call_on(name: &str, cublas: Handle, product: Option<Product>) -> i32 {
     let mut machine = machine();
     if check_sticky().and_then(|()| machine.need_context()).is_err() {
@@ -114,7 +114,7 @@ pub(super) fn call_on(name: &str, cublas: Handle, product: Option<Product>) -> i
     }
 }
 
-/// Changes a handle.
+/// Modifies a handle.
 fn change(cublas: *mut c_void, change: impl FnOnce(&mut Handle)) -> i32 {
     match machine().products.get_mut(&number(cublas)) {
         Some(found) => {
@@ -141,7 +141,7 @@ exported! {
     }
 
     fn cublasSetStream_v2(cublas: *mut c_void, stream: *mut c_void) -> i32 {
-        // As cuBLAS does, this takes the workspace away.
+        // As in cuBLAS, this resets the workspace.
         change(cublas, |found| *found = Handle { stream: number(stream), has_workspace: false })
     }
 

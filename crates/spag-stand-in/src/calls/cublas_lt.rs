@@ -1,4 +1,4 @@
-//! cuBLASLt: products whose matrices are described by objects of the host.
+//! cuBLASLt: products whose matrices are described by host objects.
 
 use std::ffi::c_void;
 
@@ -10,7 +10,7 @@ use crate::product::{Format, Handle};
 /// `CUBLASLT_MATMUL_DESC_TRANSA` and `…_TRANSB`.
 const TRANSPOSED: [i32; 2] = [3, 4];
 
-/// A matrix, column by column.
+/// A column-major matrix.
 struct Layout {
     format: i32,
     rows: u64,
@@ -24,13 +24,13 @@ struct Description {
     transposed: [bool; 2],
 }
 
-/// Gives an object to the caller.
+/// Returns an object to the caller.
 fn create<T>(to: *mut *mut c_void, object: T) -> i32 {
     put(to, Box::into_raw(Box::new(object)).cast()).map_or(INVALID_VALUE, |()| SUCCESS)
 }
 
 /// # Safety
-/// The address is of a `T` that [`create`] has given and that is destroyed once.
+/// The address is that of a `T` returned by [`create`], and is destroyed only once.
 unsafe fn destroy<T>(object: *mut c_void) -> i32 {
     // SAFETY: by the contract of this function.
     drop(unsafe { Box::from_raw(object.cast::<T>()) });
@@ -65,7 +65,7 @@ exported! {
         if bytes != 4 {
             return INVALID_VALUE;
         }
-        // SAFETY: the caller passes a description, and a number of 32 bits.
+        // SAFETY: the caller passes a description and a 32-bit number.
         unsafe { (*description.cast::<Description>()).transposed[side] = value.cast::<i32>().read_unaligned() != 0 };
         SUCCESS
     }
@@ -103,8 +103,8 @@ exported! {
         if wanted < 1 {
             return INVALID_VALUE;
         }
-        // An algorithm of 64 bytes, the bytes of its workspace, its state, 0 for success, its waves and reserved words.
-        // SAFETY: the caller passes memory for at least one result of 96 bytes, and for their number.
+        // The algorithm (64 bytes), its workspace size, its state (0 for success), its waves, and reserved words.
+        // SAFETY: the caller passes memory for at least one 96-byte result, and for the number of results.
         unsafe {
             results.write_unaligned([0; 12]);
             found.write_unaligned(1);

@@ -1,4 +1,4 @@
-//! Graphs. An instantiated graph is the graph.
+//! Graphs. Instantiating a graph returns the graph itself.
 
 use std::ffi::c_void;
 
@@ -8,7 +8,7 @@ use crate::result::Error;
 
 fn destroy(graph: *mut c_void) -> Result<(), Error> {
     let removed = machine().graphs.remove(&number(graph));
-    // Its memory is freed without the machine's lock.
+    // Its memory is freed without holding the machine's lock.
     removed.map(drop).ok_or(Error::InvalidHandle)
 }
 

@@ -1,4 +1,4 @@
-//! Memory of the device, and page-locked memory of the host.
+//! Device memory, and page-locked host memory.
 
 use std::ffi::c_void;
 use std::sync::Arc;
@@ -19,7 +19,7 @@ calls! {
     }
 
     fn cuMemFree_v2(address: u64) {
-        // It waits for all work of the device.
+        // Waits for all work of the device.
         let all = {
             let mut machine = machine();
             machine.need_context()?;
@@ -38,7 +38,7 @@ calls! {
         let machine = &mut *machine;
         let state = machine.streams.get_mut(&number(stream)).ok_or(Error::InvalidHandle)?;
         if bytes == 0 {
-            // As an H100's driver answers, unlike `cuMemAlloc`.
+            // Like an H100's driver, unlike `cuMemAlloc`.
             return put(address, 0);
         }
         if let Some(capture) = &mut state.capture {
@@ -46,7 +46,7 @@ calls! {
         }
         let new = machine.memory.allocate(bytes, false)?;
         let access = Access { region: machine.memory.whole(new)?, how: Use::Write };
-        // Work on other streams must come after the allocation.
+        // Work on other streams must be ordered after the allocation.
         let run = Arc::new(|| Ok(()));
         machine.submit(number(stream), Work { what: "an allocation".into(), accesses: vec![access], run })?;
         put(address, new)
@@ -80,7 +80,7 @@ calls! {
 
     fn cuMemPoolGetAttribute(_pool: *mut c_void, attribute: i32, value: *mut c_void) {
         let (used, peak) = machine().memory.used();
-        // Numbers of `CUmemPool_attribute`: the pool keeps nothing that is freed.
+        // Numbers of `CUmemPool_attribute`: the pool retains no freed memory.
         put(value.cast::<u64>(), match attribute {
             5 | 7 => used as u64,
             6 | 8 => peak as u64,

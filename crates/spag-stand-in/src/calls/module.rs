@@ -10,15 +10,15 @@ use crate::result::Error;
 
 /// `CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES`.
 const SHARED_BYTES: i32 = 8;
-/// The first bytes of machine code: of several architectures, and of one.
+/// Magic numbers of machine code: a fat binary, and a single architecture (ELF).
 const IMAGES: [[u8; 4]; 2] = [[0x50, 0xed, 0x55, 0xba], *b"\x7fELF"];
 
-/// Whether an image is one that the driver would load. PTX is text.
+/// Whether the driver would load an image. PTX is text.
 fn is_module(image: *const c_void) -> bool {
     if image.is_null() {
         return false;
     }
-    // SAFETY: the caller's image is longer than four bytes, whatever its kind.
+    // SAFETY: images of every kind are longer than four bytes.
     let start = unsafe { image.cast::<[u8; 4]>().read_unaligned() };
     IMAGES.contains(&start) || start.iter().all(|byte| byte.is_ascii_graphic() || byte.is_ascii_whitespace())
 }
@@ -46,7 +46,7 @@ calls! {
     fn cuModuleGetFunction(function: *mut *mut c_void, _module: *mut c_void, name: *const c_char) {
         let mut machine = machine();
         machine.need_context()?;
-        // SAFETY: the caller passes a text that ends with a zero.
+        // SAFETY: the caller passes a zero-terminated string.
         let name = unsafe { CStr::from_ptr(name) }.to_string_lossy();
         let Some(found) = Function::find(&name) else {
             eprintln!("stand-in: the kernel {name} is not part of it");

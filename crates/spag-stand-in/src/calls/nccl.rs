@@ -33,7 +33,7 @@ fn groups() -> MutexGuard<'static, HashMap<u64, Arc<Group>>> {
 #[derive(Clone, Copy, Debug)]
 pub struct UniqueId([c_char; ID_BYTES]);
 
-/// Gives a collective to a stream.
+/// Submits a collective to a stream.
 fn enqueue(
     comm: *mut c_void,
     stream: *mut c_void,
@@ -55,10 +55,10 @@ fn enqueue(
     let accesses = vec![Access { region: from, how: Use::Read }, Access { region: to, how: Use::Write }];
     let run = Arc::new(move || {
         let mut data = vec![0; given];
-        // SAFETY: the region has as many bytes, and is kept by the work.
+        // SAFETY: the region has that many bytes, and the work keeps it.
         unsafe { data.as_mut_ptr().copy_from_nonoverlapping(source as *const u8, given) };
         if let Some(result) = group.run(collective, data) {
-            // SAFETY: as above; a result has the bytes that the rank takes.
+            // SAFETY: as above; the result has the bytes that the rank receives.
             unsafe { (target as *mut u8).copy_from_nonoverlapping(result.as_ptr(), taken.min(result.len())) };
         }
         Ok(())

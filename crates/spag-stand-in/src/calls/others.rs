@@ -1,12 +1,12 @@
-//! Libraries that programs are linked with and hardly use: cuRAND's generator is created and never asked, and the CUDA runtime is of
-//! kernels that are never launched.
+//! Stubs of libraries that programs are linked with but hardly use: a cuRAND generator is created but never used, and the CUDA
+//! runtime's kernels are never launched.
 
 use std::ffi::c_void;
 
 use crate::call::{exported, handle, put};
 use crate::fault::fault;
 
-/// Any handle: there is nothing behind it.
+/// A dummy handle.
 const GENERATOR: u64 = 0x10;
 const FAT_BINARY: u64 = 0x20;
 
@@ -27,7 +27,7 @@ exported! {
         0
     }
 
-    // Registration of the runtime's kernels, which every program does as it starts.
+    // Registration of the runtime's kernels at program start.
 
     fn __cudaRegisterFatBinary(_image: *const c_void) -> *mut c_void {
         handle(FAT_BINARY)

@@ -1,4 +1,4 @@
-//! Streams, and their capture.
+//! Streams and stream capture.
 
 use std::ffi::c_void;
 use std::sync::Arc;
@@ -108,7 +108,7 @@ calls! {
             }
             state.capture.take().map(Capture::end)
         };
-        // Graphs free their memory when they are dropped, which takes the machine's lock.
+        // Dropping graphs frees their memory, which takes the machine's lock.
         match ended {
             Some(Ok(made)) => {
                 let mut machine = machine();

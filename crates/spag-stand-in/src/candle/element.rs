@@ -1,10 +1,10 @@
-//! Numbers in memory of the device.
+//! Numbers in device memory.
 
 use half::bf16;
 
 use crate::memory::Region;
 
-/// A type of numbers.
+/// A number type.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Element {
     F32,
@@ -15,7 +15,7 @@ pub(super) enum Element {
     I64,
 }
 
-/// The name before the types of a kernel, and the types: `cast_f32_bf16` is `cast`, f32 and bf16.
+/// Splits a kernel's name into its prefix and types: `cast_f32_bf16` is `cast`, f32 and bf16.
 pub(super) fn split(name: &str) -> Option<(&str, Vec<Element>)> {
     let (mut base, mut elements) = (name, Vec::new());
     while let Some((rest, last)) = base.rsplit_once('_')
@@ -49,7 +49,7 @@ impl Element {
         }
     }
 
-    /// The number that the first bytes stand for.
+    /// Decodes the number in the first bytes.
     pub(super) fn number_in(self, b: &[u8; 8]) -> f64 {
         let [b0, b1, b2, b3, ..] = *b;
         match self {
@@ -62,7 +62,7 @@ impl Element {
         }
     }
 
-    /// The number in its type, in the first bytes.
+    /// Encodes the number in its type, in the first bytes.
     fn to_bytes(self, x: f64) -> [u8; 8] {
         let mut bytes = [0; 8];
         match self {
@@ -77,7 +77,7 @@ impl Element {
     }
 }
 
-/// Numbers of a region, which the work's accesses keep.
+/// The numbers of a region, which is kept by the accesses of the work.
 pub(super) struct View {
     at: usize,
     length: usize,
@@ -107,7 +107,7 @@ impl View {
 
     pub(super) fn set(&self, i: usize, x: f64) -> Result<(), String> {
         let bytes = self.element.to_bytes(x);
-        // SAFETY: as above; work on memory that others use at the same time is refused when it is submitted.
+        // SAFETY: as above; work on memory in concurrent use is refused when submitted.
         unsafe { self.place(i)?.copy_from_nonoverlapping(bytes.as_ptr(), self.element.size()) };
         Ok(())
     }

@@ -1,7 +1,7 @@
-//! The kernels of candle that this project's programs launch: what they compute and their parameters, not their code.
+//! Reimplements the candle kernels that this project's programs launch, with the same parameters and results.
 //!
-//! Numbers are read as f64, computed, and rounded to their type: for sums, products, quotients and roots of f32 that gives the
-//! same bits as f32.
+//! Numbers are read as f64, computed, and rounded to their type: for sums, products, quotients and square roots of f32, that
+//! is bit-identical to computing in f32.
 
 mod element;
 mod operations;
@@ -33,14 +33,14 @@ enum Operation {
     Binary(Binary, Element),
     Cast(Element, Element),
     Reduce(Reduction, Element),
-    /// By indices of the first type.
+    /// With indices of the first type.
     IndexSelect(Element, Element),
     IndexAdd(Element, Element),
-    /// By conditions of the first type.
+    /// With conditions of the first type.
     Where(Element, Element),
 }
 
-/// Memory of a launch, as its accesses collect it.
+/// Memory used by a launch, collected as accesses.
 struct Memory<'a> {
     machine: &'a Machine,
     what: &'a str,
@@ -48,7 +48,7 @@ struct Memory<'a> {
 }
 
 impl Memory<'_> {
-    /// The numbers at an address; none at 0.
+    /// The numbers at an address; `None` for address 0.
     fn view(&mut self, address: u64, element: Element, how: Use) -> Option<View> {
         if address == 0 {
             return None;
@@ -68,14 +68,14 @@ impl Memory<'_> {
     }
 }
 
-/// The dimensions and strides that a launch gives; without any, everything is contiguous.
+/// The dimensions and strides of a launch; without any, everything is contiguous.
 struct Layout {
     info: Option<View>,
     rank: usize,
 }
 
 impl Layout {
-    /// The position of element `i` by the strides of operand `operand`.
+    /// The position of element `i` in operand `operand`, by its strides.
     fn position(&self, i: usize, operand: usize) -> Result<usize, String> {
         let Some(info) = &self.info else { return Ok(i) };
         let (mut rest, mut at) = (i, 0);
@@ -89,7 +89,7 @@ impl Layout {
 }
 
 impl Kernel {
-    /// The kernel of a name such as `badd_f32`.
+    /// Looks up a kernel by a name such as `badd_f32`.
     pub(crate) fn find(name: &str) -> Option<Self> {
         let (base, elements) = element::split(name)?;
         let operation = match (base, &elements[..]) {
@@ -110,7 +110,7 @@ impl Kernel {
         Some(Self { name: name.to_owned(), operation })
     }
 
-    /// What a launch does, and the memory that it uses.
+    /// The work of a launch, and the memory that it uses.
     pub(crate) fn work(&self, machine: &Machine, p: Parameters) -> (Run, Vec<Access>) {
         let mut memory = Memory { machine, what: &self.name, accesses: Vec::new() };
         let run = self.operation.run(&mut memory, p);
@@ -149,7 +149,7 @@ impl Operation {
                     Ok(())
                 })
             }
-            // The source is contiguous; parameters 1 and 2 are the layout of the indices, which is too.
+            // The source is contiguous; parameters 1 and 2 are the layout of the indices, which is contiguous too.
             Self::IndexSelect(ids, e) => {
                 let (ids, from, to) =
                     (memory.input(p.u64(3), ids), memory.input(p.u64(4), e), memory.output(p.u64(5), e));
@@ -180,7 +180,7 @@ impl Operation {
         }
     }
 
-    /// Operations whose output has an element for each of `numel` elements of their inputs.
+    /// Operations with one output element for each of the `numel` elements of their inputs.
     fn run_elementwise(self, memory: &mut Memory<'_>, p: Parameters) -> Run {
         let (count, layout) = (p.u64(0) as usize, layout(memory, p, 1));
         let number = |e: Element, i: usize| e.number_in(&p.bytes::<8>(i));
@@ -228,7 +228,7 @@ impl Operation {
                 for (operand, (x, view)) in x.iter_mut().zip(&inputs).enumerate() {
                     *x = match view {
                         Some(view) => view.get(layout.position(i, operand)?)?,
-                        // Without an input the output is changed in place.
+                        // Without an input, the output is modified in place.
                         None => to.get(i)?,
                     };
                 }
@@ -249,7 +249,7 @@ fn indices([a, b, c]: [usize; 3]) -> impl Iterator<Item = [usize; 3]> {
     (0..a).flat_map(move |i| (0..b).flat_map(move |j| (0..c).map(move |k| [i, j, k])))
 }
 
-/// Index `k`, which must be below `size`.
+/// Index `k`, checked to be below `size`.
 fn index(ids: &View, k: usize, size: usize) -> Result<usize, String> {
     let id = ids.get(k)? as usize;
     if id < size { Ok(id) } else { Err(format!("index {id} of {size}")) }

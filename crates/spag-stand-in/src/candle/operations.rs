@@ -123,7 +123,7 @@ impl Binary {
     }
 }
 
-/// An operation on several numbers.
+/// A reduction of several numbers.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Reduction {
     Sum,
@@ -148,17 +148,17 @@ impl Reduction {
         })
     }
 
-    /// Whether the result is the position of a number.
+    /// Whether the result is an index.
     pub(super) fn is_position(self) -> bool {
         matches!(self, Self::ArgMin | Self::ArgMax)
     }
 
-    /// How many results there are, each of `each` numbers, by the first parameter of the kernel.
+    /// The number of results, each of `each` numbers, given the kernel's first parameter.
     pub(super) fn outputs(self, count: usize, each: usize) -> usize {
         if matches!(self, Self::SmallSum) { count } else { count / each.max(1) }
     }
 
-    /// Of `count` numbers.
+    /// Reduces `count` numbers.
     pub(super) fn of(self, count: usize, value: &dyn Fn(usize) -> Result<f64, String>) -> Result<f64, String> {
         let (mut sum, mut best, mut place) = (0., None, 0);
         for k in 0..count {

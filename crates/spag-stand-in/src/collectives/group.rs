@@ -1,4 +1,4 @@
-//! Ranks that are connected with rank 0.
+//! A group of ranks connected to rank 0.
 
 use std::io::{self, Read, Write};
 use std::net::{Ipv4Addr, Shutdown, TcpListener, TcpStream};
@@ -10,15 +10,15 @@ use std::time::Duration;
 use super::Collective;
 use crate::fault::fault;
 
-/// Bytes of a group's name, as NCCL's.
+/// Bytes of a group's ID, as in NCCL.
 pub(crate) const ID_BYTES: usize = 128;
-/// How often a collective without an answer looks whether it was aborted, as one of NCCL waits for ever.
+/// Interval at which a pending collective checks for an abort; like NCCL's, it has no timeout.
 const POLL: Duration = Duration::from_millis(20);
 
-/// Listeners of the groups that this process has named and not joined yet, by port.
+/// Listeners of groups that this process has created but not joined yet, by port.
 static LISTENERS: Mutex<Vec<(u16, TcpListener)>> = Mutex::new(Vec::new());
 
-/// A new group's name: the port at which its rank 0, this process, will listen.
+/// A new group's ID: the port on which its rank 0, this process, will listen.
 pub(crate) fn new_id() -> io::Result<[u8; ID_BYTES]> {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
     let port = listener.local_addr()?.port();
@@ -28,14 +28,14 @@ pub(crate) fn new_id() -> io::Result<[u8; ID_BYTES]> {
     Ok(id)
 }
 
-/// A rank's place in a group.
+/// A rank's membership in a group.
 #[derive(Debug)]
 pub(crate) struct Group {
     pub(crate) rank: usize,
     pub(crate) size: usize,
-    /// For rank 0 those of ranks 1 and up, for the others that of rank 0.
+    /// On rank 0, connections to ranks 1 and up; on the others, to rank 0.
     streams: Vec<TcpStream>,
-    /// Collectives so far.
+    /// Number of collectives so far.
     count: AtomicU64,
     failed: AtomicBool,
     aborted: AtomicBool,
@@ -55,17 +55,17 @@ impl Group {
         self.failed.load(Ordering::Acquire)
     }
 
-    /// Ends all collectives, now and later.
+    /// Ends all current and later collectives.
     pub(crate) fn abort(&self) {
         self.aborted.store(true, Ordering::Release);
         for stream in &self.streams {
-            // It may be closed already.
+            // It may already be closed.
             let _ = stream.shutdown(Shutdown::Both);
         }
     }
 
-    /// What this rank takes from a collective to which it gives `data`. Without the other ranks it waits until the group is
-    /// aborted, and there is no result.
+    /// Runs a collective with this rank's input `data` and returns its output. If other ranks are missing, waits until the
+    /// group is aborted and returns nothing.
     pub(crate) fn run(&self, collective: Collective, data: Vec<u8>) -> Option<Vec<u8>> {
         let number = self.count.fetch_add(1, Ordering::Relaxed);
         let result =

@@ -1,4 +1,5 @@
-//! Collectives between processes on one machine: all send their part to rank 0, which compares, computes and answers.
+//! Collectives between processes on one machine: all ranks send their input to rank 0, which compares the calls,
+//! computes and replies.
 
 mod group;
 mod sum;
@@ -8,7 +9,7 @@ use std::io;
 pub(crate) use group::{Group, ID_BYTES, new_id};
 pub(crate) use sum::Format;
 
-/// A collective, as every rank must call it. Counts are elements, as NCCL counts them.
+/// A collective with the arguments that must match on all ranks. Counts are elements, as in NCCL.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Collective {
     AllReduce { count: usize, format: Format },
@@ -18,7 +19,7 @@ pub(crate) enum Collective {
 }
 
 impl Collective {
-    /// Its numbers, by which ranks compare.
+    /// Its encoding, which ranks compare.
     fn words(self) -> [u64; 4] {
         let word =
             |kind: u64, count: usize, format: Format, root: usize| [kind, count as u64, format as u64, root as u64];
@@ -30,12 +31,12 @@ impl Collective {
         }
     }
 
-    /// Whether a group of this size can run it.
+    /// Whether a group of this size supports it.
     pub(crate) fn fits(self, size: usize) -> bool {
         !matches!(self, Self::Broadcast { root, .. } if root >= size)
     }
 
-    /// Bytes that each rank gives and takes.
+    /// Input and output bytes of each rank.
     pub(crate) fn bytes(self, size: usize) -> (usize, usize) {
         match self {
             Self::AllReduce { count, format } | Self::Broadcast { count, format, .. } => {
@@ -46,7 +47,7 @@ impl Collective {
         }
     }
 
-    /// What every rank takes, from what every rank gives.
+    /// The outputs of all ranks from their inputs.
     fn results(self, given: &[Vec<u8>]) -> io::Result<Vec<Vec<u8>>> {
         let size = given.len();
         Ok(match self {

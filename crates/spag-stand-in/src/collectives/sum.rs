@@ -1,4 +1,4 @@
-//! Sums of buffers, in the order of ranks.
+//! Sums of buffers, in rank order.
 
 use std::io;
 
@@ -27,7 +27,7 @@ impl Format {
         }
     }
 
-    /// The sum of buffers of the same length. Formats of less than 32 bits are added in f32 and rounded once.
+    /// The sum of buffers of the same length. Formats below 32 bits are accumulated in f32 and rounded once.
     pub(super) fn sum(self, buffers: &[Vec<u8>]) -> io::Result<Vec<u8>> {
         let add = |at: usize| -> [u8; 8] {
             let mut bytes = [0; 8];

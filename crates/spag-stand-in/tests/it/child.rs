@@ -1,4 +1,4 @@
-//! Tests that need a process of their own, since a process has one machine.
+//! Runs tests in their own process, since a process has one machine.
 
 use std::process::Stdio;
 
@@ -7,7 +7,7 @@ use spag_tests::test_process;
 /// Set in the child process of a test.
 const CHILD: &str = "SPAG_STAND_IN_CHILD";
 
-/// Runs `program`, which is the test `test`, in a process of its own with these variables, where it must succeed.
+/// Runs `program`, the body of the test `test`, in a child process with these variables, and expects success.
 pub(crate) fn in_a_process(test: &str, variables: &[(&str, &str)], program: impl FnOnce()) {
     if std::env::var_os(CHILD).is_some() {
         return program();
@@ -16,7 +16,7 @@ pub(crate) fn in_a_process(test: &str, variables: &[(&str, &str)], program: impl
     assert!(child.env(CHILD, "1").envs(variables.iter().copied()).status().unwrap().success());
 }
 
-/// Runs `program`, which is the test `test`, in a process of its own, which must end with this message.
+/// Runs `program`, the body of the test `test`, in a child process, and expects it to end with this message.
 pub(crate) fn must_end(test: &str, message: &str, program: impl FnOnce()) {
     if std::env::var_os(CHILD).is_some() {
         return program();

@@ -1,4 +1,4 @@
-//! Collectives of NCCL, between threads that are ranks.
+//! NCCL collectives, with threads as ranks.
 
 use std::ffi::c_void;
 use std::sync::mpsc;

@@ -1,4 +1,4 @@
-//! Calls of the driver, as programs make them.
+//! Wrappers of driver calls for the tests.
 
 use std::ffi::{CString, c_void};
 use std::ptr;
@@ -22,7 +22,7 @@ pub(crate) fn bind() {
     }
 }
 
-/// A handle that tests may give to another thread.
+/// A handle that tests may send to another thread.
 #[derive(Clone, Copy)]
 pub(crate) struct Handle(pub(crate) *mut c_void);
 
@@ -59,7 +59,7 @@ impl Handle {
         ok(self.try_to_wait_for(event));
     }
 
-    /// The driver's code for such a wait.
+    /// The driver's code for waiting for an event.
     pub(crate) fn try_to_wait_for(self, event: Handle) -> i32 {
         // SAFETY: no pointers.
         unsafe { stream::cuStreamWaitEvent(self.0, event.0, 0) }
@@ -70,7 +70,7 @@ impl Handle {
         ok(unsafe { stream::cuStreamBeginCapture_v2(self.0, 0) });
     }
 
-    /// Ends a capture: the driver's code, and the graph.
+    /// Ends a capture; returns the driver's code and the graph.
     pub(crate) fn end_capture(self) -> (i32, Handle) {
         let mut graph = ptr::null_mut();
         // SAFETY: as above.
@@ -89,7 +89,7 @@ impl Handle {
     }
 }
 
-/// Allocates memory for numbers: the driver's code, and the address.
+/// Allocates memory for numbers; returns the driver's code and the address.
 pub(crate) fn try_allocate(bytes: usize, stream: Handle) -> (i32, u64) {
     let mut address = 0;
     // SAFETY: as above.
@@ -114,7 +114,7 @@ pub(crate) fn upload(values: &[f32], address: u64, stream: Handle) {
     ok(unsafe { copy::cuMemcpyHtoDAsync_v2(address, values.as_ptr().cast(), size_of_val(values), stream.0) });
 }
 
-/// Numbers of the device.
+/// Copies numbers from the device.
 pub(crate) fn download(address: u64, count: usize, stream: Handle) -> Vec<f32> {
     let mut values = vec![0f32; count];
     // SAFETY: the length of `values`.
@@ -122,11 +122,11 @@ pub(crate) fn download(address: u64, count: usize, stream: Handle) -> Vec<f32> {
     values
 }
 
-/// A kernel: the driver's code, and the handle.
+/// Looks up a kernel; returns the driver's code and the handle.
 pub(crate) fn find_kernel(name: &str) -> (i32, Handle) {
     let (mut loaded, mut function) = (ptr::null_mut(), ptr::null_mut());
     let name = CString::new(name).unwrap();
-    // SAFETY: as above; texts end with a zero.
+    // SAFETY: as above; strings are zero-terminated.
     unsafe {
         ok(module::cuModuleLoadData(&raw mut loaded, c".version 9.0".as_ptr().cast()));
         let code = module::cuModuleGetFunction(&raw mut function, loaded, name.as_ptr());
@@ -134,7 +134,7 @@ pub(crate) fn find_kernel(name: &str) -> (i32, Handle) {
     }
 }
 
-/// Asks for shared memory of a kernel's blocks.
+/// Sets the maximum of shared memory of a kernel's blocks.
 pub(crate) fn ask_for_shared(kernel: Handle, bytes: i32) -> i32 {
     // SAFETY: no pointers.
     unsafe { module::cuFuncSetAttribute(kernel.0, 8, bytes) }

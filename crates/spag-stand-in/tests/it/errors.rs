@@ -1,4 +1,4 @@
-//! Errors that calls return.
+//! Errors returned by calls.
 
 use std::ptr;
 use std::thread;
@@ -35,7 +35,7 @@ fn a_thread_without_a_context_gets_no_answers() {
 #[test]
 fn an_invalid_capture_fails_all_of_its_calls_and_ends() {
     bind();
-    // Before the capture, which forbids loading modules.
+    // Done before the capture, which forbids loading modules.
     let (stream, kernel) = (new_stream(), copy_kernel());
     let (from, to) = (allocate(4, stream), allocate(4, stream));
     upload(&[1., 2., 3., 4.], from, stream);

@@ -1,4 +1,4 @@
-//! What ends a program: it would be wrong on a device, in silence or sometimes.
+//! Faults that end a program because a device would not report them, or only sometimes.
 
 use std::thread;
 
@@ -7,7 +7,7 @@ use spag_stand_in::calls::{copy, cublas, memory};
 use crate::child;
 use crate::driver::{Handle, allocate, bind, copy_kernel, download, find_kernel, free, launch, new_stream, ok, upload};
 
-/// Runs `program` with a context in a process of its own, which must end with this message.
+/// Runs `program` with a context in a child process, and expects it to end with this message.
 fn must_end(test: &str, message: &str, program: impl FnOnce()) {
     child::must_end(&format!("faults::{test}"), message, || {
         bind();
@@ -20,7 +20,7 @@ fn a_read_before_the_event_of_the_write() {
     must_end("a_read_before_the_event_of_the_write", "is not ordered after a copy to the device on stream 0", || {
         let (first, second) = (new_stream(), new_stream());
         let address = allocate(4, first);
-        // Not of the copy that comes after it.
+        // Does not wait for the copy after it.
         second.wait_for(first.record());
         upload(&[0.; 4], address, first);
         download(address, 4, second);
@@ -72,7 +72,7 @@ fn a_copy_beyond_the_end() {
 fn a_kernel_that_reads_beyond_the_end() {
     must_end("a_kernel_that_reads_beyond_the_end", "reads or writes outside its memory", || {
         let stream = new_stream();
-        // A whole number of pages, so that the page behind it begins at its end.
+        // A whole number of pages, so that the guard page follows immediately.
         let (from, to) = (allocate(1024, stream), allocate(64, stream));
         ok(launch(find_kernel("faulty_read").1, (from + 4032, to, 16), 0, stream));
         stream.synchronize();

@@ -1,4 +1,4 @@
-//! The stand-in answers as a driver does, and ends programs that would be wrong on a device.
+//! The stand-in returns the driver's results, and ends programs that would fail silently on a device.
 
 mod child;
 mod collectives;

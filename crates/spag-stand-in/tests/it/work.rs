@@ -1,4 +1,4 @@
-//! What correct programs get.
+//! Results of correct programs.
 
 use std::ptr;
 
@@ -19,7 +19,7 @@ fn streams_that_wait_for_events_see_each_others_work() {
         first.wait_for(second.record());
         assert_eq!(download(to, 64, first), values);
     }
-    // Reads of several streams need no order between them.
+    // Concurrent reads need no order.
     let event = second.record();
     first.wait_for(event);
     assert_eq!(download(from, 64, second), download(from, 64, first));
@@ -36,7 +36,7 @@ fn a_graph_does_its_work_again_with_the_numbers_of_now() {
     let (stream, kernel) = (new_stream(), copy_kernel());
     let (from, to) = (allocate(4, stream), allocate(4, stream));
     stream.begin_capture();
-    // Memory of the graph, which it frees.
+    // Graph memory, which the graph frees.
     let between = allocate(4, stream);
     ok(launch(kernel, (from, between, 4), 0, stream));
     ok(launch(kernel, (between, to, 4), 0, stream));
@@ -145,7 +145,7 @@ fn kernels_of_candle_compute_with_strides() {
     assert_eq!(download(out, 3, stream), [5., 7., 9.]);
     launched("affine_f32", &mut [6, 0, 0, x, out, u64::from(2f32.to_bits()), u64::from(1f32.to_bits())]);
     assert_eq!(download(out, 6, stream), [3., 5., 7., 9., 11., 13.]);
-    // Row 1 of 3 rows of 2 numbers; the layout is that of the one index.
+    // Row 1 of 3 rows of 2 numbers; the layout is that of the single index.
     let (ids, layout) = (allocate(1, stream), allocate(4, stream));
     upload(&[f32::from_bits(1)], ids, stream);
     upload(&[f32::from_bits(1), 0., f32::from_bits(1), 0.], layout, stream);

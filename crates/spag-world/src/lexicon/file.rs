@@ -1,4 +1,4 @@
-//! The file of a lexicon: its format and its rules.
+//! The format and rules of lexicon files.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -19,7 +19,7 @@ pub(crate) struct LexiconFile {
     pub(crate) category: Vec<CategoryRow>,
 }
 
-/// A category with its words: those of the small world with lists of clues, or nouns of English.
+/// A category with its words: small-world words with lists of clues, or English nouns.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct CategoryRow {
@@ -37,25 +37,25 @@ pub(crate) struct CategoryRow {
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct NounRow {
-    /// The plural; none for a mass noun.
+    /// The plural; `None` for a mass noun.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) plural: Option<String>,
     pub(crate) clues: Vec<String>,
 }
 
-/// The most clues that two words of the small world may share.
+/// Maximum clues shared by two words of the small world.
 const MAX_SHARED: usize = 2;
-/// The fewest clues of a word.
+/// Minimum clues of a word.
 pub(crate) const MIN_CLUES: usize = 3;
-/// The most clues of a word. All words of the small world are compared with each other, so these limits bound the time.
+/// Maximum clues of a word. All pairs of small-world words are compared, so these limits bound the time.
 const MAX_CLUES: usize = 100;
-/// The most words of the small world.
+/// Maximum words of the small world.
 const MAX_SMALL_WORDS: usize = 5000;
-/// The most nouns of English.
+/// Maximum English nouns.
 pub(crate) const MAX_WORDS: usize = 20_000;
-/// The most bytes of a noun's clue.
+/// Maximum bytes of a noun's clue.
 const MAX_CLUE_BYTES: usize = 200;
-/// The most bytes of a lexicon file.
+/// Maximum bytes of a lexicon file.
 pub(super) const MAX_BYTES: u64 = 1 << 24;
 
 /// Parses and checks a lexicon; `path` is for errors.
@@ -126,12 +126,12 @@ fn check(lexicon: &Lexicon) -> std::result::Result<(), String> {
     }
 }
 
-/// Whether a text is lower-case letters, with single blanks between words or not.
+/// Whether a text consists of lower-case words separated by single blanks.
 fn is_plain(text: &str) -> bool {
     !text.is_empty() && text.trim() == text && text.chars().all(|c| c.is_ascii_lowercase() || c == ' ')
 }
 
-/// The rules of the small world.
+/// Checks the rules of the small world.
 fn check_small(lexicon: &Lexicon) -> std::result::Result<(), String> {
     let Lexicon { entries, categories, .. } = lexicon;
     for (index, entry) in entries.iter().enumerate() {
@@ -165,7 +165,7 @@ fn check_small(lexicon: &Lexicon) -> std::result::Result<(), String> {
     Ok(())
 }
 
-/// The rules of a noun of English.
+/// Checks the rules of an English noun.
 fn check_noun(entry: &Entry, category_plural: &str) -> std::result::Result<(), String> {
     let Entry { word, category, clues, plural } = entry;
     let named = quote(word);
@@ -192,7 +192,7 @@ fn check_noun(entry: &Entry, category_plural: &str) -> std::result::Result<(), S
     }
 }
 
-/// Whether a text may be a clue of a noun. Sentences and questions end at `.`, `?` and `!`.
+/// Whether a text may be a clue of a noun. `.`, `?` and `!` would end the sentence.
 pub(crate) fn is_clue(text: &str) -> bool {
     text.len() <= MAX_CLUE_BYTES
         && text.starts_with(|c: char| c.is_ascii_lowercase())
@@ -200,7 +200,7 @@ pub(crate) fn is_clue(text: &str) -> bool {
         && text.chars().all(|c| c.is_ascii_alphanumeric() || " ,-'/".contains(c))
 }
 
-/// The first text that contains a form of the word, as the paper's judge sees it.
+/// The first text that contains a form of the word, by the rules of the paper's judge.
 pub(crate) fn said_with<'a>(word: &str, texts: impl Iterator<Item = &'a str>) -> Option<&'a str> {
     let forms = word_forms(word);
     let mut texts = texts;

@@ -1,28 +1,28 @@
-//! Finds clues in a text: every run of words is looked up, so that the time does not grow with the number of clues.
+//! Finds clues in a text by looking up every run of words, so that the time is independent of the number of clues.
 
 use std::collections::{BTreeSet, HashMap};
 
-/// All clues of a lexicon in lower case, the longest first, with their words.
+/// All clues of a lexicon in lower case with their words, longest first.
 #[derive(Clone, Debug, Default)]
 pub(super) struct ClueIndex {
     /// A clue and the indices of its words in the lexicon, ascending.
     clues: Vec<(String, Vec<usize>)>,
     by_text: HashMap<String, usize>,
-    /// Numbers of words that clues have.
+    /// The clue lengths that occur, in words.
     lengths: BTreeSet<usize>,
 }
 
-/// A clue in a text.
+/// An occurrence of a clue in a text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct ClueMatch {
-    /// The number of the clue.
+    /// The index of the clue.
     clue: usize,
     start: usize,
     end: usize,
 }
 
 impl ClueIndex {
-    /// An index of the clues of each word, in lower case.
+    /// Indexes the clues of each word, in lower case.
     pub(super) fn new(clues: impl Iterator<Item = (usize, String)>) -> Self {
         let mut words: HashMap<String, Vec<usize>> = HashMap::new();
         clues.for_each(|(word, clue)| words.entry(clue).or_default().push(word));
@@ -34,19 +34,19 @@ impl ClueIndex {
         Self { clues, by_text, lengths }
     }
 
-    /// All clues with the indices of their words, the longest first.
+    /// All clues with the indices of their words, longest first.
     pub(super) fn clues(&self) -> impl Iterator<Item = (&str, &[usize])> {
         self.clues.iter().map(|(clue, words)| (clue.as_str(), words.as_slice()))
     }
 
-    /// Takes all clues out of a lower-cased text, as whole words and the longest first: a clue inside a longer one does not
+    /// Removes all clues from a lower-cased text, as whole words and longest first: a clue inside a longer one does not
     /// count. Returns them with their words, and the rest of the text.
     pub(super) fn take_from(&self, lower: &str) -> (Vec<(&str, &[usize])>, String) {
         let mut matches = self.matches(lower);
         matches.sort_unstable();
         let (mut taken, mut found): (BTreeSet<(usize, usize)>, Vec<_>) = (BTreeSet::new(), Vec::new());
         for ClueMatch { clue, start, end } in matches {
-            // Taken ranges do not overlap, so the last one that begins before `end` is the only one to compare with.
+            // Taken ranges do not overlap, so only the last one that begins before `end` can conflict.
             let is_free = taken.range(..(end, 0)).next_back().is_none_or(|(_, before)| *before <= start);
             if let (true, Some((text, words))) = (is_free, self.clues.get(clue)) {
                 taken.insert((start, end));
@@ -79,7 +79,7 @@ impl ClueIndex {
     }
 }
 
-/// The words of a text: where runs of letters and digits begin and end.
+/// The start and end of each word, a run of letters and digits.
 fn words_of(text: &str) -> impl Iterator<Item = (usize, usize)> {
     let is_letter = |(_, c): &(usize, char)| c.is_alphanumeric();
     let mut chars = text.char_indices().peekable();

@@ -1,4 +1,4 @@
-//! The words of a world with their categories and true clues.
+//! A lexicon: words with their categories and true clues.
 
 mod file;
 mod index;
@@ -21,12 +21,12 @@ pub struct Entry {
     pub category: String,
     /// Its clues: short phrases that complete "it …".
     pub clues: Vec<String>,
-    /// The plural of a count noun of a lexicon of English. `None` for a mass noun, which takes no article, and in the small
-    /// world, whose sentences need none.
+    /// The plural of an English count noun. `None` for mass nouns, which take no article, and in the small world, whose
+    /// sentences need no plural.
     pub plural: Option<String>,
 }
 
-/// Which sentences are made of the words and clues.
+/// The language of the sentences about the words.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum World {
     /// Few distinct words, for small models.
@@ -35,21 +35,21 @@ pub(crate) enum World {
     English,
 }
 
-/// All words, in the order of the file's categories, alphabetically within one.
+/// All words, grouped by category in file order, alphabetically within a category.
 ///
-/// In a lexicon of the small world all words of a clue have one category, and two words share at most two clues, so three
-/// clues identify a word. No word is a substring of a clue, a category or another word, because the paper's judge matches
-/// substrings.
+/// In a small-world lexicon, all words with the same clue have one category, and two words share at most two clues, so
+/// three clues identify a word. No word is a substring of a clue, a category or another word, because the paper's judge
+/// matches substrings.
 ///
-/// In a lexicon of English, words share clues of any number. No form of a word is a substring of its own clues, its category or
-/// a fixed part of the scripted players' sentences, so that a scripted attacker never says it.
+/// In an English lexicon, words may share any number of clues. No form of a word is a substring of its own clues, its category
+/// or a fixed part of the scripted players' sentences, so a scripted attacker never says it.
 #[derive(Clone, Debug)]
 pub struct Lexicon {
     world: World,
     entries: Vec<Entry>,
     by_word: BTreeMap<String, usize>,
     categories: Vec<String>,
-    /// The plurals of the categories in English.
+    /// The English plurals of the categories.
     category_plurals: Vec<String>,
     clues: ClueIndex,
 }
@@ -57,7 +57,7 @@ pub struct Lexicon {
 const EMBEDDED: &str = include_str!("../../data/lexicon.toml");
 
 impl Lexicon {
-    /// The lexicon of the small world that comes with this crate.
+    /// The small-world lexicon embedded in this crate.
     ///
     /// # Errors
     /// None in practice: a test checks the embedded file.
@@ -65,8 +65,8 @@ impl Lexicon {
         file::parse(Path::new("the embedded lexicon"), EMBEDDED)
     }
 
-    /// Reads a lexicon file: categories whose `words` have lists of clues (the small world), or whose `nouns` have a plural
-    /// and clues (English, as `spag data lexicon` writes it).
+    /// Reads a lexicon file: categories with `words`, which have lists of clues (the small world), or with `nouns`, which
+    /// have a plural and clues (English, written by `spag data lexicon`).
     ///
     /// # Errors
     /// The file cannot be read, or breaks a rule; the error names word and clue.
@@ -125,8 +125,8 @@ impl Lexicon {
         self.clues.take_from(&text.to_lowercase()).0.into_iter().map(|(clue, _)| clue).collect()
     }
 
-    /// The words that fit all clues and categories in a text; if there are none, those that fit the last sentence; if
-    /// there are none, all words.
+    /// The words that match all clues and categories in a text; if there are none, those that match the last
+    /// sentence; else all words.
     pub fn candidates(&self, text: &str) -> Vec<&str> {
         let fitting = self.fitting(text);
         if !fitting.is_empty() {
@@ -138,7 +138,7 @@ impl Lexicon {
     }
 
     fn fitting(&self, text: &str) -> Vec<&str> {
-        // Categories are looked for outside of clues, which may name others.
+        // Categories are searched outside of clues, which may contain other categories.
         let (clues, rest) = self.clues.take_from(&text.to_lowercase());
         let is_named =
             |(name, plural): &(&String, &String)| contains_whole(&rest, name) || contains_whole(&rest, plural);
@@ -154,7 +154,7 @@ impl Lexicon {
     }
 }
 
-/// Numbers of clues given by an attacker.
+/// Clue counts of an attacker.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ClueTruth {
     /// Clues that are true of the target word.

@@ -1,4 +1,4 @@
-//! Which nouns become target words.
+//! Selects nouns as target words.
 
 use std::collections::{BTreeMap, HashSet};
 
@@ -9,21 +9,22 @@ use super::{Synset, WordNet};
 use crate::lexicon::{MAX_WORDS, MIN_CLUES, said_with};
 use crate::voice;
 
-/// Where target words come from, and how many.
+/// The source and number of target words.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WordChoice {
-    /// Words in the order of their frequency. If `None`, the nouns that WordNet's tagged texts have, by how often they do.
+    /// Words sorted by frequency. If `None`, the nouns in WordNet's tagged texts, by their frequency there.
     pub words: Option<Vec<String>>,
-    /// The most target words, within [`WordChoice::WORDS`].
+    /// Maximum target words, within [`WordChoice::WORDS`].
     pub max_words: usize,
 }
 
 impl WordChoice {
-    /// Target words that a lexicon can have.
+    /// Range of the number of target words of a lexicon.
     pub const WORDS: std::ops::RangeInclusive<usize> = 1..=MAX_WORDS;
 }
 
-/// Lexicographer files whose nouns are chosen: things that can be seen, touched or pointed at. Each is a category.
+/// Lexicographer files whose nouns are eligible: things that can be seen, touched or pointed at. Each is a
+/// category.
 pub(super) const CATEGORIES: [(u8, &str, &str); 11] = [
     (5, "animal", "animals"),
     (6, "human creation", "human creations"),
@@ -37,11 +38,11 @@ pub(super) const CATEGORIES: [(u8, &str, &str); 11] = [
     (25, "shape", "shapes"),
     (27, "substance", "substances"),
 ];
-/// Letters of a word.
+/// Range of letters of a word.
 const LETTERS: std::ops::RangeInclusive<usize> = 3..=20;
-/// The first sense must be this many times as frequent as all others together.
+/// The first sense must be this many times as frequent as all others combined.
 const DOMINANCE: u32 = 2;
-/// Why a word is left out, in the order of the checks.
+/// Why a word is excluded, in the order of the checks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum LeftOut {
     NoNoun,
@@ -77,7 +78,7 @@ pub(super) struct Chosen {
     pub(super) clues: Vec<String>,
 }
 
-/// Chooses target words, the most frequent first, and counts those that are left out.
+/// Selects target words, most frequent first, and counts the excluded ones.
 pub(super) fn choose(wordnet: &WordNet, choice: &WordChoice) -> (Vec<Chosen>, BTreeMap<LeftOut, usize>) {
     let nouns = Nouns::new(wordnet);
     let chooser = Chooser { wordnet, nouns: &nouns, clues: Clues { wordnet, nouns: &nouns } };
@@ -106,7 +107,7 @@ struct Chooser<'a> {
 }
 
 impl Chooser<'_> {
-    /// The nouns of tagged texts, the most frequent first.
+    /// The nouns of tagged texts, most frequent first.
     fn tagged_nouns(&self) -> Vec<String> {
         let first_sense = |(lemma, senses): (&String, &Vec<u32>)| {
             let count = self.wordnet.count(lemma, self.wordnet.synset(*senses.first()?)?);

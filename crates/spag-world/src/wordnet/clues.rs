@@ -6,17 +6,17 @@ use super::{Relation, Synset, WordNet};
 use crate::english::indefinite;
 use crate::lexicon::{is_clue, said_with};
 
-/// The most clues of a word.
+/// Maximum clues of a word.
 const MAX_CLUES: usize = 14;
-/// Words of a definition.
+/// Range of words of a definition.
 const DEFINITION_WORDS: std::ops::RangeInclusive<usize> = 2..=18;
-/// The kind of the most general synsets, which tell nothing.
+/// The kind of the most general synsets, which are uninformative.
 const TOPS: u8 = 3;
-/// Others that tell nothing.
+/// Other uninformative synsets.
 const GENERAL: &[&str] = &["instrumentality", "unit", "part", "thing", "conveyance", "way"];
-/// Beginnings of definitions that can follow "is" as they are.
+/// First words of definitions that can follow "is" unchanged.
 const DETERMINERS: &[&str] = &["a", "an", "the", "any", "one", "someone", "something", "either"];
-/// Words before which the first noun phrase of a definition ends.
+/// Words that end the first noun phrase of a definition.
 const AFTER_PHRASE: &[&str] = &[
     "of",
     "that",
@@ -40,21 +40,21 @@ const AFTER_PHRASE: &[&str] = &[
     "consisting",
 ];
 
-/// Makes the clues of nouns.
+/// Builds the clues of nouns.
 pub(super) struct Clues<'a> {
     pub(super) wordnet: &'a WordNet,
     pub(super) nouns: &'a Nouns<'a>,
 }
 
 impl Clues<'_> {
-    /// The clues of a word in its first sense, none of which has a form of the word.
+    /// The clues of a word in its first sense, without those that contain a form of the word.
     pub(super) fn of(&self, word: &str, synset: &Synset, form: &Form) -> Vec<String> {
         let mut clues: Vec<String> = Vec::new();
         clues.extend(self.definition(synset, form));
         clues.extend(self.kinds_above(word, synset));
         let phrase = |noun: &str, of: &Synset| self.nouns.phrase(noun, of);
         let general = |noun: &str, of: &Synset| self.nouns.general(noun, of);
-        // Parts of what it is a kind of are parts of it.
+        // Parts are inherited from hypernyms.
         let above: Vec<&Synset> = self.wordnet.targets(synset, Relation::Hypernym).collect();
         for (relation, verb, most) in
             [(Relation::HasPart, "has", 4), (Relation::HasMember, "consists of things such as", 1)]
@@ -87,7 +87,7 @@ impl Clues<'_> {
         clues
     }
 
-    /// What it is a kind of, the nearest first.
+    /// Names of its hypernyms, nearest first.
     fn kinds_above(&self, word: &str, synset: &Synset) -> Vec<String> {
         let above = self.wordnet.hypernyms(synset).into_iter().filter(|above| above.kind != TOPS).take(6);
         let named = above.filter_map(|above| name_of(self.wordnet, above, word)).filter(|name| !GENERAL.contains(name));
@@ -95,7 +95,7 @@ impl Clues<'_> {
     }
 
     /// The definition after "is", if its grammar is certain: it begins with a determiner, or its first noun phrase ends in
-    /// something that the word is a kind of, which tells the article.
+    /// a hypernym of the word, which determines the article.
     fn definition(&self, synset: &Synset, form: &Form) -> Option<String> {
         let text = first_clause(&synset.gloss);
         let words: Vec<&str> = text.split_whitespace().collect();
@@ -118,7 +118,7 @@ impl Clues<'_> {
     }
 }
 
-/// The names of related synsets as `phrase` words them.
+/// The names of related synsets, phrased by `phrase`.
 fn related<'a>(
     wordnet: &'a WordNet,
     word: &'a str,
@@ -128,21 +128,22 @@ fn related<'a>(
     targets.filter_map(move |target| phrase(name_of(wordnet, target, word)?, target))
 }
 
-/// The first lower-case name of a synset in which no form of the word is, and whose most frequent sense this is.
+/// The first lower-case name of a synset that contains no form of the word and whose most frequent sense is this
+/// synset.
 fn name_of<'a>(wordnet: &WordNet, synset: &'a Synset, word: &str) -> Option<&'a str> {
     let is_first_sense = |lemma: &str| wordnet.first_sense(lemma).is_some_and(|first| std::ptr::eq(first, synset));
     let mut names = synset.lemmas.iter().map(|(lemma, _)| lemma.as_str());
     names.find(|lemma| is_name(lemma, word) && is_first_sense(lemma)).filter(|_| !is_left_out(wordnet, synset))
 }
 
-/// Whether a lemma is a common noun that does not give the word away.
+/// Whether a lemma is a common noun that does not reveal the word.
 fn is_name(lemma: &str, word: &str) -> bool {
     let is_common = lemma.starts_with(|c: char| c.is_ascii_lowercase())
         && lemma.chars().all(|c| c.is_ascii_lowercase() || " -".contains(c));
     is_common && said_with(word, std::iter::once(lemma)).is_none()
 }
 
-/// The first clause of a gloss, without remarks in parentheses.
+/// The first clause of a gloss, without parenthesized remarks.
 fn first_clause(gloss: &str) -> String {
     let mut depth = 0usize;
     let mut text = String::new();
@@ -156,7 +157,7 @@ fn first_clause(gloss: &str) -> String {
         }
     }
     let words: Vec<&str> = text.split_whitespace().collect();
-    // Where a remark stood before a comma.
+    // Left by a remark before a comma.
     words.join(" ").replace(" ,", ",").trim_end_matches([',', '.', ' ']).to_owned()
 }
 

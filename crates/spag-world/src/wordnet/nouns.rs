@@ -1,11 +1,11 @@
-//! Which nouns are counted, and their plurals: what WordNet's own definitions do with them.
+//! Classifies nouns as count or mass nouns and forms plurals, from their usage in WordNet's definitions.
 
 use std::collections::{HashMap, HashSet};
 
 use super::{Synset, WordNet};
 use crate::english::indefinite;
 
-/// How a noun is used.
+/// The grammatical form of a noun.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Form {
     /// "a tiger", with its plural.
@@ -14,45 +14,45 @@ pub(super) enum Form {
     Mass,
 }
 
-/// How often a word was seen in definitions.
+/// Occurrences of a word in definitions.
 #[derive(Clone, Copy, Debug, Default)]
 struct Seen {
-    /// In any place.
+    /// In any position.
     all: u32,
     /// At the end of a noun phrase after "a" or "an".
     counted: u32,
-    /// At the end of a noun phrase that is this word alone.
+    /// As a noun phrase of its own.
     bare: u32,
 }
 
-/// Words before which a noun phrase ends.
+/// Words that end a noun phrase.
 #[rustfmt::skip]
 const AFTER: &[&str] = &[
     "of", "that", "which", "with", "in", "for", "to", "on", "and", "or", "used", "having", "from", "by", "as", "at", "is", "are",
     "was", "were", "who", "where", "when", "containing", "made", "but", "than", "into", "over", "under", "through", "during",
     "between", "among", "about", "whose", "if", "not", "without", "near", "against", "after", "before", "usually",
 ];
-/// Words after which a noun may stand without an article.
+/// Words that may be followed by a noun without an article.
 #[rustfmt::skip]
 const BEFORE: &[&str] = &[
     "of", "with", "from", "for", "in", "into", "by", "on", "containing", "using", "and", "or", "like", "as", "to", "without",
     "between", "than", "through", "contains",
 ];
-/// Lexicographer files of things that are counted unless definitions say otherwise: animals, artifacts, body parts, places,
-/// natural objects, persons, plants, shapes.
+/// Lexicographer files of nouns that are count nouns by default: animals, artifacts, body parts, places, natural objects,
+/// persons, plants, shapes.
 const COUNTED: [u8; 8] = [5, 6, 8, 15, 17, 18, 20, 25];
-/// Those of things that are measured: food, phenomena, substances.
+/// Lexicographer files of nouns that are mass nouns by default: food, phenomena, substances.
 const MEASURED: [u8; 3] = [13, 19, 27];
-/// Letters of a noun whose plural another word may be: "gas" is none of "ga".
+/// Minimum letters of a noun with a regular plural: "gas" is not a plural of "ga".
 const MIN_STEM: usize = 3;
-/// The file of persons, who are always counted.
+/// The lexicographer file of persons, which are always count nouns.
 const PERSON: u8 = 18;
 
-/// The use of words in all definitions.
+/// Usage of words in all definitions.
 pub(super) struct Nouns<'a> {
     wordnet: &'a WordNet,
     seen: HashMap<String, Seen>,
-    /// Irregular plurals that are not singulars too.
+    /// Irregular plurals that are not also singulars.
     irregular: HashSet<&'a str>,
 }
 
@@ -82,7 +82,8 @@ impl<'a> Nouns<'a> {
         Self { wordnet, seen, irregular: irregular.map(String::as_str).collect() }
     }
 
-    /// How a noun with this meaning is used; `None` if definitions do not tell. The last word of a compound decides.
+    /// The form of a noun with this meaning; `None` if definitions do not determine it. The last word of a compound
+    /// decides.
     pub(super) fn form(&self, noun: &str, synset: &Synset) -> Option<Form> {
         let head = noun.rsplit(' ').next().unwrap_or(noun);
         let plural = self.plural(head);
@@ -109,7 +110,7 @@ impl<'a> Nouns<'a> {
         enough.then_some(Form::Mass)
     }
 
-    /// A noun as one speaks of it: with its article, or without one.
+    /// A noun with its article, if it takes one.
     pub(super) fn phrase(&self, noun: &str, synset: &Synset) -> Option<String> {
         match self.form(noun, synset)? {
             Form::Count(_) => Some(indefinite(noun)),
@@ -117,7 +118,7 @@ impl<'a> Nouns<'a> {
         }
     }
 
-    /// A noun as one speaks of all that it names: in the plural, or without an article.
+    /// A noun in generic use: in the plural, or without an article.
     pub(super) fn general(&self, noun: &str, synset: &Synset) -> Option<String> {
         match self.form(noun, synset)? {
             Form::Count(plural) => Some(plural),
@@ -125,8 +126,7 @@ impl<'a> Nouns<'a> {
         }
     }
 
-    /// The plural of a word: of the regular and irregular ones, that which definitions use most; the regular one if they use
-    /// none.
+    /// The plural of a word: the regular or irregular one that definitions use most; the regular one if they use none.
     fn plural(&self, word: &str) -> String {
         let regular = regular_plural(word);
         let mut others: Vec<&str> =
@@ -157,7 +157,7 @@ impl<'a> Nouns<'a> {
         self.seen.get(word).map_or(0, |seen| seen.all)
     }
 
-    /// Whether it is a kind of material, cloth or equipment, which may be spoken of without an article.
+    /// Whether it is a kind of material, cloth or equipment, which may take no article.
     fn is_material(&self, synset: &Synset) -> bool {
         const MATERIALS: &[&str] =
             &["substance", "material", "fabric", "clothing", "equipment", "body substance", "furnishing"];
@@ -175,7 +175,7 @@ fn regular_plural(word: &str) -> String {
     }
 }
 
-/// Words with their hyphens and apostrophes, and other signs one by one.
+/// Splits a text into words, with hyphens and apostrophes, and single other characters.
 fn words_and_signs(text: &str) -> impl Iterator<Item = &str> {
     let in_word = |c: char| c.is_alphanumeric() || c == '-' || c == '\'';
     let mut rest = text.trim_start();

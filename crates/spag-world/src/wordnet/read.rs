@@ -1,4 +1,4 @@
-//! Parsers of WordNet's files. Their lines are data of others: every field is checked, and sizes are bounded.
+//! Parsers of WordNet's files. Their content is untrusted: every field is checked, and sizes are bounded.
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -6,9 +6,9 @@ use std::path::Path;
 use super::{Relation, Synset, WordNet};
 use crate::error::{Error, Result};
 
-/// The most bytes of a file; `data.noun` of WordNet 3.1 has 16 MB.
+/// Maximum bytes of a file; `data.noun` of WordNet 3.1 has 16 MB.
 const MAX_BYTES: u64 = 1 << 26;
-/// The most lines of the licence; WordNet 3.0 has 29.
+/// Maximum lines of the licence; WordNet 3.0 has 29.
 const MAX_LICENCE_LINES: usize = 100;
 
 pub(super) fn load(folder: &Path) -> Result<WordNet> {
@@ -54,7 +54,7 @@ fn licence(text: &str) -> Vec<String> {
     numbered.map(line).collect()
 }
 
-/// Calls `parse` with every line except those of the licence, which begin with two blanks.
+/// Calls `parse` for every line except those of the licence, which begin with two blanks.
 fn lines(path: &Path, mut parse: impl FnMut(&str) -> Option<()>) -> Result<()> {
     let text = spag_io::read_text(path, MAX_BYTES)?;
     for (line, content) in (1..).zip(text.lines()) {
@@ -65,14 +65,15 @@ fn lines(path: &Path, mut parse: impl FnMut(&str) -> Option<()>) -> Result<()> {
     Ok(())
 }
 
-/// A line of `data.noun`: offset, lexicographer file, `n`, count and pairs of lemmas, count and pointers, `|`, gloss.
+/// Parses a line of `data.noun`: offset, lexicographer file, `n`, count and pairs of lemmas, count and pointers, `|`,
+/// gloss.
 fn parse_synset(line: &str) -> Option<(u32, Synset)> {
     let (fields, gloss) = line.split_once('|')?;
     let mut fields = fields.split_ascii_whitespace();
     let offset = fields.next()?.parse().ok()?;
     let kind = fields.next()?.parse().ok()?;
     fields.next().filter(|kind| *kind == "n")?;
-    // Not reserved in advance: the line has to have what it states.
+    // No preallocation, since the stated count is untrusted.
     let mut lemmas = Vec::new();
     for _ in 0..u16::from_str_radix(fields.next()?, 16).ok()? {
         let lemma = fields.next()?.replace('_', " ");
@@ -87,7 +88,8 @@ fn parse_synset(line: &str) -> Option<(u32, Synset)> {
     (!lemmas.is_empty()).then(|| (offset, Synset { kind, lemmas, pointers, gloss: gloss.trim().to_owned() }))
 }
 
-/// A line of `index.noun`: lemma, `n`, number of synsets, count and symbols of pointers, two counts, offsets.
+/// Parses a line of `index.noun`: lemma, `n`, number of synsets, count and symbols of pointers, two counts,
+/// offsets.
 fn parse_index(line: &str) -> Option<(String, Vec<u32>)> {
     let mut fields = line.split_ascii_whitespace();
     let lemma = fields.next()?.replace('_', " ");

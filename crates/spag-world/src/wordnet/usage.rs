@@ -1,8 +1,8 @@
-//! Words that are left out for their usage: offensive ones, brands, and others.
+//! Excludes words by usage: offensive words, brands, and others.
 
 use super::{Relation, Synset, WordNet};
 
-/// Usages of words that are left out: insults, obscenities, brands, forms without a singular, and words that are no longer used.
+/// Usages of excluded words: insults, obscenities, brands, forms without a singular, and obsolete words.
 const USAGES: &[&str] = &[
     "ethnic slur",
     "disparagement",
@@ -15,18 +15,18 @@ const USAGES: &[&str] = &[
     "archaism",
     "combining form",
 ];
-/// Words in definitions of nouns that are left out.
+/// Words in definitions that exclude a noun.
 #[rustfmt::skip]
 const GLOSSES: &[&str] = &[
     "offensive", "slur", "derogatory", "disparaging", "vulgar", "obscene", "insulting", "contempt", "sexual", "sex", "genital",
     "genitals", "prostitute", "prostitutes", "prostitution", "whore", "whores", "excrement", "feces", "urine", "anus", "coitus",
     "masturbation", "slave", "slaves", "rape",
 ];
-/// Parts of names, for those that WordNet does not mark.
+/// Parts of names to exclude that WordNet does not mark.
 const NAMES: &[&str] = &["negro", "whore", "gypsy"];
 
-/// Whether the words of a synset are neither target words nor named in clues: by WordNet's marks of usage, as far as it has any, and
-/// by their definition.
+/// Whether the words of a synset are excluded from target words and clues, by WordNet's usage marks where available, and by their
+/// definition.
 pub(super) fn is_left_out(wordnet: &WordNet, synset: &Synset) -> bool {
     let mut usages = wordnet.targets(synset, Relation::Usage);
     let gloss = synset.gloss.to_lowercase();

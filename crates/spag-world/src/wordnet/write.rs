@@ -1,4 +1,4 @@
-//! The lexicon as a file.
+//! Writes a lexicon file.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -10,26 +10,26 @@ use super::nouns::Form;
 use crate::error::{Error, Result};
 use crate::lexicon::{CategoryRow, Lexicon, LexiconFile, NounRow};
 
-/// The beginning of a lexicon file, before the licence of WordNet.
+/// The beginning of a lexicon file, before WordNet's licence.
 const HEADER: &str = "\
 # Nouns with clues that complete \"it …\", made by `spag data lexicon` from WordNet. They are extracts of WordNet, whose
 # licence is:
 #
 ";
 
-/// What a lexicon was made of.
+/// Statistics of a written lexicon.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LexiconReport {
     /// The target words of each category.
     pub categories: Vec<(&'static str, usize)>,
-    /// All clues.
+    /// Number of clues.
     pub clues: usize,
-    /// Why other words are left out, and how many.
+    /// Reasons for excluding words, with counts.
     pub left_out: Vec<(&'static str, usize)>,
 }
 
 impl LexiconReport {
-    /// All target words.
+    /// Number of target words.
     pub fn words(&self) -> usize {
         self.categories.iter().map(|(_, words)| words).sum()
     }
@@ -45,10 +45,10 @@ impl fmt::Display for LexiconReport {
     }
 }
 
-/// Writes the lexicon of the chosen words, which [`Lexicon::load`] reads, with WordNet's licence.
+/// Writes a lexicon of the chosen words, with WordNet's licence, for [`Lexicon::load`].
 ///
 /// # Errors
-/// No word is left, or the file cannot be written.
+/// No words remain, or the file cannot be written.
 pub fn write_lexicon(wordnet: &WordNet, choice: &WordChoice, path: impl AsRef<Path>) -> Result<LexiconReport> {
     let path = path.as_ref();
     let (chosen, left_out) = choose(wordnet, choice);
@@ -84,7 +84,7 @@ pub fn write_lexicon(wordnet: &WordNet, choice: &WordChoice, path: impl AsRef<Pa
     let table = toml::to_string_pretty(&LexiconFile { category: rows }).map_err(|error| rule(error.to_string()))?;
     let licence: String = wordnet.licence.iter().map(|line| format!("# {line}\n")).collect();
     let text = format!("{HEADER}{licence}\n{table}");
-    // What is written must be readable.
+    // Checks that the written file can be read.
     Lexicon::parse(path, &text)?;
     spag_io::write_atomically(path, text)?;
     Ok(report)

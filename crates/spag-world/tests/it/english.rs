@@ -1,4 +1,4 @@
-//! The scripted players with real words: what they say, who wins, and the rules of their lexicon.
+//! The scripted players with real words: their sentences, their results, and the rules of their lexicon.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -11,10 +11,10 @@ use spag_game::{
 };
 use spag_world::{Lexicon, ScriptedAttacker, ScriptedDefender, clue_truth};
 
-/// A lexicon of nouns in groups of five that share clues, as siblings of WordNet do.
+/// A lexicon of nouns in groups of five that share clues, like siblings in WordNet.
 fn lexicon(words: usize) -> Lexicon {
     let name = |number: usize| -> String {
-        // Four consonants and the vowels between them, so that no word is in a sentence or in another word.
+        // Consonants alternate with vowels, so that no word occurs in a sentence or in another word.
         let letters = b"bcdfghjklmnpqrstvwxz";
         let digit = |at: u32| char::from(letters[number / 20usize.pow(at) % 20]);
         format!("{}u{}u{}u{}", digit(3), digit(2), digit(1), digit(0))
@@ -136,7 +136,7 @@ fn lexicon_of_nouns_is_checked() {
     }
 }
 
-/// All occurrences of clues as the small world's first version found them: each clue in turn, the longest first.
+/// All occurrences of clues by the small world's original algorithm: each clue in turn, longest first.
 fn clues_one_by_one(lexicon: &Lexicon, text: &str) -> Vec<String> {
     let mut clues: Vec<&String> = lexicon.entries().iter().flat_map(|entry| &entry.clues).collect();
     clues.sort_by(|a, b| b.len().cmp(&a.len()).then_with(|| a.cmp(b)));

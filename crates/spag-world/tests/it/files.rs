@@ -1,4 +1,4 @@
-//! A folder in the format of WordNet's files, with nouns and definitions of our own.
+//! A folder in the format of WordNet's files, with our own nouns and definitions.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -14,13 +14,13 @@ pub(crate) const FOOD: u8 = 13;
 pub(crate) const NAME: u8 = 15;
 pub(crate) const PLANT: u8 = 20;
 
-/// A synset that is written.
+/// A synset to write.
 pub(crate) struct Row {
     kind: u8,
     lemmas: Vec<&'static str>,
     pointers: Vec<(&'static str, &'static str)>,
     gloss: String,
-    /// How often the first lemma occurs in tagged texts with this meaning.
+    /// Count of the first lemma with this meaning in tagged texts.
     count: u32,
 }
 
@@ -71,7 +71,7 @@ pub(crate) fn write(rows: &[Row], irregular: &[(&str, &str)]) -> TempDir {
     }
     let mut lines = String::new();
     for (lemma, mut senses) in index {
-        // The most frequent sense first, as WordNet has it.
+        // The most frequent sense first, as in WordNet.
         senses.sort_by_key(|(count, _)| std::cmp::Reverse(*count));
         let offsets: String = senses.iter().map(|(_, at)| format!("{:08} ", offset(*at))).collect();
         lines += &format!("{} n {} 0 {} 0 {offsets} \n", lemma.replace(' ', "_"), senses.len(), senses.len());

@@ -9,7 +9,7 @@ use tempfile::TempDir;
 
 use crate::files::{ANIMAL, ARTIFACT, BODY, FOOD, NAME, PLANT, Row, damage, noun, write};
 
-/// Nouns of which some become target words.
+/// Nouns, some of which become target words.
 fn rows() -> Vec<Row> {
     vec![
         noun(3, "being", 9, "that which lives"),
@@ -85,7 +85,7 @@ fn common_nouns_with_a_dominant_sense_and_enough_clues_are_chosen() {
     assert_eq!(left_out("fewer than three clues"), 4, "{report}");
     assert_eq!((report.words(), report.clues), (4, lexicon.entries().iter().map(|entry| entry.clues.len()).sum()));
     assert!(report.to_string().contains("4 words with"), "{report}");
-    // The file carries the licence of what it is made of.
+    // The file carries the licence of its source.
     assert!(text.contains("# Our own licence.\n# Keep it.\n"), "{text}");
 }
 
@@ -101,12 +101,12 @@ fn clues_complete_a_sentence_with_articles_plurals_and_mass_nouns() {
             "has a tail",
             "has an ear",
             "is part of a holt",
-            // The other kinds have the word in their names.
+            // The names of the other kinds contain the word.
             "can be a clawless swimmer",
             "is also called a river dog",
         ]
     );
-    // The article of a definition without one is that of its head.
+    // If a definition has no article, its head noun determines it.
     assert_eq!(lexicon.clues("newt")[0], "is a small swimmer of ponds");
     let reed = lexicon.clues("reed");
     for clue in ["is part of a marsh", "contains porridge", "belongs to a fen", "is also called a rush"] {
@@ -118,7 +118,7 @@ fn clues_complete_a_sentence_with_articles_plurals_and_mass_nouns() {
     }
     assert!(!porridge.iter().any(|clue| clue.contains("made of")), "the definition has the word: {porridge:?}");
     let plurals: Vec<_> = lexicon.entries().iter().map(|entry| (&*entry.word, entry.plural.as_deref())).collect();
-    // An irregular plural that no definition uses is not taken.
+    // Irregular plurals that no definition uses are ignored.
     assert_eq!(
         plurals,
         [("newt", Some("newts")), ("otter", Some("otters")), ("porridge", None), ("reed", Some("reeds"))]

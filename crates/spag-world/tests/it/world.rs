@@ -70,7 +70,7 @@ fn word_list_equals_the_lexicon() {
     assert_eq!(list, lexicon().words().collect::<Vec<_>>());
 }
 
-/// The judge matches substrings, so sentences must not contain forms of words by chance.
+/// The judge matches substrings, so sentences must not contain forms of words by accident.
 #[test]
 fn ordinary_sentences_contain_no_form_of_a_word() {
     let (lexicon, prompts) = (lexicon(), prompts());

@@ -1,4 +1,4 @@
-//! Functions that every template has.
+//! Global functions of templates.
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -59,7 +59,7 @@ fn strftime_now(call: &mut Call<'_>, _: &Value) -> Result<Value> {
     Value::text(call.budget, text.map_err(|error| Error::new(format!("strftime_now: {error}")))?)
 }
 
-/// The pairs of a dict or a list, and those with names.
+/// The pairs of a dict or a list, and of keyword arguments.
 fn pairs(call: &mut Call<'_>) -> Result<Dict> {
     let budget = call.budget;
     let mut dict = Dict::default();

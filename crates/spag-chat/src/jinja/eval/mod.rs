@@ -1,4 +1,4 @@
-//! Values of expressions.
+//! Evaluation of expressions.
 
 mod calls;
 mod functions;
@@ -96,7 +96,7 @@ fn nested(run: &Run, scope: &Scope, expr: &Expr) -> Result<Value> {
     }
 }
 
-/// The first value whose truth is `end`, or the last one.
+/// The first value whose truth is `end`, else the last one.
 fn until(run: &Run, scope: &Scope, exprs: &[Expr], end: bool) -> Result<Value> {
     let mut last = Value::None;
     for (index, expr) in exprs.iter().enumerate() {
@@ -132,14 +132,14 @@ fn chain(run: &Run, scope: &Scope, expr: &Expr) -> Result<Value> {
         }
         Expr::Postfix(first, all) => {
             let value = eval(run, scope, first)?;
-            // `caller` and loops are called by name, all else is a value.
+            // `caller` and loops are called by name; everything else is a value.
             postfixes(run, scope, value, all)
         }
         _ => fail!("the expression has no value"),
     }
 }
 
-/// A value after attributes, items, calls, filters and tests.
+/// Applies attributes, items, calls, filters and tests to a value.
 pub(crate) fn postfixes(run: &Run, scope: &Scope, mut value: Value, all: &[Postfix]) -> Result<Value> {
     for postfix in all {
         run.budget.work(NODE)?;

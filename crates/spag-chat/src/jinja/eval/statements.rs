@@ -1,4 +1,4 @@
-//! What statements write.
+//! Execution of statements.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -13,17 +13,17 @@ use crate::jinja::error::{Result, fail};
 use crate::jinja::run::Run;
 use crate::jinja::value::{self, Loop, Macro, Scope, Seq, Value, items};
 
-/// Where a rendering goes on after a statement.
+/// Control flow after a statement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Next {
     Statement,
-    /// After the loop.
+    /// Leave the loop.
     Break,
-    /// At the loop's next item.
+    /// Go on with the loop's next item.
     Continue,
 }
 
-/// Writes what statements make.
+/// Executes statements and writes their output.
 pub(crate) fn body(run: &Run, scope: &Scope, body: &Body, out: &mut String) -> Result<Next> {
     let _level = run.budget.enter()?;
     for node in body {
@@ -82,7 +82,7 @@ fn condition(run: &Run, scope: &Scope, branches: &[(Expr, Body)], otherwise: &Bo
     body(run, scope, otherwise, out)
 }
 
-/// Statements with a scope or an output of their own.
+/// Executes a statement with its own scope or output.
 fn block(run: &Run, scope: &Scope, statement: &Statement, out: &mut String) -> Result<Next> {
     match statement {
         Statement::SetBlock(target, filters, inside) => {
@@ -131,7 +131,7 @@ pub(crate) fn made(run: &Run, scope: &Scope, definition: &Arc<ast::Macro>) -> Re
     Ok(Value::Macro(Rc::new(Macro { definition: Arc::clone(definition), scope: scope.clone() })))
 }
 
-/// What statements write, through filters.
+/// The output of statements, passed through filters.
 fn captured(run: &Run, scope: &Scope, filters: &[Postfix], inside: &Body) -> Result<(Value, Next)> {
     let own = Scope::new(Some(scope));
     let mut text = String::new();

@@ -1,4 +1,4 @@
-//! Filters of HTML and addresses.
+//! Filters for HTML and URLs.
 
 use crate::jinja::call::Call;
 use crate::jinja::error::{Result, fail};
@@ -39,13 +39,13 @@ fn without_tags(text: &str) -> String {
     out
 }
 
-/// The text with characters in place of HTML's names and numbers of them.
+/// The text with HTML entities decoded.
 fn unescaped(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     let mut rest = text;
     while let Some((before, entity)) = rest.split_once('&') {
         out.push_str(before);
-        // The longest name or number has fewer characters.
+        // The longest entity is shorter.
         let end = entity.bytes().take(16).position(|byte| byte == b';');
         let found = end.map(|end| (&entity[..end], &entity[end + 1..])).and_then(|(name, after)| {
             let number = name.strip_prefix('#').and_then(|digits| match digits.strip_prefix(['x', 'X']) {

@@ -1,4 +1,4 @@
-//! `tojson` as transformers has it: `json.dumps`.
+//! `tojson` as defined by transformers: `json.dumps`.
 
 use crate::jinja::ast::Comparison;
 use crate::jinja::budget::{Budget, NODE, Out};
@@ -7,7 +7,7 @@ use crate::jinja::error::{Result, fail};
 use crate::jinja::text::blanks;
 use crate::jinja::value::{Dict, Value, compare, float_text, items};
 
-/// How JSON is written.
+/// A JSON writer with its format.
 struct Writer<'a> {
     budget: &'a Budget,
     indent: Option<String>,
@@ -82,7 +82,7 @@ impl Writer<'_> {
         let mut entries: Vec<(&Value, &Value)> = dict.iter().map(|(key, value)| (key.value(), value)).collect();
         if self.is_sorted {
             for pair in entries.windows(2) {
-                // Keys without an order are an error.
+                // Keys that cannot be ordered are an error.
                 compare(self.budget, Comparison::Less, pair[0].0, pair[1].0)?;
             }
             let key = |key: &Value| (key.as_float().unwrap_or(0.0), key.as_text().map(str::to_owned));
@@ -133,7 +133,7 @@ impl Writer<'_> {
     }
 }
 
-/// A value that is neither a text nor holds others.
+/// A value that is neither a text nor a container.
 fn scalar(value: &Value) -> Option<String> {
     Some(match value {
         Value::None => "null".to_owned(),

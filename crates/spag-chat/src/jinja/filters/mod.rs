@@ -1,4 +1,4 @@
-//! Filters: what follows a bar.
+//! Filters: `value|name(…)`.
 
 mod html;
 mod json;
@@ -69,7 +69,7 @@ pub(crate) const FILTERS: &[Entry<Value>] = &[
     Entry("wordcount", "", texts::wordcount),
 ];
 
-/// Filters of Jinja for pages, which no chat template uses.
+/// Jinja filters for web pages, which no chat template uses.
 const LEFT_OUT: [&str; 4] = ["pprint", "urlize", "wordwrap", "xmlattr"];
 
 /// `value|name(…)`.

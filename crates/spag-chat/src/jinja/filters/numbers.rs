@@ -28,7 +28,7 @@ pub(super) fn int(call: &mut Call<'_>, value: &Value) -> Result<Value> {
     Ok(int.map_or_else(|| call.passed(0).cloned().unwrap_or(Value::Int(0)), Value::Int))
 }
 
-/// The float that a number or a text is.
+/// A number, or a text that is a number, as a float.
 fn as_float(value: &Value) -> Result<Option<f64>> {
     Ok(match value.defined()? {
         Value::Text(text) => parse_float(&text.text),
@@ -62,7 +62,7 @@ fn truncated(float: f64) -> Option<i128> {
     (float.abs() < 1.7e38).then_some(float as i128)
 }
 
-/// `int(text, base)`, `None` where Python raises a `ValueError`.
+/// `int(text, base)`; `None` if Python raises a `ValueError`.
 fn parse_int(text: &str, base: i128) -> Result<Option<i128>> {
     let text = text.trim_matches(is_space);
     let (is_negative, digits) = match text.strip_prefix('-') {
@@ -91,7 +91,7 @@ fn parse_int(text: &str, base: i128) -> Result<Option<i128>> {
     }
 }
 
-/// `float(text)`, `None` where Python raises a `ValueError`.
+/// `float(text)`; `None` if Python raises a `ValueError`.
 fn parse_float(text: &str) -> Option<f64> {
     let text = text.trim_matches(is_space);
     let is_grouped = text.contains('_');
@@ -119,7 +119,7 @@ pub(super) fn round(call: &mut Call<'_>, value: &Value) -> Result<Value> {
         let Some(unit) = u32::try_from(precision.saturating_neg()).ok().filter(|digits| *digits > 0) else {
             return Ok(Value::Int(int));
         };
-        // Halves go to the even neighbour.
+        // Rounds half to even.
         let Some(unit) = 10_i128.checked_pow(unit) else { return Ok(Value::Int(0)) };
         let (floor, rest) = (int.div_euclid(unit), int.rem_euclid(unit));
         let is_up = rest > unit - rest || rest == unit - rest && floor % 2 != 0;

@@ -1,11 +1,11 @@
-//! Attributes by path, as filters name them: `a.b.0`.
+//! Attribute paths of filters: `a.b.0`.
 
 use crate::jinja::access::subscript;
 use crate::jinja::error::Result;
 use crate::jinja::run::Run;
 use crate::jinja::value::Value;
 
-/// The attribute of a value; without a path the value itself.
+/// The attribute of a value; the value itself without a path.
 pub(super) fn by_path(run: &Run, value: &Value, path: Option<&Value>, default: Option<&Value>) -> Result<Value> {
     let mut found = value.clone();
     let Some(path) = path else { return Ok(found) };
@@ -22,7 +22,7 @@ pub(super) fn by_path(run: &Run, value: &Value, path: Option<&Value>, default: O
     Ok(found)
 }
 
-/// A value to compare, where texts are the same in small and capital letters.
+/// A value for comparison, lower-cased unless `is_case_sensitive`.
 pub(super) fn folded(run: &Run, value: Value, is_case_sensitive: bool) -> Result<Value> {
     match value.as_text() {
         Some(text) if !is_case_sensitive => Value::text(&run.budget, text.to_lowercase()),

@@ -8,7 +8,7 @@ use crate::jinja::error::{Error, Result};
 use crate::jinja::tests::test;
 use crate::jinja::value::{Value, items};
 
-/// Attributes only, no items.
+/// Looks up attributes only, not items.
 pub(super) fn attr(call: &mut Call<'_>, value: &Value) -> Result<Value> {
     let name = call.arg(0);
     let is_item = value.entry(call.budget, name).is_some();

@@ -72,14 +72,14 @@ pub(super) fn join(call: &mut Call<'_>, value: &Value) -> Result<Value> {
     Value::text(call.budget, joined(call.budget, &parts, &separator)?)
 }
 
-/// The number of items or lists, all items, and what fills the last lists.
+/// The number of items or lists, all items, and the filler of the last lists.
 fn parts(call: &Call<'_>, value: &Value) -> Result<(usize, Vec<Value>, Option<Value>)> {
     let count = usize::try_from(call.arg(0).int()?);
     let count = count.map_err(|_| Error::new("a count is negative or too large"))?;
     Ok((count, items(call.budget, value)?, call.given(1).cloned()))
 }
 
-/// Lists of as many items.
+/// Lists of that many items.
 pub(super) fn batch(call: &mut Call<'_>, value: &Value) -> Result<Value> {
     let (size, all, fill) = parts(call, value)?;
     let mut lists = Vec::new();
@@ -94,7 +94,7 @@ pub(super) fn batch(call: &mut Call<'_>, value: &Value) -> Result<Value> {
     Value::iter(call.budget, "generator", lists)
 }
 
-/// As many lists.
+/// That many lists.
 pub(super) fn slice(call: &mut Call<'_>, value: &Value) -> Result<Value> {
     let (slices, all, fill) = parts(call, value)?;
     call.budget.values(slices)?;

@@ -78,13 +78,13 @@ pub(super) fn groupby(call: &mut Call<'_>, value: &Value) -> Result<Value> {
     }
     let mut pairs = Vec::with_capacity(groups.len());
     for (_, group) in groups {
-        // The key as the first item has it, not in small letters.
+        // The key of the first item, in its original case.
         pairs.push(Value::group(budget, key(&group[0])?, Value::list(budget, group)?)?);
     }
     Value::list(budget, pairs)
 }
 
-/// What an item is compared by.
+/// The comparison key of an item.
 fn key_of(call: &Call<'_>, item: &Value, path: Option<&Value>, case: bool) -> Result<Value> {
     folded(call.run, by_path(call.run, item, path, None)?, case)
 }
@@ -93,7 +93,7 @@ fn sorted_list(call: &Call<'_>, keyed: Vec<(Value, Value)>, reverse: bool) -> Re
     Value::list(call.budget, sorted(call.run, keyed, reverse)?.into_iter().map(|(_, item)| item).collect())
 }
 
-/// The list that an item is sorted by: of one attribute, or of several with commas between.
+/// The sort key of an item: one attribute, or several separated by commas.
 fn sort_key(run: &Run, item: &Value, attribute: Option<&Value>, case: bool) -> Result<Value> {
     match attribute.and_then(Value::as_text) {
         Some(several) if several.contains(',') => {
@@ -110,8 +110,7 @@ fn sort_key(run: &Run, item: &Value, attribute: Option<&Value>, case: bool) -> R
     }
 }
 
-/// The items in the order of their keys. Equal ones keep their order. Comparisons can fail, so it is no sort of the standard
-/// library.
+/// The items sorted by key, stably. Not the standard library's sort, since comparisons can fail.
 fn sorted(run: &Run, items: Vec<(Value, Value)>, reverse: bool) -> Result<Vec<(Value, Value)>> {
     let mut runs: Vec<Vec<(Value, Value)>> = items.into_iter().map(|item| vec![item]).collect();
     let operator = if reverse { Comparison::Greater } else { Comparison::Less };

@@ -1,4 +1,4 @@
-//! Filters of texts that are no methods of texts.
+//! Filters of texts that are not text methods.
 
 use crate::jinja::call::Call;
 use crate::jinja::error::{Result, fail};
@@ -9,7 +9,7 @@ pub(super) fn string(call: &mut Call<'_>, value: &Value) -> Result<Value> {
     call.own(value).map(Value::Text)
 }
 
-/// Words begin after blanks, hyphens and opening brackets.
+/// Capitalizes words, which begin after blanks, hyphens and opening brackets.
 pub(super) fn title(call: &mut Call<'_>, value: &Value) -> Result<Value> {
     let is_between = |c: char| is_space(c) || "-({[<".contains(c);
     let title: String = call.own(value)?.text.split_inclusive(is_between).map(capitalized).collect();
@@ -46,7 +46,7 @@ pub(super) fn indent(call: &mut Call<'_>, value: &Value) -> Result<Value> {
     let own = call.own(value)?;
     let indent = blanks(call.budget, call.passed(0).unwrap_or(&Value::Int(4)))?;
     let (first, blank) = (call.is_set(1)?, call.is_set(2)?);
-    // The line break makes an empty line of one at the end.
+    // The line break adds an empty last line.
     let text = format!("{}\n", own.text);
     let lines = lines(&text, false);
     call.budget.text(text.len().saturating_add(indent.len().saturating_mul(lines.len())))?;

@@ -19,12 +19,12 @@ enum Strength {
 }
 
 impl Parser<'_> {
-    /// An expression, or several with commas between, which are a tuple.
+    /// An expression, or several separated by commas, which form a tuple.
     pub(super) fn tuple(&mut self) -> Result<Expr> {
         self.tuple_of(Self::expression)
     }
 
-    /// As [`Parser::tuple`], but `if` ends it.
+    /// As [`Parser::tuple`], but ends at `if`.
     pub(super) fn tuple_without_condition(&mut self) -> Result<Expr> {
         self.tuple_of(|parser| parser.binary(Strength::Or))
     }
@@ -49,7 +49,7 @@ impl Parser<'_> {
     pub(super) fn expression(&mut self) -> Result<Expr> {
         let _level = self.enter()?;
         let mut expr = self.binary(Strength::Or)?;
-        // Each condition nests what is before it.
+        // Each condition nests the preceding expression.
         let mut levels = Vec::new();
         while self.skip_word("if") {
             levels.push(self.enter()?);
@@ -224,7 +224,7 @@ impl Parser<'_> {
         })
     }
 
-    /// Items with commas between, up to a bracket.
+    /// Comma-separated items up to a closing bracket.
     fn listed<T>(&mut self, end: &str, each: impl Fn(&mut Self) -> Result<T>) -> Result<Vec<T>> {
         let mut items = Vec::new();
         while !self.is_operator(end) {
@@ -241,7 +241,7 @@ impl Parser<'_> {
     }
 }
 
-/// Whether filters belong to an operand.
+/// Whether filters apply to an operand.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Filters {
     Taken,

@@ -1,4 +1,4 @@
-//! Tokens of a template, as Jinja's lexer makes them.
+//! The lexer, which splits a template as Jinja's does.
 
 use std::fmt;
 use std::sync::Arc;
@@ -49,7 +49,7 @@ impl fmt::Display for Kind {
     }
 }
 
-/// Longer ones first.
+/// Operators, longest first.
 const OPERATORS: [&str; 26] = [
     "//", "**", "==", "!=", ">=", "<=", "+", "-", "/", "*", "%", "~", "[", "]", "(", ")", "{", "}", ">", "<", "=", ".",
     ":", "|", ",", ";",
@@ -121,7 +121,7 @@ impl<'s> Lexer<'s> {
         }
     }
 
-    /// The text before a tag, and the tag's begin with its sign.
+    /// Adds the text before a tag, and the tag's opening with its whitespace sign.
     fn text_before_tag(&mut self, at: usize, kind: u8) {
         let sign = self.rest.as_bytes().get(at + 2);
         let text = &self.rest[..at];
@@ -142,7 +142,7 @@ impl<'s> Lexer<'s> {
         self.line_begins = false;
     }
 
-    /// What follows a block or a comment, of which `len` bytes are left.
+    /// Handles what follows a block or a comment, of which `len` bytes are left.
     fn end_of_tag(&mut self, sign: Option<char>, len: usize) {
         self.take(len);
         let more = match sign {
@@ -168,7 +168,7 @@ impl<'s> Lexer<'s> {
         }
     }
 
-    /// The tokens of a tag, up to its end, which is none within brackets.
+    /// Reads the tokens of a tag, up to its end outside of brackets.
     fn inside(&mut self, end: &str, kind: Kind) -> Result<()> {
         let mut brackets: Vec<&str> = Vec::new();
         loop {
@@ -229,7 +229,7 @@ impl<'s> Lexer<'s> {
     }
 }
 
-/// Where the next tag begins.
+/// The position of the next tag.
 fn tag(text: &str) -> Option<usize> {
     text.as_bytes().windows(2).position(|pair| matches!(pair, b"{{" | b"{%" | b"{#"))
 }
@@ -238,7 +238,7 @@ fn spaces(text: &str) -> usize {
     text.len() - text.trim_start_matches(is_space).len()
 }
 
-/// The length of a tag that is one word, from after its begin, and its sign at the end.
+/// The length of a one-word tag after its opening, and its closing whitespace sign.
 fn word_tag(text: &str, word: &str) -> Option<(usize, Option<char>)> {
     let after = text.trim_start_matches(is_space).strip_prefix(word)?.trim_start_matches(is_space);
     let (after, sign) = match after.strip_prefix(['-', '+']) {

@@ -3,7 +3,7 @@
 use super::lexer::Kind;
 use crate::jinja::error::{Error, Result, fail};
 
-/// The number that a text begins with, and its length. After a dot it is an integer.
+/// Parses the number at the start of a text; returns it with its length. After a dot it is an integer.
 pub(super) fn number(text: &str, after_dot: bool) -> Result<(Kind, usize)> {
     let bytes = text.as_bytes();
     if let [b'0', letter, ..] = bytes {
@@ -46,7 +46,7 @@ fn int(text: &str, radix: u32) -> Result<Kind> {
     i128::from_str_radix(&digits, radix).map(Kind::Int).map_err(|_| Error::new("an integer is too large"))
 }
 
-/// The length of digits with single underscores between them.
+/// The length of a run of digits with single underscores between them.
 fn digits(bytes: &[u8], is_digit: impl Fn(u8) -> bool) -> usize {
     let mut len = 0;
     while len < bytes.len() {
@@ -61,7 +61,7 @@ fn digits(bytes: &[u8], is_digit: impl Fn(u8) -> bool) -> usize {
     len
 }
 
-/// The string that a text begins with, and the length of its literal.
+/// Parses the string literal at the start of a text; returns it with the length of the literal.
 pub(super) fn string(text: &str) -> Result<(String, usize)> {
     let mut chars = text.char_indices();
     let quote = chars.next().map(|(_, quote)| quote);

@@ -1,4 +1,4 @@
-//! From a template's source to its syntax tree.
+//! The parser: template source to syntax tree.
 
 mod expressions;
 mod lexer;
@@ -14,12 +14,12 @@ use super::budget::{Depth, Level};
 use super::error::{Error, Result, fail};
 use lexer::{Kind, Token};
 
-/// Bytes of a source. Templates of models have less than a tenth.
+/// Maximum bytes of a source. Templates of models have less than a tenth.
 const SOURCE: usize = 1 << 19;
-/// Levels of blocks and expressions within each other. A parenthesis has three; Python allows about as many.
+/// Maximum nesting of blocks and expressions. A parenthesis takes three levels; Python allows about as many.
 const NESTING: usize = 200;
 
-/// The statements of a template, and its blocks.
+/// Parses a template into its statements and blocks.
 pub(crate) fn template(source: &str, dialect: Dialect) -> Result<(Body, Vec<Arc<Macro>>)> {
     let tokens = tokens(source, dialect)?;
     let depth = Depth::new(NESTING);
@@ -28,7 +28,7 @@ pub(crate) fn template(source: &str, dialect: Dialect) -> Result<(Body, Vec<Arc<
     Ok((body, parser.blocks))
 }
 
-/// The expression that a text is.
+/// Parses a text as an expression.
 pub(crate) fn expression(source: &str, dialect: Dialect) -> Result<Expr> {
     let tokens = tokens(&format!("{{{{ {source} }}}}"), dialect)?;
     let depth = Depth::new(NESTING);
@@ -47,15 +47,15 @@ fn tokens(source: &str, dialect: Dialect) -> Result<Vec<Token>> {
     lexer::tokens(source, dialect)
 }
 
-/// A position in the tokens.
+/// The parser's state.
 struct Parser<'a> {
-    /// They end with [`Kind::End`].
+    /// Tokens, ending with [`Kind::End`].
     tokens: Vec<Token>,
     at: usize,
     depth: &'a Depth,
-    /// The special names since the begin of the macro.
+    /// The special variables used since the start of the macro.
     uses: Uses,
-    /// Loops around the position, which `break` and `continue` need.
+    /// Number of enclosing loops, which `break` and `continue` need.
     loops: usize,
     blocks: Vec<Arc<Macro>>,
 }

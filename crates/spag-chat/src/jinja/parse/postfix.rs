@@ -1,4 +1,4 @@
-//! What follows a value: attributes, items, calls, filters and tests.
+//! Operators after a value: attributes, items, calls, filters and tests.
 
 use super::Parser;
 use super::lexer::Kind;
@@ -49,7 +49,7 @@ impl Parser<'_> {
         }
     }
 
-    /// Filters, tests and calls of what they return.
+    /// Filters, tests and calls of their results.
     pub(super) fn filters(&mut self, all: &mut Vec<Postfix>) -> Result<()> {
         loop {
             if self.skip_operator("|") {

@@ -8,7 +8,7 @@ use crate::jinja::ast::{Body, Expr, For, Macro, Node, Postfix, Recursive, Statem
 use crate::jinja::error::{Error, Result, fail};
 
 impl Parser<'_> {
-    /// Statements up to one of the tags, whose name is the next token then.
+    /// Parses statements up to one of the tags, whose name is then the next token.
     pub(super) fn body(&mut self, ends: &[&str]) -> Result<Body> {
         let _level = self.enter()?;
         let mut body = Vec::new();
@@ -40,7 +40,7 @@ impl Parser<'_> {
         }
     }
 
-    /// Statements up to the tag, and the tag.
+    /// Parses statements up to and including the tag.
     fn body_to(&mut self, end: &str) -> Result<Body> {
         let body = self.body(&[end])?;
         self.at += 1;
@@ -48,7 +48,7 @@ impl Parser<'_> {
         Ok(body)
     }
 
-    /// As [`Parser::body_to`], where `break` has no loop to end.
+    /// As [`Parser::body_to`], with no enclosing loop for `break`.
     fn function_body(&mut self, end: &str) -> Result<(Body, Uses)> {
         let (uses, loops) = (std::mem::take(&mut self.uses), std::mem::take(&mut self.loops));
         let body = self.body_to(end)?;
@@ -224,7 +224,7 @@ impl Parser<'_> {
         Ok(parameters)
     }
 
-    /// Targets with commas between.
+    /// Comma-separated targets.
     fn targets(&mut self) -> Result<Target> {
         let first = self.target()?;
         if !self.is_operator(",") {

@@ -1,4 +1,4 @@
-//! `'{}'.format(value)` of Python.
+//! Python's `'{}'.format(value)`.
 
 use super::{escape_value, spec};
 use crate::jinja::access::{attribute, subscript};
@@ -35,15 +35,15 @@ struct Fields<'a> {
     run: &'a Run,
     positional: &'a [Value],
     lookup: Lookup<'a>,
-    /// The place of the next `{}`.
+    /// The index of the next `{}`.
     next: usize,
-    /// Whether a field has its own place, such as `{0}`.
+    /// Whether a field has an explicit index, such as `{0}`.
     is_placed: bool,
     markup: bool,
 }
 
 impl Fields<'_> {
-    /// The text with its fields filled, which nest up to `levels` deep.
+    /// Fills the fields of the text, nested up to `levels` deep.
     fn fill(&mut self, text: &str, levels: usize) -> Result<String> {
         if levels == 0 {
             return fail!("Max string recursion exceeded");
@@ -135,7 +135,7 @@ impl Fields<'_> {
     }
 }
 
-/// The end of a field, with the fields in it.
+/// The end of a field, including nested fields.
 fn end(text: &str) -> Option<usize> {
     let mut depth = 0_usize;
     for (at, byte) in text.bytes().enumerate() {

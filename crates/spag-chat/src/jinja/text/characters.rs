@@ -1,6 +1,6 @@
-//! Classes and cases of characters, as Python has them.
+//! Character classes and case conversion with Python's rules.
 
-/// Whether `str.isspace` is true of it.
+/// `str.isspace` of a character.
 pub(crate) fn is_space(c: char) -> bool {
     c.is_whitespace() || ('\x1c'..='\x1f').contains(&c)
 }
@@ -10,16 +10,16 @@ fn is_cased(c: char) -> bool {
     c.is_uppercase() || c.is_lowercase()
 }
 
-/// The first character in upper case, as `str.title` has it, and the rest in lower case.
+/// The text with its first character in title case and the rest in lower case, as `str.capitalize`.
 pub(crate) fn capitalized(text: &str) -> String {
     let mut chars = text.chars();
     let Some(first) = chars.next() else { return String::new() };
     title(first) + &chars.as_str().to_lowercase()
 }
 
-/// A character at the begin of a word. One that has two letters in upper case keeps the second small.
+/// The title case of a character. If its upper case is two letters, the second is lower case.
 fn title(c: char) -> String {
-    // The letters that have a third form.
+    // Letters with a separate title case.
     if let Some(at) = "ǆǄǉǇǌǊǳǱ".chars().position(|own| own == c) {
         return "ǅǈǋǲ".chars().nth(at / 2).into_iter().collect();
     }
@@ -58,7 +58,7 @@ pub(super) fn swapped(text: &str) -> String {
 /// `str.casefold`.
 pub(super) fn folded(text: &str) -> String {
     let fold = |c: char| {
-        // Letters that are small of more than one capital letter keep their own form.
+        // Letters that are the lower case of several capitals keep their own form.
         let upper = if c == 'ı' || c.is_ascii() { c.to_string() } else { c.to_uppercase().collect() };
         upper.to_lowercase()
     };
@@ -89,12 +89,12 @@ pub(super) fn is(text: &str, test: &str) -> bool {
 }
 
 fn is_letter(c: char) -> bool {
-    // Marks and numbers of letters are alphabetic to Unicode only.
+    // Marks and letter numbers are alphabetic in Unicode only.
     c.is_alphabetic() && !c.is_numeric()
 }
 
 fn is_decimal(c: char) -> bool {
-    // The blocks of ten digits that have their own script.
+    // Blocks of ten digits with their own script.
     const ZEROS: [u32; 14] =
         [0x660, 0x6f0, 0x7c0, 0x966, 0x9e6, 0xa66, 0xae6, 0xb66, 0xbe6, 0xc66, 0xce6, 0xd66, 0xe50, 0xff10];
     c.is_ascii_digit() || ZEROS.iter().any(|zero| (*zero..zero + 10).contains(&u32::from(c)))

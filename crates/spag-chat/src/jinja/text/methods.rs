@@ -65,7 +65,7 @@ fn is(call: &mut Call<'_>, value: &Value) -> Result<Value> {
     Ok(Value::Bool(characters::is(&call.own(value)?.text, call.name)))
 }
 
-/// The text in other cases, which has at most thrice the bytes.
+/// Case conversions, which at most triple the bytes.
 pub(crate) fn cased(call: &mut Call<'_>, value: &Value) -> Result<Value> {
     let own = call.own(value)?;
     let cased = match call.name {
@@ -116,7 +116,7 @@ fn expandtabs(call: &mut Call<'_>, value: &Value) -> Result<Value> {
     call.made(out.text, &own)
 }
 
-/// The text without characters at its ends, or at one of them.
+/// Strips characters from one or both ends of the text.
 pub(crate) fn strip(call: &mut Call<'_>, value: &Value) -> Result<Value> {
     let own = call.own(value)?;
     let chars = call.given(0).map(Value::str).transpose()?;
@@ -154,7 +154,7 @@ fn join(call: &mut Call<'_>, value: &Value) -> Result<Value> {
     call.made(joined(call.budget, &parts, &own.text)?, &own)
 }
 
-/// A text that is not empty.
+/// A non-empty text.
 fn separator(value: &Value) -> Result<&str> {
     let separator = value.str()?;
     if separator.is_empty() { fail!("empty separator") } else { Ok(separator) }
@@ -254,7 +254,7 @@ fn translate(call: &mut Call<'_>, value: &Value) -> Result<Value> {
     call.made(out.text, &own)
 }
 
-/// The part of a text between the places in the second and the third argument, and the first place; `None` if there is no such part.
+/// The part of a text between the positions in the second and third arguments, and its start; `None` if there is no such part.
 fn range<'t>(call: &Call<'_>, text: &'t str) -> Result<Option<(usize, &'t str)>> {
     if call.given(1).is_none() && call.given(2).is_none() {
         return Ok(Some((0, text)));

@@ -1,4 +1,4 @@
-//! Texts: characters as Python classes them, HTML, formats and methods.
+//! Texts: Python's character classes, HTML escaping, formats and methods.
 
 mod braces;
 mod characters;
@@ -16,7 +16,7 @@ use super::budget::Budget;
 use super::error::Result;
 use super::value::{self, Text, Value};
 
-/// The text with another one in place of a part, `count` times, or always if it is negative.
+/// Replaces a part of the text `count` times, or everywhere if `count` is negative.
 pub(crate) fn replaced(budget: &Budget, text: &str, old: &str, new: &str, count: i128) -> Result<String> {
     let most = usize::try_from(count).unwrap_or(usize::MAX);
     budget.work(text.len())?;
@@ -26,7 +26,7 @@ pub(crate) fn replaced(budget: &Budget, text: &str, old: &str, new: &str, count:
     Ok(text.replacen(old, new, found))
 }
 
-/// The texts with another one between.
+/// Joins texts with a separator.
 pub(crate) fn joined<T: AsRef<str>>(budget: &Budget, parts: &[T], separator: &str) -> Result<String> {
     let own: usize = parts.iter().map(|part| part.as_ref().len()).sum();
     budget.text(own.saturating_add(separator.len().saturating_mul(parts.len().saturating_sub(1))))?;
@@ -34,7 +34,7 @@ pub(crate) fn joined<T: AsRef<str>>(budget: &Budget, parts: &[T], separator: &st
     Ok(parts.join(separator))
 }
 
-/// What lines are indented by: a text, or so many blanks.
+/// The indentation of lines: a text, or a number of blanks.
 pub(crate) fn blanks(budget: &Budget, indent: &Value) -> Result<String> {
     if let Value::Text(text) = indent {
         return Ok(text.text.to_string());
@@ -44,7 +44,7 @@ pub(crate) fn blanks(budget: &Budget, indent: &Value) -> Result<String> {
     Ok(" ".repeat(width))
 }
 
-/// A text without the characters that HTML gives a meaning to; one that is HTML already stays.
+/// Escapes a value's text for HTML, unless it is HTML already.
 pub(crate) fn escape_value(budget: &Budget, value: &Value) -> Result<Text> {
     if let Value::Text(text @ Text { markup: true, .. }) = value {
         return Ok(text.clone());

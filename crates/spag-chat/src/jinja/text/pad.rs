@@ -1,21 +1,21 @@
-//! Texts of a width.
+//! Padding of texts to a width.
 
 use crate::jinja::budget::Budget;
 use crate::jinja::error::Result;
 
-/// Where a text is within its width.
+/// The alignment of a text within its width.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Align {
     Left,
     Right,
     Center,
-    /// As `str.center` has it: an odd character is on the left if the width is odd.
+    /// As `str.center`: an odd fill character goes to the left if the width is odd.
     CenterOfText,
-    /// Between sign and digits.
+    /// Fill between sign and digits.
     AfterSign,
 }
 
-/// The text with a fill around it, at least `width` characters long.
+/// Pads the text to at least `width` characters.
 pub(crate) fn pad(budget: &Budget, text: String, width: i128, fill: char, align: Align) -> Result<String> {
     let len = text.chars().count();
     let width = usize::try_from(width.max(0)).unwrap_or(usize::MAX);

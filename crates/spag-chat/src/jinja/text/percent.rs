@@ -1,4 +1,4 @@
-//! `'%s' % value` of Python.
+//! Python's `'%s' % value`.
 
 use super::escape_value;
 use super::pad::{Align, pad};
@@ -7,7 +7,7 @@ use crate::jinja::budget::{Budget, NODE, Out};
 use crate::jinja::error::{Error, Result, fail};
 use crate::jinja::value::{self, Text, Value};
 
-/// The values, of which some are taken.
+/// The values, some of which are consumed.
 struct Values<'a> {
     values: &'a [Value],
     taken: usize,
@@ -21,7 +21,7 @@ impl<'a> Values<'a> {
     }
 }
 
-/// The text with the values in place of its marks.
+/// Formats the values into the text.
 pub(crate) fn percent(budget: &Budget, format: &Text, values: &Value) -> Result<Value> {
     let mapping = matches!(values, Value::Dict(_) | Value::List(_) | Value::Range(_)).then_some(values);
     let values = if let Value::Tuple(seq) = values { &seq.items } else { std::slice::from_ref(values) };
@@ -55,7 +55,7 @@ pub(crate) fn percent(budget: &Budget, format: &Text, values: &Value) -> Result<
     Value::made(budget, out.text, format.markup)
 }
 
-/// Flags, width, precision and type.
+/// Parses flags, width, precision and type.
 fn flags(rest: &mut &str, left: &mut Values<'_>) -> Result<Spec> {
     let mut spec = Spec::default();
     let (flags, after) = rest.split_at(rest.bytes().take_while(|byte| b"-0#+ ".contains(byte)).count());

@@ -1,11 +1,11 @@
-//! Python's mini-language of formats: `[[fill]align][sign][#][0][width][grouping][.precision][type]`.
+//! Python's format specification mini-language: `[[fill]align][sign][#][0][width][grouping][.precision][type]`.
 
 use super::pad::{Align, pad};
 use crate::jinja::budget::Budget;
 use crate::jinja::error::{Error, Result, fail};
 use crate::jinja::value::{self, Value, float_text};
 
-/// How a value is written.
+/// A format specification.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Spec {
     pub(super) fill: Option<char>,
@@ -137,7 +137,7 @@ impl Spec {
     }
 }
 
-/// The number that a text begins with, if it does, which is taken off.
+/// Parses and consumes the number at the start of a text, if any.
 pub(super) fn number(rest: &mut &str) -> Result<Option<usize>> {
     let (digits, after) = rest.split_at(rest.bytes().take_while(u8::is_ascii_digit).count());
     *rest = after;
@@ -145,7 +145,7 @@ pub(super) fn number(rest: &mut &str) -> Result<Option<usize>> {
     if digits.is_empty() { Ok(None) } else { digits.parse().map(Some).map_err(many) }
 }
 
-/// Digits with a separator after each group, and zeros before them up to a width.
+/// Digits with a separator after each group, zero-padded to a width.
 fn grouped(budget: &Budget, digits: &str, separator: char, each: usize, width: i128) -> Result<String> {
     let end = digits.find(|c: char| !c.is_ascii_hexdigit()).unwrap_or(digits.len());
     let (whole, rest) = digits.split_at(end);
@@ -165,7 +165,7 @@ fn grouped(budget: &Budget, digits: &str, separator: char, each: usize, width: i
     Ok(out + rest)
 }
 
-/// The digits of a float that is not negative.
+/// The digits of a non-negative float.
 pub(super) fn float_digits(
     budget: &Budget,
     value: f64,
@@ -202,7 +202,7 @@ pub(super) fn float_digits(
     Ok(if is_upper { text.to_uppercase() } else { text })
 }
 
-/// Digits that a float can have after its point.
+/// Maximum digits of a float after its point.
 const DIGITS: usize = 1100;
 
 fn fixed(budget: &Budget, value: f64, precision: usize) -> Result<String> {

@@ -1,8 +1,8 @@
-//! Texts in parts.
+//! Splitting of texts.
 
 use super::is_space;
 
-/// The lines of a text, as `str.splitlines` has them.
+/// The lines of a text, as `str.splitlines`.
 pub(crate) fn lines(text: &str, keep_ends: bool) -> Vec<&str> {
     let is_end =
         |c: char| matches!(c, '\n' | '\r' | '\x0b' | '\x0c' | '\x1c'..='\x1e' | '\u{85}' | '\u{2028}' | '\u{2029}');
@@ -18,7 +18,7 @@ pub(crate) fn lines(text: &str, keep_ends: bool) -> Vec<&str> {
     lines
 }
 
-/// The words of a text between blanks, of which at most `most` are split off from the left.
+/// The words of a text, splitting at most `most` times from the left.
 pub(super) fn words(text: &str, most: usize) -> Vec<&str> {
     let (mut words, mut rest) = (Vec::new(), text.trim_start_matches(is_space));
     while !rest.is_empty() {

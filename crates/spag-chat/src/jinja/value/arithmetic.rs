@@ -125,7 +125,7 @@ fn floats(operator: Binary, a: f64, b: f64) -> Result<f64> {
     })
 }
 
-/// Quotient and remainder as Python's `divmod` has them: the remainder has the sign of the divisor.
+/// Python's `divmod`: the remainder has the sign of the divisor.
 fn divided(a: f64, b: f64) -> (f64, f64) {
     let mut rest = a % b;
     let mut quotient = (a - rest) / b;

@@ -1,4 +1,4 @@
-//! Comparisons of values. Each pair that is compared is a step.
+//! Comparisons of values. Each compared pair counts as a step.
 
 use std::cmp::Ordering;
 use std::rc::Rc;
@@ -22,12 +22,12 @@ pub(crate) fn compare(budget: &Budget, operator: Comparison, a: &Value, b: &Valu
     })
 }
 
-/// Whether two numbers are the same; `None` if one is no number.
+/// Whether two numbers are equal; `None` if one is not a number.
 pub(super) fn same_number(a: &Value, b: &Value) -> Option<bool> {
     numbers(a, b).map(|order| order == Some(Ordering::Equal))
 }
 
-/// The order of two numbers, which not-a-number has none of.
+/// The order of two numbers; NaN has none.
 fn numbers(a: &Value, b: &Value) -> Option<Option<Ordering>> {
     match (a, b) {
         (Value::Float(a), Value::Float(b)) => Some(a.partial_cmp(b)),
@@ -105,7 +105,7 @@ pub(crate) fn equal(budget: &Budget, a: &Value, b: &Value) -> Result<bool> {
     })
 }
 
-/// The order of two values, which must have one.
+/// The order of two values; an error if they cannot be ordered.
 fn order(budget: &Budget, a: &Value, b: &Value) -> Result<Option<Ordering>> {
     budget.work(NODE)?;
     if let Some(order) = numbers(a, b) {
@@ -116,7 +116,7 @@ fn order(budget: &Budget, a: &Value, b: &Value) -> Result<Option<Ordering>> {
         (Value::Undefined(undefined), _) | (_, Value::Undefined(undefined)) => Err(Error::new(undefined.why.clone())),
         (Value::Text(a), Value::Text(b)) => {
             budget.work(a.text.len().min(b.text.len()))?;
-            // UTF-8 has the order of the characters.
+            // UTF-8 sorts like the code points.
             Ok(Some(a.text.cmp(&b.text)))
         }
         (Value::List(a), Value::List(b)) | (Value::Tuple(a), Value::Tuple(b)) => {

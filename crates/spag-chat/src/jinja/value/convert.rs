@@ -1,4 +1,4 @@
-//! Values from JSON and to JSON, truth, and integers.
+//! Conversions of values: from and to JSON, truth, and integers.
 
 use serde_json::{Map, Number, Value as Json};
 
@@ -64,7 +64,7 @@ impl Value {
         })
     }
 
-    /// The value, unless it is missing.
+    /// The value, or an error if it is undefined.
     pub(crate) fn defined(&self) -> Result<&Self> {
         match self {
             Self::Undefined(undefined) => Err(Error::new(undefined.why.clone())),
@@ -89,7 +89,7 @@ impl Value {
         })
     }
 
-    /// An integer where Python takes one: truth values are integers.
+    /// The value as an integer where Python accepts one; booleans are integers.
     pub(crate) fn as_int(&self) -> Option<i128> {
         match self {
             Self::Int(value) => Some(*value),
@@ -106,7 +106,7 @@ impl Value {
         }
     }
 
-    /// The integer that an argument must be.
+    /// An integer argument; an error otherwise.
     pub(crate) fn int(&self) -> Result<i128> {
         match self.as_int() {
             Some(value) => Ok(value),
@@ -114,14 +114,14 @@ impl Value {
         }
     }
 
-    /// The place in a list of so many items that an argument must be, which may be counted from the end.
+    /// An index argument into `len` items, negative from the end; an error otherwise.
     pub(crate) fn place(&self, len: usize) -> Result<usize> {
         let at = self.int()?;
         let at = if at < 0 { at.saturating_add(len as i128).max(0) } else { at };
         Ok(usize::try_from(at).unwrap_or(usize::MAX))
     }
 
-    /// The text that an argument must be.
+    /// A text argument; an error otherwise.
     pub(crate) fn str(&self) -> Result<&str> {
         match self.as_text() {
             Some(text) => Ok(text),
@@ -129,7 +129,7 @@ impl Value {
         }
     }
 
-    /// The value of a key in a dict; `None` if there is none or the key is not hashable.
+    /// The value of a key in a dict; `None` if it is missing or not hashable.
     pub(crate) fn entry(&self, budget: &Budget, key: &Self) -> Option<Self> {
         match self {
             Self::Dict(dict) => dict.get(&Key::new(budget, key.clone()).ok()?).cloned(),

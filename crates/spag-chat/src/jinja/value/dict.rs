@@ -1,4 +1,4 @@
-//! Dicts, whose keys keep their order.
+//! Dicts, which keep insertion order.
 
 use std::hash::{Hash, Hasher};
 
@@ -13,7 +13,7 @@ use crate::jinja::error::{Error, Result, fail};
 #[derive(Clone, Default)]
 pub(crate) struct Dict {
     entries: IndexMap<Key, Value>,
-    /// One more than the most levels of a value.
+    /// One more than the deepest nesting of its values.
     pub(super) levels: usize,
 }
 
@@ -38,12 +38,12 @@ impl Dict {
     }
 }
 
-/// A value that can be a key.
+/// A hashable value.
 #[derive(Clone)]
 pub(crate) struct Key(Value);
 
 impl Key {
-    /// A key of this value, whose digest is as much work as it has values.
+    /// A key of this value. Hashing counts its values as steps.
     pub(crate) fn new(budget: &Budget, value: Value) -> Result<Self> {
         count(budget, &value)?;
         Ok(Self(value))
@@ -54,7 +54,7 @@ impl Key {
     }
 }
 
-/// Counts the values of a key, which are all hashable.
+/// Counts the values of a key and checks that they are hashable.
 fn count(budget: &Budget, value: &Value) -> Result<()> {
     match value {
         Value::Tuple(seq) => {
@@ -96,7 +96,7 @@ impl Hash for Key {
             Value::Text(text) => text.text.hash(state),
             Value::Bool(value) => i128::from(*value).hash(state),
             Value::Int(value) => value.hash(state),
-            // Equal numbers have equal digests.
+            // Equal numbers have equal hashes.
             Value::Float(value) if value.fract() == 0.0 && value.abs() < 1e38 => (*value as i128).hash(state),
             Value::Float(value) => value.to_bits().hash(state),
             Value::Range(range) => range.begin.hash(state),

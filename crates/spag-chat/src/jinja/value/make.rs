@@ -1,4 +1,4 @@
-//! Values are made here, and counted.
+//! Constructors of values, which count them against the budget.
 
 use std::rc::Rc;
 use std::sync::Arc;
@@ -8,7 +8,7 @@ use crate::jinja::budget::{Budget, LEVELS, VALUE};
 use crate::jinja::error::{Result, fail};
 
 impl Value {
-    /// A text that is short or was counted before.
+    /// A text that is short or already counted.
     pub(crate) fn plain(text: impl Into<Arc<str>>) -> Self {
         Self::Text(Text { text: text.into(), markup: false })
     }
@@ -38,7 +38,7 @@ impl Value {
         Ok(Self::Tuple(Rc::new(Seq { is_group: true, ..seq(budget, vec![grouper, list])? })))
     }
 
-    /// Items that can be taken once.
+    /// An iterator, whose items can be taken once.
     pub(crate) fn iter(budget: &Budget, type_name: &'static str, items: Vec<Self>) -> Result<Self> {
         Ok(Self::Iter(Rc::new(Iter::new(type_name, seq(budget, items)?))))
     }
@@ -62,7 +62,7 @@ pub(crate) fn seq(budget: &Budget, items: Vec<Value>) -> Result<Seq> {
     Ok(Seq { items, levels, is_group: false })
 }
 
-/// The levels of what holds these values.
+/// The nesting level of a container of these values.
 pub(super) fn levels<'a>(values: impl Iterator<Item = &'a Value>) -> Result<usize> {
     let levels = 1 + values.map(Value::levels).max().unwrap_or(0);
     if levels > LEVELS {

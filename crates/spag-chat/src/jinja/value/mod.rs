@@ -1,4 +1,4 @@
-//! Values as Python has them. They are never changed, except for namespaces.
+//! Python's values. All but namespaces are immutable.
 
 mod arithmetic;
 mod compare;
@@ -20,7 +20,7 @@ pub(crate) use objects::{Cycler, Iter, Loop, Macro, Method, Namespace, Registry,
 pub(crate) use print::{float_text, is_printable, quoted, repr, text};
 pub(crate) use sequence::{Range, Seq, item, items, length, slice};
 
-/// A value. Clones share what they hold.
+/// A value. Clones share their content.
 #[derive(Clone)]
 pub(crate) enum Value {
     Undefined(Rc<Undefined>),
@@ -32,38 +32,38 @@ pub(crate) enum Value {
     List(Rc<Seq>),
     Tuple(Rc<Seq>),
     Dict(Rc<Dict>),
-    /// What `keys`, `values` or `items` of a dict returns.
+    /// The result of `keys`, `values` or `items` of a dict.
     View(View, Rc<Dict>),
     Range(Range),
-    /// What filters such as `map` return: items that can be taken once.
+    /// The result of filters such as `map`: items that can be taken once.
     Iter(Rc<Iter>),
     Namespace(Rc<Namespace>),
     Loop(Rc<Loop>),
     Macro(Rc<Macro>),
-    /// A function of every template, by name.
+    /// A global function, by name.
     Function(&'static str),
     Method(Rc<Method>),
     Cycler(Rc<Cycler>),
-    /// The separator of a `joiner`, and whether it was called.
+    /// The separator of a `joiner`, and whether it was called before.
     Joiner(Rc<(Text, std::cell::Cell<bool>)>),
 }
 
-/// A text, and whether it is HTML (`Markup` of Python).
+/// A text, and whether it is HTML (Python's `Markup`).
 #[derive(Clone)]
 pub(crate) struct Text {
     pub(crate) text: Arc<str>,
     pub(crate) markup: bool,
 }
 
-/// A value that is missing.
+/// An undefined value.
 pub(crate) struct Undefined {
-    /// What a use of it fails with.
+    /// The error message of its uses.
     pub(crate) why: String,
-    /// Whether each use fails, also printing.
+    /// Whether every use fails, including printing.
     pub(crate) strict: bool,
 }
 
-/// What of a dict is seen.
+/// The part of a dict that a view shows.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum View {
     Keys,
@@ -72,7 +72,7 @@ pub(crate) enum View {
 }
 
 impl Value {
-    /// Python's name of the type.
+    /// The name of the type in Python.
     pub(crate) fn type_name(&self) -> &'static str {
         match self {
             Self::Undefined(_) => "Undefined",
@@ -100,7 +100,7 @@ impl Value {
         }
     }
 
-    /// Levels of values within each other.
+    /// The nesting depth of the value.
     fn levels(&self) -> usize {
         match self {
             Self::List(seq) | Self::Tuple(seq) => seq.levels,

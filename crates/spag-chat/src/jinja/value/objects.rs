@@ -1,4 +1,4 @@
-//! Values that only templates have: namespaces, loops, macros and functions.
+//! Values specific to templates: namespaces, loops, macros and functions.
 
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
@@ -11,7 +11,7 @@ use crate::jinja::ast;
 use crate::jinja::budget::Budget;
 use crate::jinja::error::Result;
 
-/// The variables of a block, and the blocks around it.
+/// The variables of a block, with its parent scope.
 #[derive(Clone)]
 pub(crate) struct Scope(Rc<Frame>);
 
@@ -49,8 +49,8 @@ pub(crate) struct Namespace {
     pub(crate) values: RefCell<indexmap::IndexMap<Arc<str>, Value>>,
 }
 
-/// Scopes and namespaces that values can refer to in circles. They are emptied at the end of a rendering, one after the other,
-/// so nothing is kept and no chain of them is freed recursively.
+/// Scopes and namespaces, which values can refer to in cycles. They are emptied one by one at the end of a rendering, so that
+/// nothing leaks and no chain is dropped recursively.
 #[derive(Default)]
 pub(crate) struct Registry(RefCell<Vec<Shared>>);
 
@@ -67,7 +67,7 @@ impl Registry {
         Ok(())
     }
 
-    /// Adds a scope that a value refers to, with those around it.
+    /// Adds a scope that a value refers to, and its parents.
     pub(crate) fn add_scope(&self, budget: &Budget, scope: &Scope) -> Result<()> {
         let mut next = Some(scope);
         while let Some(scope) = next.filter(|scope| !scope.0.is_shared.replace(true)) {
@@ -102,7 +102,7 @@ impl Iter {
         Self { type_name, items, at: Cell::new(0) }
     }
 
-    /// All items that are left.
+    /// All remaining items.
     pub(super) fn take_rest(&self) -> &[Value] {
         let from = self.at.replace(self.items.items.len());
         &self.items.items[from..]
@@ -120,15 +120,15 @@ impl Iter {
 pub(crate) struct Loop {
     pub(crate) items: Seq,
     pub(crate) at: Cell<usize>,
-    /// Recursive loops around it.
+    /// Number of enclosing recursive loops.
     pub(crate) depth: usize,
-    /// What `loop.changed` was called with last.
+    /// The last arguments of `loop.changed`.
     pub(crate) changed: RefCell<Option<Value>>,
-    /// What calling it does.
+    /// The recursive loop that a call runs.
     pub(crate) again: Option<(Arc<ast::For>, Scope)>,
 }
 
-/// A macro with the scope that it was defined in.
+/// A macro with the scope of its definition.
 pub(crate) struct Macro {
     pub(crate) definition: Arc<ast::Macro>,
     pub(crate) scope: Scope,

@@ -1,4 +1,4 @@
-//! Values as texts: `str` and `repr` of Python.
+//! Values as texts: Python's `str` and `repr`.
 
 use super::{Text, Value, items};
 use crate::jinja::budget::{Budget, NODE, Out};
@@ -83,7 +83,7 @@ fn all(begin: &str, items: &[Value], end: &str, out: &mut Out<'_>) -> Result<()>
     out.push(end)
 }
 
-/// A float as Python writes it: the fewest digits that are this float.
+/// A float in Python's format: the fewest digits that round-trip.
 pub(crate) fn float_text(value: f64) -> String {
     if value.is_nan() {
         return "nan".into();
@@ -101,7 +101,7 @@ pub(crate) fn float_text(value: f64) -> String {
     format!("{digits}e{}{:02}", if exponent < 0 { '-' } else { '+' }, exponent.abs())
 }
 
-/// A text in quotes, as `repr` writes it.
+/// A text quoted as by `repr`.
 pub(crate) fn quoted(text: &str) -> String {
     let quote = if text.contains('\'') && !text.contains('"') { '"' } else { '\'' };
     let mut out = String::with_capacity(text.len() + 2);
@@ -125,12 +125,12 @@ pub(crate) fn quoted(text: &str) -> String {
     out
 }
 
-/// Whether Python's `repr` leaves a character as it is.
+/// Whether Python's `repr` leaves a character unescaped.
 pub(crate) fn is_printable(c: char) -> bool {
     if c.is_ascii() {
         return (' '..='~').contains(&c);
     }
-    // Rust escapes the same characters in a text, but for marks at its begin.
+    // Rust escapes the same characters, except for combining marks at the start of a text.
     let mut buffer = [0; 5];
     buffer[0] = b'a';
     let len = c.encode_utf8(&mut buffer[1..]).len();

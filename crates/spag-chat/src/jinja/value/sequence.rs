@@ -7,7 +7,7 @@ use crate::jinja::error::{Error, Result, fail};
 /// The items of a list or a tuple.
 pub(crate) struct Seq {
     pub(crate) items: Vec<Value>,
-    /// One more than the most levels of an item.
+    /// One more than the deepest nesting of its items.
     pub(crate) levels: usize,
     /// Whether it is a pair of `groupby`, whose items have the names `grouper` and `list`.
     pub(crate) is_group: bool,
@@ -36,7 +36,7 @@ impl Range {
     }
 }
 
-/// Jinja's sandbox has ranges up to this length.
+/// The maximum length of a range in Jinja's sandbox.
 const RANGE: usize = 100_000;
 
 impl Range {
@@ -51,7 +51,7 @@ impl Range {
     }
 }
 
-/// The items of a value that can be iterated over.
+/// The items of an iterable value.
 pub(crate) fn items(budget: &Budget, value: &Value) -> Result<Vec<Value>> {
     let items: Vec<Value> = match value {
         Value::Undefined(undefined) if undefined.strict => return Err(Error::new(undefined.why.clone())),

@@ -1,4 +1,4 @@
-//! The keys of a `config.json` from the metadata of a GGUF file.
+//! Converts the metadata of a GGUF file to the keys of a `config.json`.
 
 use candle_core::quantized::GgmlDType;
 use serde_json::{Map, Value, json};
@@ -10,7 +10,7 @@ use crate::dtype::StoredDtype;
 use crate::error::{Error, Result};
 use crate::gguf::Gguf;
 
-/// Keys of an architecture that ask for other computations, and the values with which they do not.
+/// Architecture keys of unsupported computations, with the values that disable them.
 const NEUTRAL: [(&str, f64); 9] = [
     ("expert_count", 0.0),
     ("attn_logit_softcapping", 0.0),
@@ -29,8 +29,8 @@ impl Gguf {
     /// The configuration of the model.
     ///
     /// # Errors
-    /// [`Error::WeightFile`] naming the key: one that is missing or of another type, or that asks for a computation that is not
-    /// supported; or as [`ModelConfig::from_keys`].
+    /// [`Error::WeightFile`] naming a key that is missing, has another type, or requests an unsupported computation; or as
+    /// [`ModelConfig::from_keys`].
     pub(crate) fn config(&self) -> Result<ModelConfig> {
         ModelConfig::from_keys(self.keys()?).map_err(|error| match error {
             Error::Config(why) => self.invalid(format!("as a config.json: {why}")),
@@ -97,7 +97,7 @@ impl Gguf {
         }
     }
 
-    /// Refuses files of another kind, and computations that are not implemented.
+    /// Refuses files of another kind and unsupported computations.
     fn check_kind(&self) -> Result<()> {
         match self.metadata.text("general.type").map_err(|why| self.invalid(why))? {
             None | Some("model") => {}
@@ -118,7 +118,7 @@ impl Gguf {
         }
     }
 
-    /// The head size. Queries, keys and values have the same here, and all of it is rotated.
+    /// The head size, which must be the same for queries, keys and values, with all of it rotated.
     fn head_dim(&self, hidden: usize, heads: usize) -> Result<usize> {
         let head = match self.size("attention.key_length")? {
             Some(head) => head,
@@ -141,7 +141,7 @@ impl Gguf {
         Ok(head)
     }
 
-    /// Rows of the embedding: there can be more than tokens.
+    /// Rows of the embedding, which may exceed the number of tokens.
     fn vocabulary(&self) -> Result<usize> {
         match self.tensors.get(names::EMBEDDING).and_then(|embedding| embedding.shape.first()) {
             Some(rows) => Ok(*rows),
@@ -149,7 +149,7 @@ impl Gguf {
         }
     }
 
-    /// Whether the model had 16 bits a weight before it was quantised, or has.
+    /// The number format before quantisation: 16-bit or f32.
     fn torch_dtype(&self) -> &'static str {
         match self.tensors.get(names::EMBEDDING).map(|embedding| &embedding.dtype) {
             Some(StoredDtype::Read(GgmlDType::F32)) => "float32",

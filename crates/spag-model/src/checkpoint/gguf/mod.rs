@@ -1,5 +1,5 @@
-//! GGUF: a checkpoint in one file. Its metadata become the keys of a `config.json`, its tensors those of a weight file, so that
-//! everything else works as for a folder.
+//! GGUF: a checkpoint in one file. Its metadata is converted to the keys of a `config.json` and its tensors to those of a
+//! weight file, so that everything else works as for a folder.
 
 mod config;
 mod names;
@@ -14,7 +14,7 @@ use crate::error::Result;
 use crate::gguf::{Entry, Gguf};
 
 impl Gguf {
-    /// The architecture, if it is supported.
+    /// The architecture, if supported.
     pub(super) fn architecture(&self) -> Result<&str> {
         match self.metadata.text("general.architecture").map_err(|why| self.invalid(why))? {
             Some(name @ ("llama" | "qwen2" | "qwen3")) => Ok(name),
@@ -26,7 +26,7 @@ impl Gguf {
         }
     }
 
-    /// The tensors under the names of Hugging Face.
+    /// The tensors with Hugging Face names.
     pub(super) fn weights(&self) -> Result<BTreeMap<String, TensorInfo>> {
         let mut weights = BTreeMap::new();
         for (name, Entry { dtype, shape, start, .. }) in &self.tensors {

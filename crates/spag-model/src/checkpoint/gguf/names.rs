@@ -1,4 +1,4 @@
-//! Names of tensors in GGUF files, and the order of rows of queries and keys.
+//! Tensor names in GGUF files, and the row order of queries and keys.
 
 use spag_io::quote;
 
@@ -7,7 +7,7 @@ use crate::error::Result;
 use crate::gguf::Gguf;
 use crate::params::names;
 
-/// Parts of a block: llama.cpp's name and that of Hugging Face.
+/// Parts of a block: llama.cpp's and Hugging Face's names.
 const PARTS: [(&str, &str); 11] = [
     ("attn_norm", "input_layernorm"),
     ("attn_q", "self_attn.q_proj"),
@@ -22,12 +22,12 @@ const PARTS: [(&str, &str); 11] = [
     ("ffn_down", "mlp.down_proj"),
 ];
 
-/// The factors of frequencies: part of the configuration, not a weight.
+/// The frequency factors of RoPE, part of the configuration rather than a weight.
 pub(super) const ROPE_FREQS: &str = "rope_freqs.weight";
 pub(super) const EMBEDDING: &str = "token_embd.weight";
 pub(super) const HEAD: &str = "output.weight";
 
-/// The name of Hugging Face for a tensor; its own if there is none, so that the model's layout refuses it.
+/// The Hugging Face name of a tensor; the original name if unknown, so that the model's layout refuses it.
 pub(super) fn hugging_face(name: &str) -> String {
     match name {
         EMBEDDING => return names::EMBEDDING.into(),
@@ -38,7 +38,7 @@ pub(super) fn hugging_face(name: &str) -> String {
     let in_block = || {
         let (layer, rest) = name.strip_prefix("blk.")?.split_once('.')?;
         let (part, kind) = rest.split_once('.')?;
-        // Only as llama.cpp writes numbers: 01 is not another name of layer 1.
+        // Only in llama.cpp's spelling: 01 is not another name of layer 1.
         let is_number = layer.parse::<u32>().is_ok_and(|number| number.to_string() == layer);
         let (_, part) = PARTS.iter().find(|(own, _)| is_number && *own == part)?;
         matches!(kind, "weight" | "bias").then(|| format!("model.layers.{layer}.{part}.{kind}"))
@@ -48,9 +48,9 @@ pub(super) fn hugging_face(name: &str) -> String {
 
 /// The order of the rows of a tensor with this many rows.
 ///
-/// llama.cpp rotates pairs of neighbours in models of architecture llama, and pairs of halves of a head in all others. So
-/// the converter reorders the rows of queries and keys of a Hugging Face model of architecture llama; those of Meta's and
-/// Mistral's own files are in that order already. The architecture alone decides how a file is to be read.
+/// llama.cpp rotates adjacent pairs in models of architecture llama, and pairs of head halves in all others. So its
+/// converter reorders the rows of queries and keys of Hugging Face llama models; Meta's and Mistral's own files are
+/// already in that order. The architecture alone determines the order in a file.
 pub(super) fn row_order(gguf: &Gguf, name: &str, rows: usize) -> Result<RowOrder> {
     let heads = match name.split('.').nth(2) {
         Some("attn_q") => gguf.heads()?.0,

@@ -1,4 +1,4 @@
-//! The scaling of RoPE's frequencies, as a `config.json` states it.
+//! Converts RoPE frequency scaling to the form of a `config.json`.
 
 use std::fs::File;
 use std::io::{Read, Seek, SeekFrom};
@@ -13,11 +13,11 @@ use crate::dtype::StoredDtype;
 use crate::error::Result;
 use crate::gguf::Gguf;
 
-/// Factors, at most: a head of 8192.
+/// Maximum number of factors: a head size of 8192.
 const MAX_FACTORS: usize = 4096;
-/// Two factors are the same if they differ by no more than this, relative to either. They are computed in 32 bits.
+/// Relative tolerance of equal factors, which are computed in 32 bits.
 const TOLERANCE: f32 = 1e-4;
-/// Limits of the wavelengths of every published model with factors.
+/// Wavelength limits of all published models with factors.
 const LOW: f64 = 1.0;
 const HIGH: f64 = 4.0;
 
@@ -38,7 +38,7 @@ pub(super) fn scaling(gguf: &Gguf, theta: f64, head: usize) -> Result<Value> {
 const KIND: &str = "rope.scaling.type";
 const FACTOR: &str = "rope.scaling.factor";
 
-/// The factor of linear scaling, unless it changes nothing. A factor without a type is linear, as in llama.cpp.
+/// The factor of linear scaling, unless it has no effect. A factor without a type is linear, as in llama.cpp.
 fn linear(gguf: &Gguf) -> Result<Option<f64>> {
     let kind = gguf.key(KIND)?;
     match gguf.metadata.text(&kind).map_err(|why| gguf.invalid(why))? {
@@ -56,7 +56,7 @@ fn linear(gguf: &Gguf) -> Result<Option<f64>> {
     Ok(factor.filter(|factor| *factor != 0.0 && *factor != 1.0))
 }
 
-/// What each frequency is divided by: the scaling of Llama 3.1 and later is in the file as its result.
+/// The divisor of each frequency: the scaling of Llama 3.1 and later is stored as its result.
 fn factors(gguf: &Gguf) -> Result<Option<Vec<f32>>> {
     let Some(entry) = gguf.tensors.get(names::ROPE_FREQS) else { return Ok(None) };
     let &[count @ 1..=MAX_FACTORS] = entry.shape.as_slice() else {
@@ -75,8 +75,8 @@ fn factors(gguf: &Gguf) -> Result<Option<Vec<f32>>> {
     Ok(Some(factors).filter(|factors| factors.iter().any(|factor| *factor != 1.0)))
 }
 
-/// The parameters of llama3 that give these factors. The largest is that of long wavelengths; of the lengths before the
-/// scaling, powers of two are tried.
+/// The llama3 parameters that produce these factors. The largest factor is that of long wavelengths; for the original
+/// context length, powers of two are tried.
 fn llama3(gguf: &Gguf, factors: &[f32], theta: f64, head: usize) -> Result<Value> {
     let plain = Rope::new(theta).frequencies(head.min(2 * MAX_FACTORS));
     let factor = f64::from(factors.iter().copied().fold(1.0, f32::max));

@@ -1,7 +1,7 @@
-//! The directory of a zip archive as `torch.save` writes it: entries that are stored, not compressed.
+//! The directory of a zip archive written by `torch.save`: entries are stored, not compressed.
 //!
-//! Only what such archives contain is accepted, and every size is compared with the file before it is used: a general
-//! zip library reserves memory for the number of entries that a file claims to have.
+//! Only the contents of such archives are accepted, and every size is validated against the file before use: a
+//! general zip library allocates memory for the number of entries that a file claims.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -14,7 +14,7 @@ use spag_io::quote;
 use crate::checkpoint::format::Format;
 use crate::error::{Error, Result};
 
-/// Bytes of the directory, at most. An entry takes about a hundred.
+/// Maximum bytes of the directory. An entry takes about a hundred.
 const MAX_DIRECTORY: u64 = 16 << 20;
 /// Sizes of the fixed parts of the archive's records.
 const END: u64 = 22;
@@ -34,7 +34,7 @@ pub(super) struct Archive {
     file: File,
     /// Bytes of the file.
     length: u64,
-    /// Where the entries end.
+    /// The end of the entries.
     directory: u64,
     entries: BTreeMap<String, Entry>,
 }
@@ -47,13 +47,13 @@ struct Entry {
     size: u64,
 }
 
-/// A little-endian number of `N` bytes at an offset of a record that is long enough.
+/// A little-endian number of `N` bytes at an offset of a sufficiently long record.
 fn number<const N: usize>(record: &[u8], at: usize) -> u64 {
     record.iter().skip(at).take(N).rev().fold(0, |sum, byte| sum << 8 | u64::from(*byte))
 }
 
 impl Archive {
-    /// Reads and checks the directory of a file of `length` bytes.
+    /// Reads and validates the directory of a file of `length` bytes.
     pub(super) fn open(path: PathBuf, file: File, length: u64) -> Result<Self> {
         let mut archive = Self { path, file, length, directory: length, entries: BTreeMap::new() };
         let cut = || archive.invalid("its end is not that of a zip archive; is it incomplete?");
@@ -88,7 +88,7 @@ impl Archive {
         Ok(archive)
     }
 
-    /// The record of large archives, which a locator before the end points at.
+    /// The zip64 record of large archives, referenced by a locator before the end.
     fn wide_end(&self, end_at: u64) -> Result<Vec<u8>> {
         let invalid = || self.invalid("its end is not that of a zip archive with sizes of 64 bits");
         let locator = self.read(end_at.checked_sub(LOCATOR).ok_or_else(invalid)?, LOCATOR)?;
@@ -108,7 +108,7 @@ impl Archive {
         self.entries.keys().map(String::as_str)
     }
 
-    /// Where an entry begins, and where its data are.
+    /// The offsets of an entry's header and data.
     pub(super) fn place(&self, name: &str) -> Result<Place> {
         let invalid = |what: &str| self.invalid(&format!("entry `{}` {what}", quote(name)));
         let Some(entry) = self.entries.get(name) else { return Err(invalid("is missing")) };
@@ -126,7 +126,7 @@ impl Archive {
         }
     }
 
-    /// An entry's data, if they are at most `limit` bytes.
+    /// An entry's data, of at most `limit` bytes.
     pub(super) fn contents(&self, name: &str, limit: u64) -> Result<Vec<u8>> {
         let Place { data, .. } = self.place(name)?;
         let size = data.end - data.start;
@@ -188,14 +188,14 @@ fn entry(directory: &[u8]) -> std::result::Result<(String, Entry, &[u8]), String
     if number::<2>(fixed, 10) != 0 || stored != size {
         return Err(format!("entry `{}` is compressed; torch.save stores entries as they are", quote(&name)));
     }
-    // Offsets near the end of their type are outside any file.
+    // Offsets near the maximum of their type are outside of any file.
     if header > i64::MAX as u64 {
         return Err(incomplete());
     }
     Ok((name, Entry { header, size }, rest))
 }
 
-/// The numbers of 64 bits in an entry's extra fields: those that do not fit into 32 bits, in the order of the record.
+/// The 64-bit numbers in an entry's extra fields, for fields that do not fit into 32 bits, in record order.
 fn wide_numbers(mut extra: &[u8]) -> impl Iterator<Item = u64> {
     let mut found = Vec::new();
     while let Some((head, rest)) = extra.split_at_checked(4) {

@@ -1,7 +1,7 @@
-//! Weights in PyTorch's own format (`pytorch_model.bin`): a zip archive with a pickle and an entry for every storage.
+//! Weights in PyTorch's format (`pytorch_model.bin`): a zip archive with a pickle and an entry per storage.
 //!
-//! The pickle is read by a machine that knows dictionaries and tensors only, and never runs anything. The result is, for
-//! each tensor, where its bytes are in the file; they are read like those of a safetensors file.
+//! The pickle is interpreted by a machine that supports only dictionaries and tensors, and never executes code. It
+//! yields the file location of each tensor's bytes, which are then read as in a safetensors file.
 
 mod archive;
 mod pickle;
@@ -21,7 +21,7 @@ use super::format::{Format, RowOrder, TensorInfo};
 use crate::dtype::StoredDtype;
 use crate::error::Result;
 
-/// Bytes of the pickle, at most. It names tensors and has no weights: some hundred bytes for each.
+/// Maximum bytes of the pickle. It contains no weights, only a few hundred bytes per tensor.
 const MAX_PICKLE: u64 = 4 << 20;
 const PICKLE: &str = "data.pkl";
 
@@ -35,7 +35,7 @@ pub(super) fn tensors(path: &Path, mut file: File, length: u64) -> Result<BTreeM
     let archive = Archive::open(path.to_owned(), file, length)?;
     let folder = folder(&archive)?;
     let byte_order = format!("{folder}byteorder");
-    // Older files lack the entry; they were written by machines like this.
+    // Older files lack the entry; they were written on little-endian machines.
     if archive.names().any(|name| name == byte_order) && archive.contents(&byte_order, 64)? != b"little" {
         return Err(archive.invalid("its numbers are not little-endian; save it again on another machine"));
     }
@@ -61,10 +61,10 @@ pub(super) fn tensors(path: &Path, mut file: File, length: u64) -> Result<BTreeM
     Ok(tensors)
 }
 
-/// What a file that is no zip archive is.
+/// The format of a file that is not a zip archive.
 fn other_format(magic: &[u8]) -> String {
     match magic {
-        // A pickle of protocol 2 that begins with a long number: what torch.save wrote before 1.6.
+        // A protocol 2 pickle that starts with a long: torch.save before 1.6.
         [0x80, 2, 0x8a, ..] => "this is the format of PyTorch before 1.6; save it again with a newer one: \
                                 torch.save(torch.load(FILE, map_location=\"cpu\", weights_only=True), FILE)"
             .into(),
@@ -72,7 +72,7 @@ fn other_format(magic: &[u8]) -> String {
     }
 }
 
-/// The folder of the archive that holds everything, with its slash.
+/// The archive's top-level folder, with its slash.
 fn folder(archive: &Archive) -> Result<String> {
     let mut found = archive.names().filter_map(|name| name.strip_suffix(PICKLE));
     match (found.next(), found.next()) {
@@ -82,7 +82,7 @@ fn folder(archive: &Archive) -> Result<String> {
     }
 }
 
-/// Refuses entries that share bytes.
+/// Refuses entries that overlap.
 fn check_apart<'a>(archive: &Archive, places: impl Iterator<Item = &'a Place>) -> Result<()> {
     let mut all: Vec<(u64, u64)> = places.map(|place| (place.header, place.data.end)).collect();
     all.sort_unstable();
@@ -92,7 +92,7 @@ fn check_apart<'a>(archive: &Archive, places: impl Iterator<Item = &'a Place>) -
     }
 }
 
-/// Checks a tensor against its storage, whose bytes are at `start..end`.
+/// Validates a tensor against its storage, whose bytes are at `start..end`.
 fn located(tensor: &PickledTensor<'_>, start: u64, end: u64) -> std::result::Result<TensorInfo, String> {
     let dtype = number_format(tensor);
     let PickledTensor { storage, offset, shape, strides, .. } = tensor;
@@ -109,7 +109,7 @@ fn located(tensor: &PickledTensor<'_>, start: u64, end: u64) -> std::result::Res
             "is not contiguous (shape {shape:?}, strides {strides:?}); save it again after .contiguous()"
         ));
     }
-    // The size of the elements of other formats does not matter: no such tensor is read.
+    // The element size of other formats does not matter: such tensors are not read.
     let mut first = start;
     if let StoredDtype::Read(format) = dtype {
         let size = format.type_size() as u64;
@@ -140,7 +140,7 @@ fn number_format(tensor: &PickledTensor<'_>) -> StoredDtype {
     })
 }
 
-/// Whether elements follow each other in the order of their indices. Strides of sizes of one do not matter.
+/// Whether elements are contiguous in row-major order. Strides of dimensions of size one are ignored.
 fn is_contiguous(shape: &[u64], strides: &[u64]) -> bool {
     let mut expected = Some(1u64);
     shape.contains(&0)

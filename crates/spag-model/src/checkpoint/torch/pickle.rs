@@ -1,18 +1,18 @@
-//! The few pickle opcodes that describe a dictionary of tensors. Nothing is ever executed: a name is looked up in a
-//! short list, and a call is one of four that build tensors and dictionaries, or an error.
+//! Interprets the few pickle opcodes that describe a dictionary of tensors. No code is ever executed: names are looked
+//! up in a short list, and calls are limited to four that build tensors and dictionaries.
 //!
-//! Objects are numbers into lists, not trees, so nothing is recursive, and memory is proportional to the file's length.
+//! Objects are indices into lists, not trees, so nothing recurses, and memory is proportional to the file's length.
 
 use spag_io::quote;
 
-/// Opcodes, at most. A tensor takes about forty.
+/// Maximum opcodes. A tensor takes about forty.
 const MAX_STEPS: usize = 1 << 20;
-/// Dimensions of a tensor, at most.
+/// Maximum dimensions of a tensor.
 const MAX_RANK: usize = 8;
 
 type Result<T> = std::result::Result<T, String>;
 
-/// A tensor as the pickle describes it. Nothing in it has been checked.
+/// A tensor as described by the pickle, unvalidated.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct PickledTensor<'a> {
     pub(super) storage: Storage<'a>,
@@ -20,11 +20,11 @@ pub(super) struct PickledTensor<'a> {
     pub(super) offset: u64,
     pub(super) shape: Vec<u64>,
     pub(super) strides: Vec<u64>,
-    /// PyTorch's name of its number format, if it is not that of the storage.
+    /// PyTorch's name of its number format, if it differs from that of the storage.
     pub(super) dtype: Option<&'a str>,
 }
 
-/// Memory that tensors are views of.
+/// A storage that tensors are views of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Storage<'a> {
     /// PyTorch's name of its type, e.g. `HalfStorage`.
@@ -37,7 +37,7 @@ pub(super) struct Storage<'a> {
 
 #[derive(Clone, Copy, Debug)]
 enum Value<'a> {
-    /// One of a kind whose value does not matter: its name.
+    /// A value whose content does not matter: the name of its kind.
     Other(&'static str),
     Int(i64),
     Text(&'a str),
@@ -119,7 +119,7 @@ impl<'a> Machine<'a> {
 
     fn step(&mut self, op: u8) -> Result<()> {
         match op {
-            // Protocol, and frames, which only matter to streams.
+            // Protocol, and frames, which matter only for streaming.
             0x80 => self.skip(1),
             0x95 => self.skip(8),
             b'N' => self.push(Value::Other("None")),
@@ -191,7 +191,7 @@ impl<'a> Machine<'a> {
             }
             b'Q' => self.storage(),
             b'R' => self.reduce(),
-            // The attributes of a dictionary: versions of the modules.
+            // Attributes of a dictionary: module versions.
             b'b' => match (self.pop()?, self.stack.last()) {
                 (Value::Dictionary(_), Some(Value::Dictionary(_))) => Ok(()),
                 (_, Some(object)) => Err(format!("it sets attributes of {}; {SAVE}", object.kind())),
@@ -286,7 +286,7 @@ impl<'a> Machine<'a> {
         self.push(Value::Int(value))
     }
 
-    /// The key of the outermost dictionary whose value is being read. Pickles set one item without a mark.
+    /// The key of the outermost dictionary whose value is being read. Pickles set a single item without a mark.
     fn key(&self) -> Option<&'a str> {
         let mut start = 0;
         for end in self.marks.iter().copied().chain([self.stack.len()]).take(2) {
@@ -336,7 +336,7 @@ impl<'a> Machine<'a> {
             ("torch._utils", "_rebuild_tensor_v2", [storage, offset, shape, strides, ..]) => {
                 (storage, offset, shape, strides, None)
             }
-            // For number formats without a storage type of their own.
+            // For number formats without a storage type.
             (
                 "torch._utils",
                 "_rebuild_tensor_v3",

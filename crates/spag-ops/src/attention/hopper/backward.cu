@@ -1,11 +1,11 @@
-// Causal attention over packed sequences, backward, by warpgroups: the two passes of ../backward.cu, with its formulas. Each sum
-// belongs to one warpgroup and has one order, so results are bitwise reproducible.
+// Causal attention over packed sequences, backward, with warpgroup products: the two passes and formulas of ../backward.cu. Each
+// sum belongs to one warpgroup and has one order, so results are bitwise reproducible.
 //
 // Keys: a block owns 128 keys, 64 for each consumer, and takes 64 queries a step. Scores and dP are transposed, k·qᵀ and v·doutᵀ,
 // so that a consumer's results are the left operands of its next products in its registers: 128 of them for the sums of dk and
 // dv, 64 for scores and dP. Queries: a block owns 128 queries and takes 64 keys a step.
 //
-// While a consumer computes exponentials, the products of the other run. The buffers of three steps are in flight.
+// One consumer's exponentials overlap with the other's products. Three steps are buffered.
 #include "pipeline.cuh"
 
 namespace {
@@ -43,7 +43,7 @@ __device__ __forceinline__ void keys_pass(const bf16* q, const bf16* k, const bf
       const unsigned length = item.end - item.begin, first = item.first - item.begin;
       const unsigned last = mask.end_of_queries(first + count - 1, length), from = max(first, item.queries - item.begin);
       const unsigned begin = item.begin - item.shift;
-      // No query sees the keys: their gradients are zeros.
+      // No query sees the keys: their gradients are zero.
       if (from >= last) own.claim(), own.fill();
       for (unsigned head = kv * group; head < (kv + 1) * group; ++head)
         for (unsigned query = from; query < last; query += OTHERS) {
@@ -52,7 +52,7 @@ __device__ __forceinline__ void keys_pass(const bf16* q, const bf16* k, const bf
           const size_t at = (begin + query) * size_t(q_stride) + head * DIM;
           copy_panels<DIM, OTHERS>(to, q + at, q_stride, length - query);
           copy_panels<DIM, OTHERS>(to + OTHERS * DIM, dout + at, q_stride, length - query);
-          // Zeros for queries out of range, whose output gradients are zeros, too.
+          // Zeros for queries out of range, whose output gradients are zero, too.
           const unsigned row = query + thread % OTHERS;
           const size_t number = (begin + row) * size_t(heads) + head;
           copy_async_4(numbers + stage * (2 * OTHERS) + thread, (thread < OTHERS ? lse : delta) + number, row < length);
@@ -212,7 +212,7 @@ __device__ __forceinline__ void queries_pass(const bf16* q, const bf16* k, const
     float sums[DIM / 8][4], of_lse[2], of_delta[2];
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
-      // Rows out of range have queries and gradients of zeros.
+      // Rows out of range have zero queries and gradients.
       const bool has = 8 * half + g < present;
       const size_t at = (q_first + 8 * half + g) * heads + head;
       of_lse[half] = has ? lse[at] * LOG2_E : 0.0f;

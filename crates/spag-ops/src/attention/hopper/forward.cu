@@ -1,11 +1,11 @@
-// Causal attention over packed sequences, forward, by warpgroups (Shah et al. 2024, FlashAttention-3).
+// Causal attention over packed sequences, forward, with warpgroup products (Shah et al. 2024, FlashAttention-3).
 //
-// A block owns 128 queries, 64 for each consumer, and reads 64 keys a step, as all kernels of attention that give a row the same bits. While a consumer computes the exponentials of a
-// step, its product of the weights of the step before with the values runs, and the other consumer's products: they take
-// turns to start them. Blocks stay for the whole launch, so that keys of the next piece arrive while the last one ends.
+// A block owns 128 queries, 64 per consumer, and reads 64 keys per step, like all attention kernels with bit-identical rows. A consumer's
+// exponentials overlap with its previous step's product of weights and values, and with the other consumer's products: they take turns to
+// start them. Blocks are persistent, so the keys of the next piece are loaded while the current one ends.
 //
-// Lower bound: as for forward.cu, at the rate of products by warpgroups. Of the operations of a tile on the diagonal half are
-// for hidden pairs; at T = 500 that is a third of all.
+// Lower bound: as for forward.cu, at the warpgroup product rate. In a tile on the diagonal, half of the operations are for
+// hidden pairs; at T = 500 that is a third of all.
 #include "pipeline.cuh"
 
 namespace {
@@ -14,7 +14,8 @@ using namespace attention::hopper;
 
 constexpr int QUERIES = 128, KEYS = 64, STAGES = 4, N = KEYS / 8;
 
-// Replaces the scores of a warp's rows `row`.. with the keys `key`.. by exponentials. `keep` gets the factors of the sums so far.
+// Replaces the scores of a warp's rows `row`.. with the keys `key`.. by exponentials. `keep` receives the rescaling factors of
+// the sums so far.
 template <class Mask>
 __device__ __forceinline__ void exponentials(float (&scores)[N][4], RunningRow (&rows)[2], float (&keep)[2], int row, int key,
                                              float scale, Mask mask, float slope) {
@@ -84,7 +85,7 @@ __device__ __forceinline__ void forward(const bf16* q, const bf16* k, const bf16
     uint32_t weights[N / 2][4];
     RunningRow rows[2];
     clear_sums(sums);
-    // Both consumers take all steps, since they take turns: also one without queries, which are zeros then.
+    // Both consumers execute all steps, since they take turns; one without queries works on zeros.
     of_queries.receive();
     const bf16* tile = keys + of_keys.receive() * (KEYS * DIM);
     wgmma::begin();

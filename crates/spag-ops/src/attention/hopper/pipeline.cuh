@@ -1,5 +1,5 @@
-// Tiles, barriers and work of attention by warpgroups (compute capability 9.0): a producer warpgroup copies tiles to shared
-// memory, and two consumer warpgroups of 64 rows each multiply.
+// Tiles, barriers and work distribution of warpgroup attention (compute capability 9.0): a producer warpgroup copies tiles
+// to shared memory, and two consumer warpgroups of 64 rows each multiply.
 #pragma once
 
 #include "../../cuda/wgmma.cuh"
@@ -11,13 +11,14 @@ constexpr int CONSUMERS = 2, THREADS = (1 + CONSUMERS) * wgmma::GROUP;
 // A multiprocessor's 65,536 registers: 128 threads with 24 and 256 with 240.
 constexpr int PRODUCER_REGISTERS = 24, CONSUMER_REGISTERS = 240;
 
-// Offset of a row's 8 elements from 8·chunk on, in panels of ROWS rows.
+// Offset of 8 elements of a row, from 8·chunk on, in panels of ROWS rows.
 template <int ROWS>
 __device__ __forceinline__ int panel_place(int row, int chunk) {
   return (chunk / 8) * (ROWS * wgmma::PANEL) + row * wgmma::PANEL + 8 * ((chunk ^ row) & 7);
 }
 
-// Starts copying ROWS rows with stride `stride` to panels, by the threads of a warpgroup; rows from `present` on become zeros.
+// Starts copying ROWS rows with stride `stride` to panels, with all threads of a warpgroup; rows from `present` on become
+// zeros.
 template <int DIM, int ROWS>
 __device__ __forceinline__ void copy_panels(bf16* to, const bf16* from, unsigned stride, unsigned present) {
   constexpr int CHUNKS = DIM / 8, STEP = wgmma::GROUP / CHUNKS;
@@ -25,7 +26,7 @@ __device__ __forceinline__ void copy_panels(bf16* to, const bf16* from, unsigned
   const unsigned thread = threadIdx.x % wgmma::GROUP, row = thread / CHUNKS, chunk = thread % CHUNKS;
   to += panel_place<ROWS>(row, chunk);
   from += row * size_t(stride) + 8 * chunk;
-  // Registers of the producer are few.
+  // The producer has few registers.
 #pragma unroll 2
   for (unsigned i = row; i < ROWS; i += STEP) {
     copy_async_16(to, from, i < present);
@@ -61,7 +62,7 @@ __device__ __forceinline__ void multiply_add(float (&c)[DIM / 8][4], const uint3
     wgmma::step<DIM, 1>(c, a[k], wgmma::descriptor(b + k * 16 * wgmma::PANEL, 16 * K));
 }
 
-// Rounds sums to bf16: the layout of two columns of sums is that of a left operand.
+// Rounds sums to bf16: two columns of sums have the layout of a left operand.
 template <int N>
 __device__ __forceinline__ void round_left(uint32_t (&a)[N / 2][4], const float (&c)[N][4]) {
 #pragma unroll
@@ -81,12 +82,12 @@ struct Ring {
 
   __device__ __forceinline__ unsigned stage() const { return step % STAGES; }
   __device__ __forceinline__ unsigned parity() const { return step / STAGES & 1; }
-  // Producer: waits until consumers have left the buffer.
+  // Producer: waits until the consumers have released the buffer.
   __device__ __forceinline__ unsigned claim() const {
     wgmma::barrier_wait(empty + stage(), parity() ^ 1);
     return stage();
   }
-  // Producer: the buffer is full when the copies of all its threads are complete.
+  // Producer: marks the buffer full once the copies of all its threads are complete.
   __device__ __forceinline__ void fill() {
     wgmma::barrier_arrive_after_copies(full + stage());
     ++step;
@@ -97,13 +98,13 @@ struct Ring {
     wgmma::show_to_products();
     return stage();
   }
-  // Consumer: this warp has left the buffer.
+  // Consumer: this warp releases the buffer.
   __device__ __forceinline__ void leave() {
     __syncwarp();
     if (threadIdx.x % WARP == 0) wgmma::barrier_arrive(empty + stage());
     ++step;
   }
-  // One thread, before anyone uses it.
+  // Called by one thread before any use.
   __device__ __forceinline__ void init() const {
     for (int i = 0; i < STAGES; ++i) {
       wgmma::barrier_init(full + i, wgmma::GROUP);

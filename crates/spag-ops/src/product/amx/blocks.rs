@@ -1,4 +1,4 @@
-//! The right operand in blocks of a tile's steps, and what is prefetched beside them.
+//! The right operand in blocks of one tile's steps, with prefetching.
 
 use std::arch::x86_64::*;
 
@@ -10,19 +10,19 @@ use super::{COLUMNS, LANES, Next, ROWS, Right, STEPS, pairs};
 /// The right operand.
 pub(super) struct Blocks {
     at: *const bf16,
-    /// Elements between two steps.
+    /// Elements between consecutive steps.
     row: usize,
     full: usize,
     rest: Option<Padded>,
 }
 
-/// A block whose last steps are zeros, for panels that end in the middle of a block.
+/// A zero-padded block, for panels that end in the middle of a block.
 #[repr(align(64))]
 struct Padded([bf16; STEPS * COLUMNS]);
 
 impl Blocks {
     /// # Safety
-    /// `k` steps must be readable; if they do not fill the last block, of all columns of a panel.
+    /// `k` steps must be readable; if they do not fill the last block, with all columns of a panel.
     pub(super) unsafe fn new(k: usize, right: Right<bf16>) -> Self {
         let (full, rest) = (k / STEPS, k % STEPS);
         let rest = (rest > 0).then(|| {
@@ -38,17 +38,17 @@ impl Blocks {
         Self { at: right.at, row: right.k, full, rest }
     }
 
-    /// Elements between two steps.
+    /// Elements between consecutive steps.
     pub(super) fn row(&self) -> usize {
         self.row
     }
 
-    /// Blocks.
+    /// Number of blocks.
     pub(super) fn len(&self) -> usize {
         self.full + usize::from(self.rest.is_some())
     }
 
-    /// Calls `f` with the first step of each block, and its elements.
+    /// Calls `f` with the first step of each block and a pointer to its elements.
     #[inline(always)]
     pub(super) fn for_each(&self, prefetch: &mut Prefetch, mut f: impl FnMut(usize, *const bf16)) {
         for block in 0..self.full {
@@ -61,7 +61,7 @@ impl Blocks {
     }
 }
 
-/// Rows of two tiles' sums to prefetch, some with each block.
+/// Rows of two tiles' sums to prefetch, some per block.
 pub(super) struct Lines {
     at: *const f32,
     row: usize,
@@ -69,17 +69,17 @@ pub(super) struct Lines {
 }
 
 impl Lines {
-    /// Rows that are `row` elements apart, while `blocks` are computed.
+    /// Rows `row` elements apart, spread over `blocks`.
     pub(super) fn new(at: *const f32, row: usize, blocks: usize) -> Self {
         Self { at, row, rows: ROWS.div_ceil(blocks.max(1)) }
     }
 
-    /// Those of a block.
+    /// Prefetches the lines of one block.
     #[inline(always)]
     pub(super) fn block(&mut self) {
         for _ in 0..self.rows {
             for line in [self.at, self.at.wrapping_add(LANES)] {
-                // SAFETY: a prefetch reads nothing, at any address.
+                // SAFETY: a prefetch is valid at any address.
                 unsafe { _mm_prefetch::<_MM_HINT_T0>(line.cast()) }
             }
             self.at = self.at.wrapping_add(self.row);
@@ -90,13 +90,13 @@ impl Lines {
 /// Lines to prefetch with each block.
 pub(super) struct Prefetch {
     at: *const bf16,
-    /// Lines per block, and all that are left.
+    /// Lines per block, and all remaining lines.
     lines: usize,
     left: usize,
 }
 
 impl Prefetch {
-    /// What the operand asks for, while `k` steps are read `times` times.
+    /// The prefetches requested by the operand, spread over `k` steps read `times` times.
     pub(super) fn new(next: Next<bf16>, times: usize, k: usize) -> Self {
         let all = k * COLUMNS / bf16::PER_LINE;
         let lines = STEPS * COLUMNS / bf16::PER_LINE;
@@ -107,12 +107,12 @@ impl Prefetch {
         }
     }
 
-    /// Those of a block.
+    /// Prefetches the lines of one block.
     #[inline(always)]
     fn block(&mut self) {
         let lines = self.lines.min(self.left);
         for line in 0..lines {
-            // SAFETY: a prefetch reads nothing, at any address.
+            // SAFETY: a prefetch is valid at any address.
             unsafe { _mm_prefetch::<_MM_HINT_T1>(self.at.wrapping_add(line * bf16::PER_LINE).cast()) }
         }
         self.at = self.at.wrapping_add(lines * bf16::PER_LINE);

@@ -1,4 +1,4 @@
-//! Whether processor and operating system support tiles of bf16.
+//! Detects whether processor and operating system support AMX-BF16.
 
 use std::arch::x86_64::{__cpuid_count, _xgetbv};
 
@@ -8,7 +8,7 @@ const AMX_TILE: u32 = 1 << 24;
 /// Bits of XCR0: configuration and data of tiles.
 const XTILE: u64 = 0b11 << 17;
 
-/// Whether tiles can be used. Asks the kernel for permission, once and for all threads of the process.
+/// Whether AMX tiles are usable. Requests permission from the kernel, once for all threads of the process.
 pub(crate) fn is_available() -> bool {
     if !std::arch::is_x86_feature_detected!("xsave") {
         return false;
@@ -30,7 +30,7 @@ fn enabled_state() -> u64 {
     unsafe { _xgetbv(0) }
 }
 
-/// Linux gives tile data to processes that ask for it.
+/// Linux grants tile data to processes that request it.
 #[cfg(target_os = "linux")]
 fn is_permitted() -> bool {
     const ARCH_REQ_XCOMP_PERM: libc::c_long = 0x1023;

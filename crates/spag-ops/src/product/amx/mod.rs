@@ -1,12 +1,12 @@
-//! Tiles of AMX-BF16.
+//! Products with AMX-BF16 tiles.
 //!
-//! An element of the result is a chain over blocks of 32 steps, which begins with its addend. `TDPBF16PS` sums the products
-//! of a block's even elements and of its odd ones, adds both sums, and adds that to the element; all with fused multiply-adds
-//! rounded to nearest even, and denormals treated as zero. This does not depend on the number of rows of a tile, so a row
-//! never depends on other rows.
+//! An element of the result is a chain over blocks of 32 steps, starting from its addend. `TDPBF16PS` sums the products of a
+//! block's even elements and of its odd ones, adds both sums, and adds that to the element; all with fused multiply-adds
+//! rounded to nearest even, and denormals treated as zero. This does not depend on the number of rows of a tile, so rows are
+//! independent of each other.
 //!
-//! Four products of tiles take 64 cycles, in which the second-level cache delivers less than their four operands. So half a
-//! panel stays in the first level while rows pass by, and the rows stay in the second level while panels pass by.
+//! Four tile products take 64 cycles, in which the second-level cache delivers less than their four operands. So half a
+//! panel stays in the first-level cache across rows, and the rows stay in the second-level cache across panels.
 
 mod blocks;
 mod detect;
@@ -25,19 +25,19 @@ use super::{Format, Left, Next, Order, Output, Right, Target, pairs};
 const STEPS: usize = 32;
 /// Rows of a tile.
 const TILE_ROWS: usize = 16;
-/// Rows of two tiles, one above the other.
+/// Rows of two tiles, stacked vertically.
 const ROWS: usize = 2 * TILE_ROWS;
 /// Columns of two tiles, side by side.
 const COLUMNS: usize = 2 * LANES;
 
-/// Panels of pairs, multiplied with AMX-BF16. A value is the state of a thread.
+/// Panels of pairs, multiplied with AMX-BF16. A value holds the state of a thread.
 pub(crate) struct Tiles {
-    /// The configuration of the tile registers; none before the first use.
+    /// The configuration of the tile registers; `None` before first use.
     shape: Option<Shape>,
     edge: Edge,
 }
 
-/// A part of the result in place of one with fewer columns than its tiles.
+/// A temporary output for results with fewer columns than two tiles.
 #[repr(align(64))]
 struct Edge([f32; ROWS * COLUMNS]);
 
@@ -81,7 +81,7 @@ impl Format for Tiles {
 }
 
 impl Tiles {
-    /// At most 32 rows.
+    /// Computes at most 32 rows.
     ///
     /// # Safety
     /// As [`Format::tile`].
@@ -94,10 +94,10 @@ impl Tiles {
         output: Output,
         prefetch: &mut Prefetch,
     ) {
-        // SAFETY: guaranteed by the caller; the tiles have the rows, and the columns or those of the edge.
+        // SAFETY: guaranteed by the caller; the tiles have the target's rows, and its columns or those of the edge.
         unsafe {
             let to = self.target((m, n), c, output);
-            // While these rows are computed, the lines of those below them arrive.
+            // Prefetches the sums of the rows below while these rows are computed.
             let below = match output {
                 Output::Overwrite => c.rows(ROWS).at.cast_const(),
                 Output::Accumulate | Output::Continue => c.rows(ROWS).base,
@@ -146,7 +146,8 @@ impl Tiles {
         }
     }
 
-    /// Where tiles are stored: in the target, or in the edge, with its addends, if the target is narrower.
+    /// Where tiles are stored: in the target, or in the edge (initialized with its addends) if the target is
+    /// narrower.
     ///
     /// # Safety
     /// The target must have the extents.
@@ -164,7 +165,7 @@ impl Tiles {
         Target::new(edge, COLUMNS)
     }
 
-    /// Copies the edge, if [`Tiles::target`] returned it.
+    /// Copies the edge to the target, if [`Tiles::target`] returned the edge.
     ///
     /// # Safety
     /// As [`Tiles::target`].

@@ -1,7 +1,7 @@
-//! The instructions on tile registers.
+//! AMX tile register instructions.
 //!
-//! Registers 0 to 3 hold sums. The compiler knows no tile registers and uses none, so they keep their values between two
-//! of these functions on one thread.
+//! Registers 0 to 3 hold sums. The compiler does not use tile registers, so they keep their values between calls of
+//! these functions on one thread.
 
 use std::arch::asm;
 
@@ -9,17 +9,17 @@ use half::bf16;
 
 use super::TILE_ROWS;
 
-/// Bytes between the pairs of two steps and the next, of a right operand whose steps are `row` elements apart.
+/// Bytes between consecutive pairs of steps of a right operand whose steps are `row` elements apart.
 fn pair_bytes(row: usize) -> usize {
     2 * row * size_of::<bf16>()
 }
 
-/// The rows of the left operand.
+/// The rows of the left operand, by tile.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Shape {
-    /// In one tile, 4.
+    /// In tile 4.
     One(u8),
-    /// In a full tile, 4, and in tile 5.
+    /// In tile 4 (full) and tile 5.
     Two(u8),
 }
 
@@ -47,17 +47,17 @@ impl Config {
         Self { palette: 1, start_row: 0, reserved: [0; 14], row_bytes, rows }
     }
 
-    /// Configures the tiles of this thread, with zeros in all of them.
+    /// Configures the tiles of this thread and zeroes them.
     ///
     /// # Safety
-    /// The processor must have tiles that the process may use.
+    /// The processor must support tiles, and the process must be permitted to use them.
     pub(super) unsafe fn load(&self) {
         // SAFETY: guaranteed by the caller; 64 bytes are read.
         unsafe { asm!("ldtilecfg [{}]", in(reg) self, options(nostack, preserves_flags, readonly)) }
     }
 }
 
-/// Frees the tiles of this thread, so that the system need not save them.
+/// Releases the tiles of this thread, so that the system need not save them.
 ///
 /// # Safety
 /// As [`Config::load`].

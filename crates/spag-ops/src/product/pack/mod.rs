@@ -1,4 +1,4 @@
-//! Packs parts of matrices in the order in which tiles read them.
+//! Packs parts of matrices in tile order.
 
 #[cfg(target_arch = "x86_64")]
 pub(super) mod avx2;
@@ -8,5 +8,5 @@ pub(super) mod avx512;
 pub(super) mod neon;
 pub(super) mod portable;
 
-/// Floats of a step of a strip: the rows of a tile, and two to align the next.
+/// Floats per step of a strip: the rows of a tile, plus two to align the next step.
 pub(super) const STRIP: usize = 8;

@@ -1,4 +1,4 @@
-//! Packing for any processor, and for AVX2 and NEON what the compiler vectorizes as well as intrinsics.
+//! Portable packing, also used for AVX2 and NEON where the compiler vectorizes as well as intrinsics.
 
 use std::ops::Range;
 
@@ -70,8 +70,8 @@ pub(crate) unsafe fn rows<S: Source>(
     }
 }
 
-/// Strips of 6 of the `m` columns of the row-major matrix `from`, `distance` floats apart. A step has [`STRIP`] floats, of
-/// which those without a column are arbitrary.
+/// Strips of 6 of the `m` columns of the row-major matrix `from`, `distance` floats apart. A step has [`STRIP`] floats;
+/// those beyond the columns are arbitrary.
 ///
 /// # Safety
 /// As [`columns`].

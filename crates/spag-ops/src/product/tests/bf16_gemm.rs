@@ -1,4 +1,4 @@
-//! Products in bf16 for training, against those with packed weights and against f64.
+//! bf16 products for training, compared with packed weights and with f64.
 
 use proptest::prelude::*;
 
@@ -9,7 +9,7 @@ use crate::product::{Bf16Panels, CpuPath, RightOperand, Side, Start, Values, bf1
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(48))]
 
-    /// Every order of the operands gives the bits of a product with packed weights.
+    /// Every operand order is bit-identical to a product with packed weights.
     #[test]
     fn all_orders_give_the_bits_of_packed_weights(
         m in prop_oneof![0usize..8, 12usize..20, 100usize..140],

@@ -1,4 +1,4 @@
-//! Products in bf16 on every path: against the arithmetic of its instructions bit by bit, against f64, and for different
+//! bf16 products on every path: compared bit by bit with the arithmetic of its instructions, with f64, and across
 //! batches and threads.
 
 use std::sync::Arc;
@@ -9,19 +9,19 @@ use proptest::prelude::*;
 use super::{emulation, random};
 use crate::product::{Bf16Panels, CpuPath, Start, Values};
 
-/// The paths that can compute here. Tiles are emulated if the processor has none.
+/// The paths available here. Tiles are emulated if the processor has none.
 fn paths() -> Vec<CpuPath> {
     let paths: Vec<CpuPath> = CpuPath::ALL.into_iter().filter(|path| super::can_run(*path)).collect();
     eprintln!("paths of this processor: {:?}; tested: {paths:?}", CpuPath::ALL.map(|path| (path, path.is_available())));
     paths
 }
 
-/// Bits, with one pattern for all NaNs.
+/// Bits, with NaNs normalized to one pattern.
 fn bits(values: &[f32]) -> Vec<u32> {
     values.iter().map(|x| if x.is_nan() { f32::NAN.to_bits() } else { x.to_bits() }).collect()
 }
 
-/// start + a·b for one element, by the rule of the path.
+/// start + a·b for one element, with the arithmetic of the path.
 fn rule(path: CpuPath, a: &[f32], b: &[bf16], start: Option<f32>) -> f32 {
     let k = a.len();
     let a: Vec<bf16> = a.iter().map(|x| bf16::from_f32(*x)).collect();
@@ -37,7 +37,7 @@ fn rule(path: CpuPath, a: &[f32], b: &[bf16], start: Option<f32>) -> f32 {
         values.chunks_exact(2).map(|pair| [pair[0], pair[1]]).collect()
     };
     if path == CpuPath::Amx {
-        // One chain from the start on.
+        // One chain, beginning at start.
         let (a, b) = (pairs(&a), pairs(b));
         return (a.chunks(16).zip(b.chunks(16)))
             .fold(start.unwrap_or(0.0), |sum, (a, b)| emulation::tile_dot(sum, a, b));
@@ -65,7 +65,7 @@ pub(super) fn narrow(values: Vec<f32>) -> Vec<bf16> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(24))]
 
-    /// Every path computes by its rule, whatever the extents, the start and the place of the panels, and returns the weights.
+    /// Every path follows its arithmetic for all extents, starts and panel memories, and returns the weights.
     #[test]
     fn products_follow_the_rule_of_their_path(
         m in prop_oneof![0usize..8, 12usize..20, 30usize..36],
@@ -83,7 +83,7 @@ proptest! {
                 Bf16Panels::pack_in_place(path, (n, k), &mut values[7..]);
                 panels.push(Bf16Panels::of_packed(path, (n, k), Arc::new(values.into()), 7));
             }
-            // Other weights before: packing again must leave nothing of them.
+            // Packs other weights first: repacking must overwrite all of them.
             let others = random(n * k, seed + 3);
             let mut repacked = Bf16Panels::pack(path, (n, k), &narrow(others.clone()));
             repacked.repack(Values::Bf16(&weights));
@@ -112,7 +112,8 @@ proptest! {
         }
     }
 
-    /// Rounding an activation to 8 bits changes it by at most 2⁻⁸ of itself. A sum in f32 adds 2⁻²⁴ of the terms' sizes a step.
+    /// Rounding an activation to 8 bits changes it by at most a relative 2⁻⁸. f32 accumulation adds 2⁻²⁴ of the terms'
+    /// magnitudes per step.
     #[test]
     fn products_agree_with_f64(
         m in 1usize..40,
@@ -169,7 +170,7 @@ fn a_row_depends_neither_on_its_batch_nor_on_threads() {
     }
 }
 
-/// Infinite and denormal numbers and NaN take no other path than others.
+/// Infinities, denormals and NaN follow the same arithmetic.
 #[test]
 fn unusual_numbers_follow_the_rule() {
     let unusual = [f32::INFINITY, f32::NEG_INFINITY, f32::NAN, 1e-39, -1e-40, f32::MAX, f32::MIN_POSITIVE, 0.0, -0.0];

@@ -1,14 +1,15 @@
-//! The machine code of the hot kernels, as this test's own executable has it: their innermost loops must multiply whole
-//! registers. The compiler may turn an intrinsic or a closure into scalar code or a call without any test of results failing.
+//! Checks the machine code of the hot kernels in this test's own executable: their innermost loops must multiply whole
+//! registers. The compiler may turn an intrinsic or a closure into scalar code or a call without failing any test of results.
 
 use std::process::Command;
 
-/// What the loops of a function must be.
+/// Requirements on the loops of a function.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Rule {
     /// Each instance multiplies registers in a loop, and has no loop of scalar multiply-adds.
     Kernel,
-    /// Instances with a loop of scalar multiply-adds, for the rest of a slice, have one on registers too; and there are such.
+    /// Instances with a loop of scalar multiply-adds, for the rest of a slice, also have one on registers; at least one such
+    /// instance exists.
     WithRest,
 }
 
@@ -25,7 +26,7 @@ const WANTED: [(&str, &str, Rule); 6] = [
     ("spag_ops::simd::vectorized::avx512", "vfmadd", Rule::WithRest),
 ];
 
-/// An instruction of x86 or of Arm, whose names differ, in the notation of objdump.
+/// An x86 or Arm instruction (with different mnemonics) in objdump's notation.
 struct Instruction<'a> {
     at: u64,
     name: &'a str,
@@ -33,7 +34,7 @@ struct Instruction<'a> {
 }
 
 impl Instruction<'_> {
-    /// The address that it jumps to.
+    /// The jump target.
     fn target(&self) -> Option<u64> {
         let jumps = self.name.starts_with('j')
             || self.name.starts_with("b.")
@@ -46,13 +47,13 @@ impl Instruction<'_> {
         ["call", "bl", "blr"].contains(&self.name)
     }
 
-    /// Whether it is the instruction `packed`, of as many floats as a register has.
+    /// Whether it is the instruction `packed` on a full register of floats.
     fn multiplies_registers(&self, packed: &str) -> bool {
         let floats = self.name.ends_with("ps") || self.operands.contains(".4s");
         self.name.starts_with(packed) && floats
     }
 
-    /// The name without what says that it computes with scalars; `None` if it does not.
+    /// The name without its scalar suffix; `None` if it is not a scalar instruction.
     fn scalar_name(&self) -> Option<&str> {
         match self.operands.strip_prefix('s') {
             Some(rest) if rest.starts_with(|digit: char| digit.is_ascii_digit()) => Some(self.name),
@@ -85,7 +86,7 @@ impl<'a> Function<'a> {
         functions
     }
 
-    /// The loops without a loop in them: what a jump back spans.
+    /// Innermost loops: the spans of backward jumps without another loop inside.
     fn innermost_loops(&self) -> Vec<&[Instruction<'a>]> {
         let index = |at: u64| self.code.binary_search_by_key(&at, |instruction| instruction.at).ok();
         let back = |(last, jump): (usize, &Instruction<'_>)| {
@@ -99,7 +100,7 @@ impl<'a> Function<'a> {
         innermost.map(|(first, last)| &self.code[*first..=*last]).collect()
     }
 
-    /// What contradicts the rule.
+    /// The violation of the rule, if any.
     fn problem(&self, packed: &str, rule: Rule) -> Option<&'static str> {
         let loops = self.innermost_loops();
         let on_registers: Vec<_> = loops.iter().filter(|code| multiplies_registers(code, packed)).collect();
@@ -122,7 +123,7 @@ fn multiplies_registers(code: &[Instruction<'_>], packed: &str) -> bool {
     code.iter().any(|instruction| instruction.multiplies_registers(packed))
 }
 
-/// Whether code has scalar fused multiply-adds, or both halves of others.
+/// Whether code has scalar fused multiply-adds, or scalar multiplies and adds.
 fn multiplies_scalars(code: &[Instruction<'_>]) -> bool {
     let names = || code.iter().filter_map(Instruction::scalar_name);
     let fused = |name: &str| ["fmadd", "fmsub", "fnmadd", "fnmsub"].iter().any(|start| name.starts_with(start));
@@ -130,8 +131,8 @@ fn multiplies_scalars(code: &[Instruction<'_>]) -> bool {
     names().any(fused) || both(["mul", "add"]) || both(["fmul", "fadd"])
 }
 
-/// Whether a demangled name is that of an instance of the symbol, and not of a closure in it. Newer compilers keep generic
-/// arguments in names.
+/// Whether a demangled name is an instance of the symbol, and not a closure in it. Newer compilers keep generic arguments
+/// in names.
 fn is_instance(name: &str, symbol: &str) -> bool {
     name.split_once(symbol).is_some_and(|(_, rest)| rest.is_empty() || rest.starts_with("::<") && rest.ends_with('>'))
 }
@@ -143,7 +144,7 @@ fn hot_loops_multiply_registers() {
         return;
     }
     let executable = std::env::current_exe().unwrap();
-    // That of another machine's binutils has a prefix, where this program is emulated.
+    // Under emulation, binutils of the target have a prefix.
     let objdump = std::env::var("OBJDUMP").unwrap_or("objdump".into());
     let output = match Command::new(objdump).args(["-d", "-C", "--no-show-raw-insn"]).arg(executable).output() {
         Ok(output) => output,
@@ -177,7 +178,7 @@ fn hot_loops_multiply_registers() {
         }
     }
     if cfg!(target_arch = "aarch64") {
-        // Every Arm processor multiplies and adds in one instruction. On x86 the portable path calls a function.
+        // Every Arm processor has fused multiply-add. On x86 the portable path calls a function.
         let calls_fma = |function: &&Function<'_>| {
             let mut calls = function.code.iter().filter(|instruction| instruction.calls());
             function.symbol.contains("spag_ops::") && calls.any(|call| call.operands.contains("<fma"))

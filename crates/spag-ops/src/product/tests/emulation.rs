@@ -1,8 +1,8 @@
-//! The arithmetic of the instructions for bf16, as the processor manuals define it, on single numbers.
+//! Scalar reference of the bf16 instructions' arithmetic, as defined by the processor manuals.
 
 use half::bf16;
 
-/// Denormals as zero, on the way in and out.
+/// Flushes denormals to zero, for inputs and outputs.
 fn flush(x: f32) -> f32 {
     if x.is_subnormal() { 0f32.copysign(x) } else { x }
 }
@@ -17,7 +17,8 @@ pub(super) fn dot(sum: f32, a: [bf16; 2], b: [bf16; 2]) -> f32 {
     multiply_add(a[0], b[0], multiply_add(a[1], b[1], sum))
 }
 
-/// An element of `TDPBF16PS`: even and odd elements in sums of their own, which are added to the element together.
+/// An element of `TDPBF16PS`: even and odd elements are summed separately, and both sums are added to the element
+/// together.
 pub(super) fn tile_dot(sum: f32, a: &[[bf16; 2]], b: &[[bf16; 2]]) -> f32 {
     let parts = a
         .iter()

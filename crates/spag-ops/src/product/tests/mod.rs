@@ -1,4 +1,5 @@
-//! Tiles and large products against sums in f64, and the path of the process against the portable one bit by bit.
+//! Tiles and large products compared with f64 sums, and the process's path compared bit by bit with the portable
+//! one.
 
 #[cfg(target_arch = "x86_64")]
 mod bf16_gemm;
@@ -20,7 +21,7 @@ use super::instructions::Portable;
 use super::tile::portable;
 use super::*;
 
-/// Whether a test computes on a path: with instructions of the processor, or with emulated tiles.
+/// Whether a path can be tested: with instructions of the processor, or with emulated tiles.
 fn can_run(path: CpuPath) -> bool {
     #[cfg(all(target_arch = "x86_64", target_os = "linux"))]
     if path == CpuPath::Amx && CpuPath::Avx512.is_available() && !path.is_available() {
@@ -30,7 +31,7 @@ fn can_run(path: CpuPath) -> bool {
     path.is_available()
 }
 
-/// The check of a path before its use, on the kernels that can run here.
+/// Runs the self-check of every path available here.
 #[cfg(all(target_arch = "x86_64", target_os = "linux"))]
 #[test]
 fn kernels_pass_their_check() {
@@ -46,7 +47,7 @@ fn kernels_pass_their_check() {
     assert!(multiplies::<Tiles>());
 }
 
-/// Tiles that drop their last step do not pass.
+/// Tiles that drop their last step fail the check.
 #[cfg(target_arch = "x86_64")]
 #[test]
 fn wrong_kernels_do_not_pass_their_check() {
@@ -96,7 +97,7 @@ fn random(len: usize, seed: u64) -> Vec<f32> {
     (0..len).map(|_| rng.random::<f32>() * 2.0 - 1.0).collect()
 }
 
-/// Row-major `[rows, columns]` as `side` stores it.
+/// Stores row-major `[rows, columns]` in the order `side`.
 fn stored(values: &[f32], (rows, columns): (usize, usize), side: Side) -> Vec<f32> {
     match side {
         Side::Rows => values.to_vec(),
@@ -104,7 +105,7 @@ fn stored(values: &[f32], (rows, columns): (usize, usize), side: Side) -> Vec<f3
     }
 }
 
-/// base + a·b in f64, with the sum of the terms' sizes as the measure of a permissible error.
+/// base + a·b in f64, with the sum of the terms' magnitudes to bound the permissible error.
 fn reference((m, k, n): (usize, usize, usize), a: &[f32], b: &[f32], base: &[f32]) -> Vec<(f64, f64)> {
     let element = |i: usize, j: usize| {
         let start = f64::from(base[i * n + j]);
@@ -133,7 +134,7 @@ fn same_bits(a: &[f32], b: &[f32]) -> bool {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
-    /// Any path of the product: zero and one row, widths of no particular multiple, all sides and starts.
+    /// Every product path: zero and one row, arbitrary widths, all sides and starts.
     #[test]
     fn products_agree_with_f64(
         m in prop_oneof![0usize..20, 100usize..140],
@@ -163,7 +164,7 @@ proptest! {
         }
     }
 
-    /// Operands that are converted as they are packed give the bits of operands that were converted before.
+    /// Operands converted while packing are bit-identical to operands converted beforehand.
     #[test]
     fn converted_operands_equal_operands_converted_before(
         m in prop_oneof![0usize..20, 100usize..140],
@@ -191,7 +192,7 @@ proptest! {
         assert!(same_bits(&c, &want));
     }
 
-    /// A tile writes its own columns and nothing beside them, on both paths alike.
+    /// A tile writes its own columns and nothing else, on both paths.
     #[test]
     fn tiles_agree_with_f64(
         m in 0usize..=ROWS, k in 0usize..70, n in 0usize..=COLUMNS, pad in 0usize..5, seed in 0u64..1000,
@@ -226,7 +227,8 @@ proptest! {
         }
     }
 
-    /// Panels of bf16 give the bits of the same weights in f32, for every number of rows, and give them back.
+    /// bf16 panels are bit-identical to f32 panels of the same weights for every number of rows, and return the
+    /// weights.
     #[test]
     fn panels_of_bf16_equal_widened_panels(
         m in prop_oneof![0usize..8, 20usize..30],
@@ -254,7 +256,7 @@ proptest! {
         }
     }
 
-    /// Panels in the memory of their matrix, wherever it begins there, give the bits of panels of their own.
+    /// Panels packed in place, at any offset, are bit-identical to owned panels.
     #[test]
     fn panels_in_place_equal_panels_of_their_own(
         m in prop_oneof![0usize..8, 20usize..30],
@@ -287,7 +289,7 @@ proptest! {
         check(m, k, n, before, &narrow, &a);
     }
 
-    /// Both paths widen bf16 as they read it.
+    /// Both paths convert bf16 on load.
     #[test]
     fn tiles_of_bf16_equal_widened_tiles(m in 0usize..=ROWS, k in 0usize..70, n in 0usize..=COLUMNS, seed in 0u64..1000) {
         let narrow: Vec<bf16> = random(k * COLUMNS, seed).into_iter().map(bf16::from_f32).collect();

@@ -1,7 +1,8 @@
-//! Tile registers for processors without AMX: the instructions fault, and a signal handler executes them.
+//! Emulates AMX tile registers on processors without AMX: the instructions fault, and a signal handler executes
+//! them.
 //!
-//! This runs the kernels that other processors run, instruction by instruction as they are encoded. It knows the six
-//! instructions that they use; every other invalid instruction ends the process, as without the handler.
+//! This runs the real kernels, instruction by instruction as encoded. It supports the six instructions that they
+//! use; any other invalid instruction ends the process, as without the handler.
 
 use std::cell::RefCell;
 use std::sync::Once;
@@ -25,7 +26,7 @@ thread_local! {
     static TILES: RefCell<Option<Tiles>> = const { RefCell::new(None) };
 }
 
-/// Handles faults of tile instructions from now on.
+/// Installs the handler for faults of tile instructions.
 pub(super) fn install() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
@@ -81,7 +82,7 @@ fn general(registers: &[libc::greg_t], number: u8) -> usize {
     registers[ORDER[usize::from(number)] as usize] as usize
 }
 
-/// What an instruction does.
+/// A decoded instruction.
 enum Action {
     Configure(usize),
     Release,
@@ -97,7 +98,7 @@ struct Instruction {
 }
 
 impl Instruction {
-    /// Decodes what is at the instruction pointer: a VEX prefix of three bytes, opcode, ModRM, and the address.
+    /// Decodes the instruction at the instruction pointer: a three-byte VEX prefix, opcode, ModRM, and address.
     ///
     /// # Safety
     /// The instruction pointer must be valid.
@@ -202,7 +203,7 @@ impl Tiles {
         Self { row_bytes, rows, data: [[[0; ROW_BYTES]; ROWS]; 8] }
     }
 
-    /// Rows, and bytes of a row, of a tile that is in use.
+    /// Rows, and bytes per row, of a tile in use.
     fn of(&self, tile: usize) -> (usize, usize) {
         assert!(self.rows[tile] > 0 && self.row_bytes[tile] > 0, "tile {tile} is not configured");
         (self.rows[tile], self.row_bytes[tile])

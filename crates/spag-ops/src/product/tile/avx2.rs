@@ -1,6 +1,6 @@
 //! Tiles of AVX2: 12 of the 16 registers hold sums, as 6 × 2, 3 × 4, or 1 × 8 for one row.
 //!
-//! Fewer rows have wider tiles, so that a row alone, which is bound by memory, reads whole panels in order.
+//! Tiles with fewer rows are wider, so that a single row, which is bound by memory, reads whole panels in order.
 
 use std::arch::x86_64::*;
 
@@ -14,7 +14,7 @@ type Kernel<T> = unsafe fn(usize, Left, Right<T>, Target, usize, Output);
 struct Kernels<T>(std::marker::PhantomData<T>);
 
 impl<T: Element> Kernels<T> {
-    /// Kernels by rows, the widest first: (registers per row, kernel).
+    /// Kernels by rows, widest first: (registers per row, kernel).
     const FULL: [&[(usize, Kernel<T>)]; ROWS] = [
         &[(8, kernel::<T, 1, 8, true>), (4, kernel::<T, 1, 4, true>), (1, kernel::<T, 1, 1, true>)],
         &[(4, kernel::<T, 2, 4, true>), (2, kernel::<T, 2, 2, true>), (1, kernel::<T, 2, 1, true>)],
@@ -80,7 +80,7 @@ unsafe fn kernel<T: Element, const M: usize, const V: usize, const FULL: bool>(
     // SAFETY: rows below M, the columns, and steps below k are within the extents.
     unsafe {
         let mut sums = [[_mm256_setzero_ps(); V]; M];
-        // Two pointers and the distance of rows reach all rows: pointers of their own would not fit the registers.
+        // Two pointers and the row stride address all rows: one pointer per row would exceed the registers.
         let (mut left, mut right) = ([a.at, a.at.wrapping_add(3 * a.row)], b.at);
         let (mut next, advance) = match b.next {
             Next::Unknown => (b.at, 0),
@@ -118,7 +118,7 @@ unsafe fn kernel<T: Element, const M: usize, const V: usize, const FULL: bool>(
             }
             let value = |i: usize| _mm256_broadcast_ss(&*left[i / 3].wrapping_add(i % 3 * a.row));
             let row = |v: usize| if FULL { T::load8(right.add(v * LANES)) } else { first::<T>(columns, right) };
-            // What is read once stays in registers beside the sums: the fewer of both.
+            // Keeps in registers what is read once: the operand with fewer registers.
             if M <= V {
                 let mut values = [_mm256_setzero_ps(); M];
                 for (i, x) in values.iter_mut().enumerate() {
@@ -174,7 +174,7 @@ fn mask(count: usize) -> __m256i {
     _mm256_cmpgt_epi32(_mm256_set1_epi32(count as i32), _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7))
 }
 
-/// The first `count` elements, fewer than a register, widened; the other lanes are zero.
+/// The first `count` elements, fewer than a register, converted to f32; the other lanes are zero.
 ///
 /// # Safety
 /// They must be readable.

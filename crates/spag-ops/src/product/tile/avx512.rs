@@ -6,7 +6,7 @@ use super::{COLUMNS, Element, Left, Next, Output, ROWS, Right, Target};
 
 /// Floats per register.
 const LANES: usize = 16;
-/// Steps by which a prefetch of the right operand is ahead: the time of a line from the second-level cache.
+/// Prefetch distance of the right operand in steps: the latency of the second-level cache.
 const AHEAD: usize = 8;
 
 type Kernel<T> = unsafe fn(usize, Left, Right<T>, Target, __mmask16, Output);

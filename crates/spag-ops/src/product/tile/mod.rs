@@ -1,7 +1,7 @@
 //! The innermost product: a few rows by at most 64 columns, with sums in registers.
 //!
-//! Every element of the result is one chain of fused multiply-adds over k, whatever the tile's size, so a row never
-//! depends on other rows.
+//! Every element of the result is one chain of fused multiply-adds over k, independent of the tile's size, so rows
+//! are independent of each other.
 
 #[cfg(target_arch = "x86_64")]
 pub(super) mod avx2;
@@ -16,7 +16,7 @@ use super::Next;
 use super::instructions::{InstructionSet, with_instructions};
 use super::{COLUMNS, Element, Left, Output, ROWS, Right, Target};
 
-/// `c[m, n] = [c +] a[m, k]·b[k, n]`, or the chains of c continued, with m ≤ [`ROWS`] and n ≤ [`COLUMNS`].
+/// `c[m, n] = [c +] a[m, k]·b[k, n]`, or c's chains continued, with m ≤ [`ROWS`] and n ≤ [`COLUMNS`].
 ///
 /// # Safety
 /// All elements within the extents must be readable (`a`, `b`) or exclusively owned (`c`).

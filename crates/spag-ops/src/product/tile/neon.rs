@@ -1,7 +1,7 @@
 //! Tiles of NEON: at most 24 of the 32 registers hold sums, as 6 × 4, 3 × 8, or 1 × 16 for one row.
 //!
-//! Fewer rows have wider tiles, so that a row alone, which is bound by memory, reads whole panels in order. Nothing is
-//! prefetched: the language has no stable intrinsic for it.
+//! Tiles with fewer rows are wider, so that a single row, which is bound by memory, reads whole panels in order. There
+//! is no prefetching, for lack of a stable intrinsic.
 
 use std::arch::aarch64::*;
 
@@ -17,7 +17,7 @@ type Kernel<T> = unsafe fn(usize, Left, Right<T>, Target, usize, Output);
 struct Kernels<T>(std::marker::PhantomData<T>);
 
 impl<T: Element> Kernels<T> {
-    /// Kernels by rows, the widest first: (registers per row, kernel).
+    /// Kernels by rows, widest first: (registers per row, kernel).
     const FULL: [&[(usize, Kernel<T>)]; ROWS] = [
         &[(16, kernel::<T, 1, 16, true>), (4, kernel::<T, 1, 4, true>), (1, kernel::<T, 1, 1, true>)],
         &[(8, kernel::<T, 2, 8, true>), (4, kernel::<T, 2, 4, true>), (1, kernel::<T, 2, 1, true>)],
@@ -94,7 +94,7 @@ unsafe fn kernel<T: Element, const M: usize, const V: usize, const FULL: bool>(
         for _ in 0..k {
             let value = |i: usize| *left.wrapping_add(i * a.row);
             let row = |v: usize| load::<T, FULL>(columns, right.add(v * LANES));
-            // What is read once stays in registers beside the sums: the fewer of both.
+            // Keeps in registers what is read once: the operand with fewer registers.
             if M <= V {
                 let mut values = [0f32; M];
                 for (i, x) in values.iter_mut().enumerate() {
@@ -134,8 +134,8 @@ unsafe fn kernel<T: Element, const M: usize, const V: usize, const FULL: bool>(
     }
 }
 
-/// A register of elements, widened. If it is not FULL, the first `count` of them, fewer than a register; the other lanes are
-/// zero.
+/// A register of elements, converted to f32. If not FULL, only the first `count` (fewer than a register); the other lanes
+/// are zero.
 ///
 /// # Safety
 /// They must be readable.
@@ -146,7 +146,7 @@ unsafe fn load<T: Element, const FULL: bool>(count: usize, at: *const T) -> floa
         // SAFETY: guaranteed by the caller.
         return unsafe { T::load4(at) };
     }
-    // The compiler would make a call of `memcpy` of a loop up to `count`.
+    // The compiler would turn a loop up to `count` into a `memcpy` call.
     let value = |i: usize| match i < count {
         // SAFETY: guaranteed by the caller.
         true => unsafe { *at.add(i) }.widen(),
@@ -157,7 +157,7 @@ unsafe fn load<T: Element, const FULL: bool>(count: usize, at: *const T) -> floa
     unsafe { vld1q_f32(values.as_ptr()) }
 }
 
-/// Writes a register of floats. If it is not FULL, the first `count` of them, 1 to 3.
+/// Writes a register of floats. If not FULL, only the first `count`, 1 to 3.
 ///
 /// # Safety
 /// Their places must belong to the caller.

@@ -1,4 +1,4 @@
-//! Tiles of any processor: small, and as fast as the compiler makes them.
+//! Portable tiles: small, and compiled without intrinsics.
 
 use super::{Element, Left, Output, Right, Target};
 

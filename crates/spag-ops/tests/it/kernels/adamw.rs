@@ -1,4 +1,4 @@
-//! AdamW must equal the CPU version bit by bit: both round after every operation.
+//! AdamW must match the CPU version bit by bit: both round after every operation.
 
 use candle_core::{DType, Tensor};
 use spag_emulator::Place;
@@ -71,7 +71,7 @@ fn kernels_match_the_cpu() {
         for mode in [Mode::F32, Mode::Master, Mode::Stochastic] {
             let here = at(&|t, dtype| place.put(t, dtype).unwrap());
             let mut want = at(&|t, dtype| t.to_dtype(dtype).unwrap().copy().unwrap());
-            // The random gradients are numbers of bf16, in which the CPU reads them too.
+            // The random gradients are exact in bf16, a format that the CPU also accepts.
             want.gradient = want.gradient.to_dtype(if count == 8 { DType::F32 } else { DType::BF16 }).unwrap();
             // Twice as a whole, and once in two parts, the second of which is not 16-byte aligned.
             for step in [1, 2] {

@@ -50,7 +50,7 @@ fn kernels_match_the_cpu() {
         Special { window: None, alibi: true },
     ] {
         check_heads(place, &mut random, of(2, 1, 64), &[1, 0, 130, 65, 300], &[DType::BF16], special);
-        // With a window of 1, dq and dk are zeros up to the rounding of f32.
+        // With a window of 1, dq and dk are zero up to f32 rounding.
         let dtypes = if special.window == Some(1) { &[DType::BF16][..] } else { &[DType::F32, DType::BF16] };
         check_heads(place, &mut random, of(6, 2, 8), &[1, 7, 0, 47, 130], dtypes, special);
     }
@@ -75,7 +75,7 @@ fn kernels_match_the_cpu() {
     refusals(place);
 }
 
-/// The kernels by warpgroups, with blocks that take several pieces of work. In the emulator, also in a build for GPUs.
+/// Warpgroup kernels, with blocks that process several pieces of work. In the emulator, even in a GPU build.
 #[test]
 fn kernels_by_warpgroups_match_the_cpu() {
     let place = &Place::with_warpgroups(3);
@@ -92,14 +92,14 @@ fn kernels_by_warpgroups_match_the_cpu() {
     ] {
         check_heads(place, &mut random, heads, lengths, &[DType::BF16], special);
     }
-    // With a window of 16, there are tiles of keys of a path that none of its last segment's queries see.
+    // With a window of 16, some key tiles of a path are not seen by any query of its last segment.
     check_tree(place, &mut random, of(2, 1, 64), NONE);
     check_tree(place, &mut random, of(2, 1, 64), Special { window: Some(16), alibi: true });
     check_tree(place, &mut random, of(1, 1, 128), Special { window: Some(70), alibi: false });
     check_repeats(place, &mut random);
 }
 
-/// What a mask has besides causality.
+/// Mask settings in addition to causality.
 #[derive(Clone, Copy, Debug)]
 struct Special {
     window: Option<usize>,
@@ -152,7 +152,7 @@ fn check_heads(
     }
 }
 
-/// Trees against the CPU: segments around tile boundaries, an empty one, and long and short paths.
+/// Trees compared with the CPU: segments around tile boundaries, an empty one, and long and short paths.
 fn check_tree(place: &Place, random: &mut Random, heads: Heads, special: Special) {
     let mask = special.mask(heads);
     let bounds = bounds(&[130, 1, 65, 0, 64, 7, 140, 33]);
@@ -169,7 +169,7 @@ fn check_tree(place: &Place, random: &mut Random, heads: Heads, special: Special
         Ok::<_, candle_core::Error>([out, dq, dk, dv])
     };
     let want = pass(&Device::Cpu, [&q, &k, &v, &dout]).unwrap();
-    // Tiles on tensor cores are of bf16 only.
+    // Tensor core tiles support only bf16.
     let dtypes = if heads.dim < 64 { &[DType::F32, DType::BF16][..] } else { &[DType::BF16] };
     for &dtype in dtypes {
         let [q, k, v, dout] = [&q, &k, &v, &dout].map(|t| place.put(t, dtype).unwrap());
@@ -213,7 +213,7 @@ fn check_repeats(place: &Place, random: &mut Random) {
     }
 }
 
-/// The kernels for devices with less shared memory give the same bits as the others. In the emulator, also in a build for GPUs.
+/// Kernels for devices with less shared memory are bit-identical to the others. In the emulator, even in a GPU build.
 #[test]
 fn little_shared_memory_gives_the_same_bits() {
     let places = [99, 227].map(|kib| Place::with_shared_bytes(kib << 10));

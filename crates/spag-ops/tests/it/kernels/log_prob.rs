@@ -48,7 +48,7 @@ fn kernels_match_the_cpu() {
     assert_eq!(dhidden.dims(), [0, 8]);
 }
 
-/// Distributions of all kinds, some of them for targets that they leave out.
+/// Distributions of all kinds, some of which exclude the target.
 fn drawn(rows: usize, vocabulary: usize) -> Vec<Distribution> {
     let of = |temperature, top_k, top_p, banned: &[u32]| Distribution {
         sampling: Sampling::random(temperature, top_k, top_p),

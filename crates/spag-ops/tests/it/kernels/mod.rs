@@ -1,5 +1,5 @@
-//! Every kernel against the CPU version of its op, one file per op: in the emulator, or on the GPU of a build with the feature
-//! `cuda`.
+//! Every kernel compared with the CPU version of its op, one file per op: in the emulator, or on the GPU in a build with the
+//! feature `cuda`.
 //!
 //! A test runs the op on random data at a `Place` and on the CPU, and fails if the results differ by more than rounding.
 //! Shapes include odd lengths, single rows, and sizes that are not multiples of vectors or tiles.

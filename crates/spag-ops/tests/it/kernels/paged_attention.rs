@@ -52,7 +52,7 @@ impl<'a> Cache<'a> {
         }
     }
 
-    /// Append and attention here, against what is wanted.
+    /// Append and attention on this place, compared with the expected tensors.
     fn compare(&self, (qkv, here, want): (&Tensor, &Tensor, &Tensor), spans: &[Span<'_>], order: SumOrder, what: &str) {
         let (keys, values) = &self.here;
         let got = self.place.run(|| {
@@ -60,7 +60,7 @@ impl<'a> Cache<'a> {
             append(here, keys, values, &plan)?;
             let first = forward(here, keys, values, &plan, &self.mask)?;
             let second = forward(here, keys, values, &plan, &self.mask)?;
-            // Results with the same plan are bitwise equal.
+            // The same plan gives bit-identical results.
             close(&first, &second, 0.0, "again");
             candle_core::Result::Ok(first)
         });
@@ -114,7 +114,7 @@ fn kernels_match_the_cpu() {
         let shape = PageShape { tokens, heads: Heads { query, kv, dim } };
         scattered(place, &mut random, dtype, shape, &Mask::causal());
     }
-    // Windows within a page and over several, and ALiBi, by every route.
+    // Windows within a page and over several, and ALiBi, for every kernel.
     let slopes = |heads| Some(Slopes::alibi(heads));
     for (query, kv, dim, tokens, dtype, window, alibi) in [
         (4, 2, 128, 64, DType::BF16, Some(1), None),
@@ -136,7 +136,7 @@ fn scattered(place: &Place, random: &mut Random, dtype: DType, shape: PageShape,
     let tokens = shape.tokens;
     let pages = 150usize.div_ceil(tokens);
     let cache = Cache::new(place, dtype, shape, 3 * pages, mask.clone());
-    // The second continues where the first's fourth part ends.
+    // The second sequence continues where the fourth part of the first ends.
     let mut order: Vec<u32> = (0..3 * pages as u32).collect();
     for at in (1..order.len()).rev() {
         order.swap(at, random.below(at + 1));
@@ -148,7 +148,7 @@ fn scattered(place: &Place, random: &mut Random, dtype: DType, shape: PageShape,
     cache.pass(random, &[(70, 0, first), (0, 0, &third), (1, 0, &third)], 1.0);
     cache.copy(first[0], second[0], common);
     cache.pass(random, &[(5, common, &second), (13, 70, first), (30, 1, &third)], 4.0);
-    // Decode only, as in most passes; then the second sequence reads the first's page instead of its own.
+    // Decoding only, the most frequent case; then the second sequence reads the first's page instead of its own.
     let length = common + 5;
     cache.pass(random, &[(1, 83, first), (1, length, &second), (1, 31, &third)], 1.0);
     if length + 1 >= tokens {
@@ -168,8 +168,8 @@ fn many_rows(place: &Place, random: &mut Random) {
     }
 }
 
-/// In the fixed order, the rows of a sequence have the bits of the training pass, however they are divided over passes: prefill of
-/// parts beside another sequence, then one row at a time.
+/// With the fixed order, rows are bit-identical to the training pass, however they are divided into passes: prefill of parts
+/// together with another sequence, then one row at a time.
 #[test]
 fn a_fixed_order_of_keys_has_the_bits_of_the_training_pass() {
     let place = &Place::of_this_build();
@@ -200,7 +200,7 @@ fn a_fixed_order_of_keys_has_the_bits_of_the_training_pass() {
         let [keys, values] = [(); 2].map(|()| place.put(&empty, DType::BF16).unwrap());
         let (own, other): (Vec<u32>, Vec<u32>) = ((0..10).rev().collect(), (12..22).collect());
         let pass = |first: usize, count: usize| {
-            // Beside rows of another sequence, which are those of this one in other places.
+            // Batched with rows of another sequence: the same rows in another order.
             let rows = qkv.narrow(0, first, count).unwrap();
             let both =
                 place.put(&Tensor::cat(&[&qkv.narrow(0, 0, 3).unwrap(), &rows], 0).unwrap(), DType::BF16).unwrap();
@@ -222,7 +222,7 @@ fn a_fixed_order_of_keys_has_the_bits_of_the_training_pass() {
     }
 }
 
-/// In one launch, with the bits of two: whole vectors and single elements, rows of padding, and a slot that two rows write.
+/// One launch is bit-identical to two: whole vectors and single elements, padding rows, and a slot written by two rows.
 #[test]
 fn rotated_keys_have_the_bits_of_a_rotation_and_a_copy() {
     let place = &Place::of_this_build();

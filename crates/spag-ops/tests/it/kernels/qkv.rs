@@ -1,4 +1,4 @@
-//! Products taken apart and put together: what is not rotated keeps its bits.
+//! Splitting and joining QKV: unrotated numbers keep their bits.
 
 use candle_core::{DType, Tensor};
 use spag_emulator::Place;
@@ -13,7 +13,7 @@ fn kernels_match_the_cpu() {
     let place = &Place::of_this_build();
     let mut random = Random::new(17);
     let n = 5;
-    // Whole vectors, single elements, and sizes that are vectors only in all.
+    // Whole vectors, single elements, and sizes that are whole vectors only in total.
     for (query, kv, dim) in [(9, 3, 64), (4, 4, 16), (3, 1, 6), (33, 11, 128), (8, 2, 12)] {
         let heads = Heads { query, kv, dim };
         let frequencies = (0..dim / 2).map(|i| 10_000f32.powf(-2.0 * i as f32 / dim as f32)).collect();
@@ -38,7 +38,7 @@ fn kernels_match_the_cpu() {
     }
 }
 
-/// Heads of an odd size cannot be rotated, and need not be.
+/// Odd head sizes cannot be rotated, but can be split.
 #[test]
 fn odd_heads_are_taken_apart() {
     let place = &Place::of_this_build();

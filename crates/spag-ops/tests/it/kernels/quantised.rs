@@ -1,4 +1,4 @@
-//! Products with quantised weights, against the numbers that the weights stand for, which the CPU dequantises.
+//! Products with quantised weights, compared with products of the weights dequantised by the CPU.
 
 use candle_core::{DType, Device, Tensor};
 use spag_emulator::Place;
@@ -9,12 +9,13 @@ use spag_ops::quantised::BlockFormat;
 
 use super::random::{PUTS, Random, close};
 
-/// Rounding of the largest element: of f32 sums, at most 4096 products of numbers below 1 in magnitude whose sums are far smaller, or
-/// of bf16 outputs (2⁻⁹).
+/// Rounding relative to the largest element: of f32 sums (at most 4096 products below 1 in magnitude, with far smaller sums), or of
+/// bf16 outputs (2⁻⁹).
 const SUMS: f64 = 1e-5;
 const ROUNDED: f64 = 4e-3;
 
-/// A random weight: quantised at the place, and as the CPU dequantises the same bits, in f32 and rounded to `dtype`.
+/// A random weight: quantised on the place, and dequantised by the CPU from the same bits, in f32 and rounded to
+/// `dtype`.
 fn weights(place: &Place, format: BlockFormat, weight: &Tensor, dtype: DType) -> (PackedWeight, Tensor, Tensor) {
     let there = place.run(|| PackedWeight::quantised(weight, format, place.device())).unwrap();
     let here = PackedWeight::quantised(weight, format, &Device::Cpu).unwrap();
@@ -37,7 +38,7 @@ fn products_are_those_of_the_dequantised_weights() {
                 let (there, exact, rounded) = weights(place, format, &weight, dtype);
                 assert_eq!((there.inputs(), there.outputs()), (inputs, outputs));
                 for rows in (0..=9).chain([15, 16, 17, 40]) {
-                    // Few rows are multiplied by the codes, more by weights in the format of the activations.
+                    // Few rows use the codes; more use weights in the format of the activations.
                     let w = if rows <= 16 { &exact } else { &rounded };
                     let (x, residual) =
                         (random.tensor(&[rows, inputs]).unwrap(), random.tensor(&[rows, outputs]).unwrap());
@@ -61,7 +62,7 @@ fn products_are_those_of_the_dequantised_weights() {
     }
 }
 
-/// The weights themselves: rows of the identity, which are few for a product by codes and many for one by the dequantised weights.
+/// Reads the weights by multiplying rows of the identity: few rows use the codes, many the dequantised weights.
 #[test]
 fn weights_have_the_bits_of_the_cpu() {
     let place = &Place::of_this_build();
@@ -86,7 +87,7 @@ fn weights_have_the_bits_of_the_cpu() {
     }
 }
 
-/// Up to 16 rows, bit by bit: kernels for 1, 2, 4 and 8 rows and two groups of 8, and other splits of long rows.
+/// Up to 16 rows, bit by bit: kernels for 1, 2, 4 and 8 rows and two groups of 8, and several splits of long rows.
 #[test]
 fn few_rows_do_not_depend_on_the_others() {
     let place = &Place::of_this_build();

@@ -5,7 +5,7 @@ use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use spag_emulator::Place;
 
-/// Random numbers of a check; the same on every place.
+/// Random numbers of a check, identical on every place.
 pub(crate) struct Random(ChaCha8Rng);
 
 impl Random {
@@ -13,7 +13,7 @@ impl Random {
         Self(ChaCha8Rng::seed_from_u64(seed))
     }
 
-    /// f32 CPU tensor of numbers in [-1, 1) that are exact in bf16, so that both formats get the same inputs.
+    /// An f32 CPU tensor of numbers in [-1, 1) that are exact in bf16, so that both formats get the same inputs.
     pub(crate) fn tensor(&mut self, shape: &[usize]) -> Result<Tensor> {
         let count = shape.iter().product();
         let values: Vec<f32> =
@@ -30,7 +30,7 @@ impl Random {
 /// Copies a CPU tensor to a place in another number format.
 type Put = fn(&Place, &Tensor, DType) -> Result<Tensor>;
 
-/// Alone, or as a view that begins at the second element of its memory, as parts of a layer may after one of an odd size.
+/// A separate tensor, or a view that starts at the second element of its memory, as views of a layer may.
 pub(crate) const PUTS: [Put; 2] = [Place::put, unaligned];
 
 fn unaligned(place: &Place, tensor: &Tensor, dtype: DType) -> Result<Tensor> {

@@ -14,7 +14,7 @@ fn kernels_match_the_cpu() {
         let (x, w) = (random.tensor(&[n, d]).unwrap(), random.tensor(&[d]).unwrap());
         let (dy, residual) = (random.tensor(&[n, d]).unwrap(), random.tensor(&[n, d]).unwrap());
         let dw = random.tensor(&[d]).unwrap();
-        // Weights that are factors, and those that are less by one.
+        // Weights stored as factors, and relative to one.
         let norms = [0.0, 1.0].map(|offset| RmsNorm { eps: EPS, offset });
         let formats = || PUTS.into_iter().flat_map(|put| [DType::F32, DType::BF16].map(|dtype| (put, dtype)));
         for ((put, dtype), norm) in formats().flat_map(|format| norms.map(|norm| (format, norm))) {

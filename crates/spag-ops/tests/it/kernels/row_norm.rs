@@ -23,7 +23,7 @@ fn kernels_match_the_cpu() {
             close(&hdw, &want, 1e-5, "dw");
         }
     }
-    // A row of zeros stays zeros, and its gradient finite.
+    // A zero row stays zero, and its gradient is finite.
     let zeros = place.put(&Tensor::zeros((2, 5), DType::F32, &Device::Cpu).unwrap(), DType::F32).unwrap();
     let ones = place.put(&Tensor::ones((2, 5), DType::F32, &Device::Cpu).unwrap(), DType::F32).unwrap();
     let dw = place.put(&zeros, DType::F32).unwrap();

@@ -7,8 +7,8 @@ use spag_ops::sample::{
 
 use super::random::Random;
 
-/// Tolerances of f32 sums of exponentials: of a uniform number beyond the token's interval of the distribution, and of
-/// log-probabilities against f64. Kernels compute in f32 for every number format.
+/// Tolerances of f32 sums of exponentials: for a uniform number outside the token's interval, and for
+/// log-probabilities compared with f64. Kernels compute in f32 for every number format.
 const SLACK: f64 = 2e-6;
 const LOG_PROB_TOLERANCE: f64 = 2e-5;
 
@@ -110,7 +110,7 @@ fn check_sample(logits: &[f32], row: &SampleParams, choice: &SampledToken, what:
     close(choice.sampling_log_prob, (mass(token) / total).ln());
 }
 
-/// Scores of some rows, some of them twice, against the definition in f64 and the sampler's own log-probabilities.
+/// Scores of some rows, some of them twice, compared with f64 and with the sampler's own log-probabilities.
 fn check_scores(place: &Place, logits: &Tensor, random: &mut Random) {
     let (rows, size) = logits.dims2().unwrap();
     let params = [0, 1, 3, MAX_TOP, 7].map(|top| {
@@ -137,7 +137,7 @@ fn check_scores(place: &Place, logits: &Tensor, random: &mut Random) {
             close(got.token, got.log_prob);
             got.top.iter().for_each(|(token, log_prob)| close(*token, *log_prob));
         }
-        // The likeliest token's is the same float as that of a greedy sample.
+        // The likeliest token's score is bit-identical to that of a greedy sample.
         let greedy = place.run(|| sample(&here, &vec![SampleParams::default(); rows])).unwrap();
         for (row, choice) in greedy.into_iter().enumerate() {
             let choice = choice.unwrap();
@@ -149,7 +149,7 @@ fn check_scores(place: &Place, logits: &Tensor, random: &mut Random) {
     }
 }
 
-/// Rows with adjustments between rows without: as if the logits had been changed by hand, but for the model's log-probability.
+/// Rows with and without adjustments: equal to sampling from manually changed logits, except for the model's log-probability.
 fn adjusted(place: &Place, random: &mut Random) {
     for size in [5usize, 64, 1003] {
         let logits = (random.tensor(&[8, size]).unwrap() * 3.0).unwrap().to_dtype(DType::BF16).unwrap();
@@ -209,7 +209,7 @@ fn adjusted(place: &Place, random: &mut Random) {
     }
 }
 
-/// A row with its adjustment, by the definition.
+/// Applies a row's adjustment by its definition.
 fn by_hand(logits: &[f32], row: &SampleParams) -> Vec<f32> {
     let Some(Adjustment { allowed, edits, min_p }) = row.adjustment.as_deref() else { return logits.to_vec() };
     let mut changed = logits.to_vec();
@@ -229,7 +229,7 @@ fn by_hand(logits: &[f32], row: &SampleParams) -> Vec<f32> {
     let weight = |logit: f32| (f64::from(logit) / temperature).exp();
     let allowed = (0..changed.len()).filter(|token| !row.distribution.banned.contains(&(*token as u32)));
     let most = allowed.map(|token| weight(changed[token])).fold(0.0, f64::max);
-    // A share of 1 leaves the likeliest tokens alone, in spite of rounding.
+    // A min-p of 1 keeps only the likeliest tokens, in spite of rounding.
     let least = min_p * most * (1.0 - 1e-7);
     changed.into_iter().map(|logit| if weight(logit) < least { f32::NEG_INFINITY } else { logit }).collect()
 }
