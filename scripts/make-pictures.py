@@ -10,7 +10,6 @@ alone, with another name. The program is spag on PATH, or one that is built here
 """
 import argparse
 import base64
-import html.parser
 import json
 import os
 import pathlib
@@ -88,45 +87,23 @@ def page(run, spag, game):
         server.wait()
 
 
-class Radar(html.parser.HTMLParser):
-    """Finds the figure of a page with the radar plot, as its source."""
-
-    def __init__(self, text):
-        super().__init__()
-        self.lines = [0]
-        for line in text.splitlines(keepends=True):
-            self.lines.append(self.lines[-1] + len(line))
-        self.begin, self.found = None, None
-        self.text = text
-        self.feed(text)
-
-    def at(self):
-        line, column = self.getpos()
-        return self.lines[line - 1] + column
-
-    def handle_starttag(self, tag, attributes):
-        if tag == "figure":
-            self.begin = self.at()
-
-    def handle_endtag(self, tag):
-        if tag == "figure" and self.begin is not None:
-            figure = self.text[self.begin:self.at()] + "</figure>"
-            if self.found is None and re.search("radar|Tasks and models", figure, re.IGNORECASE):
-                self.found = figure
-            self.begin = None
+def is_radar(part):
+    return any(chart["look"] == "radar" for chart in part.get("charts", []))
 
 
 def radar(report, to):
     text = report.read_text()
-    figure = Radar(text).found
-    if figure is None:
+    found = re.search(r'(<script type="application/json" id="document">)(.*?)(?=</script>)', text, re.DOTALL)
+    parts = [part for section in json.loads(found[2])["sections"] for part in section["parts"]] if found else []
+    parts = list(filter(is_radar, parts))[:1]
+    if not parts:
         sys.exit(f"{report} has no radar plot; make one with `spag eval` or `spag run`, and name its report with --radar")
-    styles = "".join(re.findall(r"<style>.*?</style>", text, re.DOTALL))
-    # The plot alone, in the light colours of the report.
-    alone = f"<!DOCTYPE html><meta charset=utf-8>{styles}<style>body{{padding:12px}}figure{{border:0}}</style>{figure}"
+    # The same page with the plot alone. The policy of a page allows its script, whatever its data are.
+    alone = {"title": "", "about": "", "notes": [], "sections": [{"heading": "", "parts": parts}]}
+    alone = json.dumps(alone).replace("<", "\\u003c")
     with tempfile.TemporaryDirectory() as folder:
         file = pathlib.Path(folder) / "radar.html"
-        file.write_text(alone)
+        file.write_text(text[:found.start(2)] + alone + text[found.end(2):])
         shoot(file.as_uri(), (720, 650), to)
 
 

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::Args;
 use spag_cli::{Result, exit};
 use spag_io::{CommandFiles, write_atomically};
-use spag_pipeline::{arms_page, arms_warnings, read_arms, render_arms};
+use spag_pipeline::{arms_document, arms_warnings, read_arms, render_arms};
 
 /// Compare finished runs: win rates and scores in both seats, held-out words and benchmarks, with 95% intervals.
 ///
@@ -27,7 +27,7 @@ pub(crate) fn run(args: CompareArgs) -> Result<()> {
     args.page.iter().try_for_each(|page| files.write_file("--page", page))?;
     let arms = read_arms(&args.runs)?;
     if let Some(page) = &args.page {
-        write_atomically(page, arms_page(&arms).as_bytes())?;
+        write_atomically(page, arms_document(&arms).html())?;
     }
     for warning in arms_warnings(&arms) {
         exit::say(format_args!("Warning: {warning}\n"))?;

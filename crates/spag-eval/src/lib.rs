@@ -24,7 +24,6 @@ mod record;
 mod scoring;
 
 // ── Results ──
-pub mod html;
 mod metric;
 mod paired;
 mod report;
@@ -37,7 +36,7 @@ pub use error::{Error, Result};
 pub use evaluation::{AskSettings, Evaluation, OpenModel};
 pub use metric::{Metric, Value};
 pub use paired::PairedDifference;
-pub use report::{radar, render_page, render_section, render_table};
+pub use report::{render_table, scores_document, scores_parts};
 pub use results::{MetricScore, ModelResults, ModelScores, TaskScore};
 pub use selection::{MissingData, MissingTask};
 pub use source::TaskSource;

@@ -1,12 +1,8 @@
 // A game on the page: the word, the utterances, the verdict, and what can be done with it.
 
 import { announce, fill, h, problem, quoted } from "./dom.js";
-import { episodeOf, isOver, linkOf, nextRole, ownSeat, seatClass, seatsOf, wordIsOpen } from "./game.js";
-
-/** A text with its first letter in upper case. */
-export function capitalised(text) {
-  return text.charAt(0).toUpperCase() + text.slice(1);
-}
+import { episodeOf, isOver, linkOf, nextRole, ownSeat, seatsOf, wordIsOpen } from "./game.js";
+import { capitalised, saidText, seatClass, utterance } from "./talk.js";
 
 /** Names the page after a kind of game; without one, after Adversarial Taboo. */
 export function entitle(kind) {
@@ -72,14 +68,7 @@ function text(game, at) {
   if (verdict && verdict.pieces.length > 0 && at === verdict.length - 1) {
     return verdict.pieces.map((piece) => piece.marked ? h("mark", {}, piece.text) : piece.text);
   }
-  const said = game.history[at].content;
-  return said.trim() === "" ? h("i", { class: "soft" }, "(says nothing)") : said;
-}
-
-function utterance(role, who, isOwn, children) {
-  return h("li", { class: `said ${seatClass(role)}${isOwn ? " own" : ""}` },
-    h("span", { class: "who" }, capitalised(role), " · ", quoted(who)),
-    h("p", { class: "text", dir: "auto" }, children));
+  return saidText(game.history[at].content);
 }
 
 /** The utterances of Adversarial Taboo. */
@@ -97,10 +86,7 @@ function talkOf(game) {
 function messagesOf(game) {
   const seat = readersSeat(game);
   return game.position.messages.filter(({ kind }) => kind !== "prompt").map(({ kind, from, to, text: said }) => {
-    if (from !== null) {
-      const shown = said.trim() === "" ? h("i", { class: "soft" }, "(says nothing)") : said;
-      return utterance(from, playerName(game, from), from === seat, shown);
-    }
+    if (from !== null) return utterance(from, playerName(game, from), from === seat, saidText(said));
     const whom = to !== null && to !== seat ? h("span", { class: "who" }, `Only ${to} sees this:`) : null;
     if (kind === "board") return h("li", { class: "position" }, whom, h("pre", { dir: "auto" }, said));
     return h("li", { class: kind === "admin" ? "told refused" : "told" }, whom, said);

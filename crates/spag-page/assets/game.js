@@ -21,11 +21,6 @@ export function seatsOf(game) {
   return game.kind?.seats ?? ["attacker", "defender"];
 }
 
-/** The name of a seat within a class. */
-export function seatClass(seat) {
-  return seat === null ? "tied" : seat.replaceAll(" ", "-");
-}
-
 /** The game that this tab keeps, or null. */
 export function keptGame() {
   const game = store.get("game");

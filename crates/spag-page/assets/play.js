@@ -1,7 +1,7 @@
 // Playing against a model.
 
 import { get, RequestError } from "./api.js";
-import { capitalised, createBoard, entitle, shareButtons, turnLabel } from "./board.js";
+import { createBoard, entitle, shareButtons, turnLabel } from "./board.js";
 import { confirmed } from "./confirm.js";
 import { announce, choices, fill, h, problem, quoted, select, store } from "./dom.js";
 import { advance, isOver, keptGame, newGame, newGameOf, nextRole, ownSeat, score, seatsOf, wordIsOpen } from "./game.js";
@@ -9,6 +9,7 @@ import { goal } from "./goal.js";
 import { dealt, optionFields, optionsOf } from "./options.js";
 import { createGrid } from "./grid.js";
 import { rules } from "./rules.js";
+import { capitalised } from "./talk.js";
 
 const SEATS = [
   {

@@ -3,7 +3,9 @@
 import { get, RequestError } from "./api.js";
 import { createBoard, shareButtons } from "./board.js";
 import { fill, h, problem, quoted, select } from "./dom.js";
-import { newGame, seatClass } from "./game.js";
+import { newGame } from "./game.js";
+import { documentParts } from "./report.js";
+import { seatClass } from "./talk.js";
 
 /** Whom games can be won by. */
 function winners(seats) {
@@ -13,7 +15,7 @@ function winners(seats) {
 
 /** The class of the ending at a place in the list of a game's endings, which is its colour. */
 function endingClass(at) {
-  return `ending-${at % 5}`;
+  return `slice-${at % 5}`;
 }
 
 /** A recorded game as the server tells it. */
@@ -47,8 +49,9 @@ export async function runs(main, query, signal, share = (game) => shareButtons(g
   const load = async () => {
     try {
       const run = await get("page/run", {}, signal);
-      fill(heading, ["Games of ", quoted(run.name)]);
-      if (asked.report !== undefined) await report(body, signal);
+      const isReport = asked.report !== undefined;
+      fill(heading, [isReport ? "Report of " : "Games of ", quoted(run.name)]);
+      if (isReport) await report(body, signal);
       else if (asked.row) await single(body, asked, signal, share);
       else await list(body, run, asked, signal);
     } catch (error) {
@@ -63,10 +66,10 @@ export async function runs(main, query, signal, share = (game) => shareButtons(g
 }
 
 async function report(body, signal) {
-  const { ticket } = await get("page/run/ticket", {}, signal);
+  const found = await get("page/run/report", {}, signal);
   fill(body, [
     h("p", {}, h("a", { href: "#runs" }, "Back to the games")),
-    h("iframe", { class: "report", sandbox: "", title: "The report of the run", src: `page/run/report?ticket=${encodeURIComponent(ticket)}` }),
+    h("div", { class: "report" }, documentParts(found)),
   ]);
 }
 

@@ -1,12 +1,13 @@
 // Models that play each other, token by token.
 
 import { get, RequestError } from "./api.js";
-import { capitalised, createBoard, entitle, shareButtons } from "./board.js";
+import { createBoard, entitle, shareButtons } from "./board.js";
 import { fill, h, problem, select } from "./dom.js";
 import { advance, isOver, newGame, newGameOf, seatsOf } from "./game.js";
 import { dealt, optionFields, optionsOf } from "./options.js";
 import { gameChoice, kindOf, playerChoices } from "./play.js";
 import { rules } from "./rules.js";
+import { capitalised } from "./talk.js";
 
 // The last game, so that another view can be looked at meanwhile, and the name of the chosen kind.
 let last = null;

@@ -1,10 +1,10 @@
 // Win rates of runs.
 
-import { capitalised } from "./board.js";
 import { createChart } from "./charts.js";
 import { fill, h, quoted } from "./dom.js";
 import { count, percent } from "./numbers.js";
 import { createTable } from "./table.js";
+import { capitalised } from "./talk.js";
 
 /** A name, with the run that it is of if there are several. */
 export function labelled(name, label) {
@@ -53,7 +53,7 @@ export function createWinRates() {
       chart.draw({
         title: `${drawn[0].title}: % of games won`,
         across: "games",
-        range: [0, 100],
+        includes: [0, 100],
         series: drawn.flatMap((set) => set.seats.map((seat, at) => ({ name: labelled(seat, set.label), points: share(set, at + 1) }))),
       });
     },

@@ -22,15 +22,34 @@ macro_rules! asset {
     };
 }
 
+/// A file of spag-run, of which reports are made too.
+macro_rules! shared {
+    ($file:literal, $kind:expr) => {
+        Asset {
+            path: concat!("/page/", $file),
+            kind: $kind,
+            text: include_str!(concat!("../../spag-run/assets/", $file)),
+        }
+    };
+}
+
 /// What both pages load.
 macro_rules! pages {
     ($($own:expr),* $(,)?) => {
         &[
             $($own,)*
+            shared!("shared.css", STYLE),
+            shared!("charts.js", SCRIPT),
+            shared!("dom.js", SCRIPT),
+            shared!("numbers.js", SCRIPT),
+            shared!("plane.js", SCRIPT),
+            shared!("radar.js", SCRIPT),
+            shared!("report.js", SCRIPT),
+            shared!("table.js", SCRIPT),
+            shared!("talk.js", SCRIPT),
             asset!("/page/page.css", "page.css", STYLE),
             asset!("/page/icon.svg", "icon.svg", "image/svg+xml"),
             asset!("/page/api.js", "api.js", SCRIPT),
-            asset!("/page/dom.js", "dom.js", SCRIPT),
             asset!("/page/key.js", "key.js", SCRIPT),
             asset!("/page/views.js", "views.js", SCRIPT),
             asset!("/page/game.js", "game.js", SCRIPT),
@@ -63,25 +82,15 @@ pub(crate) const WATCH: Files = Files(pages![
     asset!("/page/run.css", "run.css", STYLE),
     asset!("/page/run.js", "run.js", SCRIPT),
     asset!("/page/live.js", "live.js", SCRIPT),
-    asset!("/page/table.js", "table.js", SCRIPT),
     asset!("/page/training.js", "training.js", SCRIPT),
     asset!("/page/win_rates.js", "win_rates.js", SCRIPT),
     asset!("/page/feed.js", "feed.js", SCRIPT),
-    asset!("/page/charts.js", "charts.js", SCRIPT),
-    asset!("/page/numbers.js", "numbers.js", SCRIPT),
 ]);
 
-/// Nothing from elsewhere, no inline scripts or styles, no HTML made of text, no frames but the report's.
+/// Nothing from elsewhere, no inline scripts or styles, no HTML made of text, no frames.
 const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; \
-                      frame-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; \
+                      base-uri 'none'; form-action 'none'; frame-ancestors 'none'; \
                       require-trusted-types-for 'script'; trusted-types 'none'";
-
-/// Headers of every file of the page.
-pub(crate) fn guard(headers: &mut HeaderMap, policy: &'static str) {
-    headers.insert(header::CONTENT_SECURITY_POLICY, HeaderValue::from_static(policy));
-    headers.insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
-    headers.insert(header::REFERRER_POLICY, HeaderValue::from_static("no-referrer"));
-}
 
 impl Asset {
     /// The file, or 304 if the client has it.
@@ -93,7 +102,9 @@ impl Asset {
             false => self.text.into_response(),
         };
         let headers = response.headers_mut();
-        guard(headers, POLICY);
+        headers.insert(header::CONTENT_SECURITY_POLICY, HeaderValue::from_static(POLICY));
+        headers.insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+        headers.insert(header::REFERRER_POLICY, HeaderValue::from_static("no-referrer"));
         headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(self.kind));
         headers.insert(header::ETAG, tag.clone());
         // Asked again each time, so that a newer server's files fit each other.

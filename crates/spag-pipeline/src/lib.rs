@@ -46,8 +46,8 @@ pub use plan::{PLANNED_LENGTH, PlanFile, PlannedFlags, PlannedModel, TrainingPla
 pub use play_stats::PlayStats;
 pub use report::{
     Arm, ExactPlay, GameReport, HeldOut, ImitationPart, LossCurve, LossPoint, MatchReport, NamedPlay, Report, Round,
-    RoundGames, RoundTraining, SamplePair, ShownGame, ShownUtterance, StageSeconds, UpdatePoint, arms_page,
-    arms_warnings, read_arms, render_arms, render_html, render_summary, render_text,
+    RoundGames, RoundTraining, SamplePair, ShownGame, ShownUtterance, StageSeconds, UpdatePoint, arms_document,
+    arms_warnings, read_arms, render_arms, render_summary, render_text, report_document,
 };
 pub use run::{
     DiskPlan, Ended, OnlineMemory, OnlineParts, PlannedStage, PlannedTraining, RunMeasure, RunPlan, SAMPLES_PER_GAME,

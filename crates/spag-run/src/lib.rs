@@ -1,5 +1,5 @@
 //! A run folder: what its files are called and what they hold, for the run that writes them and for programs that read them, also
-//! while the run goes on.
+//! while the run goes on. A report is a [`Document`](document::Document): data that the live pages and files of their own draw.
 
 // ── What a run writes ──
 pub mod files;
@@ -8,6 +8,9 @@ mod model;
 mod provenance;
 mod stages;
 mod status;
+
+// ── What is told of it ──
+pub mod document;
 
 // ── How it is read ──
 mod curves;

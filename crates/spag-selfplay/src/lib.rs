@@ -74,6 +74,6 @@ pub use servers::Servers;
 pub use settings::{EndpointSettings, GameSettings, LengthSettings, SamplingSettings};
 pub use shared_engine::SharedEngine;
 pub use solved_meter::{MeterSize, SeatResults, SolvedMeter};
-pub use text_table::{is_numeric, number_or_dash, signed, text_table};
+pub use text_table::{number_or_dash, signed, text_table};
 pub use textarena::{PythonSettings, TextArena};
 pub use timing::{Timing, TimingConfig, time_play};

@@ -5,8 +5,8 @@ use unicode_width::UnicodeWidthStr;
 
 /// A table with a header, if it is not empty. Lines are indented by two spaces; columns are two spaces apart, numbers to the
 /// right and others to the left, and as wide on a terminal as their widest cell. Cells are escaped, so that each is one line.
-pub fn text_table(header: &[&str], rows: &[Vec<String>]) -> String {
-    let header: Vec<String> = header.iter().map(|name| (*name).to_owned()).collect();
+pub fn text_table<S: AsRef<str>>(header: &[S], rows: &[Vec<String>]) -> String {
+    let header: Vec<String> = header.iter().map(|name| name.as_ref().to_owned()).collect();
     let rows_of: Vec<Vec<String>> =
         rows.iter().map(|row| row.iter().map(|cell| escape(cell).into_owned()).collect()).collect();
     let rows = || std::iter::once(&header).filter(|header| !header.is_empty()).chain(&rows_of);
@@ -31,7 +31,7 @@ pub fn text_table(header: &[&str], rows: &[Vec<String>]) -> String {
 
 /// Whether the cells of a column are numbers, of which none has an interval: they and their header are aligned to the right.
 /// The first column names rows.
-pub fn is_numeric(rows: &[Vec<String>], column: usize) -> bool {
+fn is_numeric(rows: &[Vec<String>], column: usize) -> bool {
     let cells = || rows.iter().filter_map(|row| row.get(column)).filter(|cell| !cell.is_empty());
     let is_number = |cell: &String| cell.chars().all(|c| c.is_ascii_digit() || ".,+-−–:<≥ %".contains(c));
     column > 0 && cells().all(is_number) && cells().any(|cell| cell.contains(|c: char| c.is_ascii_digit()))

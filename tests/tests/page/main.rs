@@ -4,6 +4,7 @@
 //! version; CHROMIUM and CHROMEDRIVER name others than those on PATH.
 
 mod browser;
+mod browser_documents;
 mod browser_games;
 mod browser_hostile;
 mod browser_runs;

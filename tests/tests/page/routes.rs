@@ -209,7 +209,7 @@ fn everything_but_the_files_needs_the_key() {
         assert_eq!(server.get(path).status, 200, "{path}");
     }
     let right = [("authorization", "Bearer a-key"), ("content-type", "application/json")];
-    for path in ["/page/settings", "/page/word", "/page/run", "/page/run/games", "/page/run/game", "/page/run/ticket"] {
+    for path in ["/page/settings", "/page/word", "/page/run", "/page/run/games", "/page/run/game", "/page/run/report"] {
         assert_eq!(server.get(path).status, 401, "{path}");
         assert_ne!(server.get_with(path, &right).status, 401, "{path}");
     }
@@ -218,11 +218,6 @@ fn everything_but_the_files_needs_the_key() {
         assert_eq!(server.post(path, &json!({})).status, 401, "{path}");
         assert_eq!(server.post_with(path, body.as_bytes(), &right).status, 200, "{path}");
     }
-    // The frame of the report cannot send a key; it needs a ticket.
-    assert_eq!(server.get("/page/run/report").status, 400);
-    assert_eq!(server.get("/page/run/report?ticket=").status, 400);
-    let ticket = server.get_with("/page/run/ticket", &right).ok()["ticket"].as_str().unwrap().to_owned();
-    assert_eq!(server.get(&format!("/page/run/report?ticket={ticket}")).status, 200);
 }
 
 /// A server whose model speaks until it is cut off, with one place.

@@ -7,6 +7,8 @@ use serde_json::{Value, json};
 use spag_tests::{Serve, program, root, run};
 use tempfile::TempDir;
 
+use crate::browser_documents::hostile_document;
+
 /// A row of a file of games.
 fn row(word: &str, said: &[&str], game: usize) -> Value {
     let said =
@@ -69,7 +71,8 @@ pub(crate) fn run_folder() -> TempDir {
     );
     hostile.push(row("", &[], 4).to_string());
     write(&root.join("hostile/episodes.jsonl"), &hostile);
-    let report = "<!doctype html><title>r</title><h1>Report</h1><script>parent.window.pwned = 1</script>";
+    // No script of the file runs.
+    let report = format!("<script>parent.window.pwned = 1</script>{}", hostile_document().html());
     fs::write(root.join("report.html"), report).unwrap();
     folder
 }
@@ -193,19 +196,22 @@ fn only_files_of_the_list_can_be_read() {
 }
 
 #[test]
-fn report_is_a_page_that_may_do_nothing() {
+fn report_is_data_and_no_page() {
     let folder = run_folder();
-    let server = serve(folder.path());
-    let ticket = server.get("/page/run/ticket").ok()["ticket"].as_str().unwrap().to_owned();
-    let report = server.get(&format!("/page/run/report?ticket={ticket}"));
-    assert!(report.status == 200 && report.text.contains("<h1>Report</h1>"), "{report:?}");
-    let policy = report.header("content-security-policy").unwrap();
-    assert!(policy.starts_with("sandbox;") && policy.contains("default-src 'none'"), "{policy}");
-    assert_eq!(server.get("/page/run/report?ticket=0").status, 400);
-    fs::remove_file(folder.path().join("report.html")).unwrap();
-    assert_eq!(server.get(&format!("/page/run/report?ticket={ticket}")).status, 404);
-    fs::create_dir(folder.path().join("report.html")).unwrap();
-    assert_eq!(server.get(&format!("/page/run/report?ticket={ticket}")).status, 404);
+    let (server, file) = (serve(folder.path()), folder.path().join("report.html"));
+    let report = server.get("/page/run/report");
+    assert_eq!(report.header("content-type"), Some("application/json"));
+    assert_eq!(report.ok()["sections"].as_array().unwrap().len(), hostile_document().sections.len());
+    let refused = |reason: &str| {
+        let reply = server.get("/page/run/report");
+        assert!(reply.status == 404 && reply.error().contains(reason), "{reply:?}");
+    };
+    fs::write(&file, "<!doctype html><h1>A report without data</h1>").unwrap();
+    refused("another version wrote it");
+    fs::remove_file(&file).unwrap();
+    refused("no report yet");
+    fs::create_dir(&file).unwrap();
+    refused("no report yet");
 }
 
 #[test]

@@ -10,7 +10,7 @@ use serde_json::{Map, Value, json};
 use spag_cli::{Error, LoadArgs, Result, TerminalProgress, adapter_args, exit, flags, threads};
 use spag_eval::{
     AskSettings, ChatShots, Evaluation, MissingData, MissingTask, ModelResults, ModelScores, OpenModel, TaskSource,
-    render_page, render_table,
+    render_table, scores_document,
 };
 use spag_io::{CommandFiles, Contents, Progress, write_atomically, write_json_atomically};
 use spag_model::Engine;
@@ -195,5 +195,5 @@ fn write(folder: &Path, results: &[ModelResults]) -> Result<()> {
     let (models, paired) = (named(&|model| model.json.clone()), named(&|model| json!(model.scores.paired)));
     write_json_atomically(folder.join("results.json"), &json!({ "models": models, "paired": paired }))?;
     let scores: Vec<ModelScores> = results.iter().map(|model| model.scores.clone()).collect();
-    Ok(write_atomically(folder.join("report.html"), render_page(&scores))?)
+    Ok(write_atomically(folder.join("report.html"), scores_document(&scores).html())?)
 }

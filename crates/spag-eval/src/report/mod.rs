@@ -1,11 +1,10 @@
-//! The scores of models side by side: a table, a radar plot, and a page with both.
+//! The scores of models side by side: a table, a radar plot, and a document with both.
 
-mod page;
 mod radar;
+mod scores;
 mod table;
 #[cfg(test)]
 mod tests;
 
-pub use page::{render_page, render_section};
-pub use radar::radar;
+pub use scores::{scores_document, scores_parts};
 pub use table::render_table;

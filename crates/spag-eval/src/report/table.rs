@@ -1,5 +1,6 @@
 //! The table of scores.
 
+use spag_run::document::Table;
 use spag_selfplay::text_table;
 
 use crate::paired::PairedDifference;
@@ -17,29 +18,25 @@ pub(super) enum Rows {
 /// The scores of all models as plain text: groups and tasks without a group, one line a metric, and the
 /// differences from the first model. A score of another number of rows than the first model's says of how many. Texts of others are escaped.
 pub fn render_table(models: &[ModelScores]) -> String {
-    let (head, rows) = cells(models, Rows::Groups);
-    let head: Vec<&str> = head.iter().map(String::as_str).collect();
-    let mut text = text_table(&head, &rows);
-    let (head, rows) = paired_cells(models);
-    if !rows.is_empty() {
-        text.push_str(&format!("\n{PAIRED_TITLE}\n\n"));
-        text.push_str(&text_table(&head, &rows));
+    let Table { columns, rows, .. } = scores_table(models, Rows::Groups);
+    let mut text = text_table(&columns, &rows);
+    if let Some(Table { title, columns, rows }) = paired_table(models).filled() {
+        text.push_str(&format!("\n{title}\n\n{}", text_table(&columns, &rows)));
     }
-    for model in models.iter().filter(|model| model.cut > 0) {
-        let name = spag_io::quote(&model.name);
-        text.push_str(&format!(
-            "\n  {name}: {} rows were longer than the model sees, and their prompts lost their beginning\n",
-            model.cut
-        ));
-    }
+    cut_notes(models).for_each(|note| text.push_str(&format!("\n  {note}\n")));
     text
 }
 
-/// What the columns of [`paired_cells`] are.
-pub(super) const PAIRED_TITLE: &str = "Against the first model on the rows that both answered, points [95% interval]; p of the exact sign test (McNemar's)";
+/// What is to be known of models whose prompts were cut.
+pub(super) fn cut_notes(models: &[ModelScores]) -> impl Iterator<Item = String> {
+    models.iter().filter(|model| model.cut > 0).map(|model| {
+        let name = spag_io::quote(&model.name);
+        format!("{name}: {} rows were longer than the model sees, and their prompts lost their beginning", model.cut)
+    })
+}
 
-/// Header and rows of the differences from the first model, in the order of models.
-pub(super) fn paired_cells(models: &[ModelScores]) -> (Vec<&'static str>, Vec<Vec<String>>) {
+/// The differences from the first model, in the order of models.
+pub(super) fn paired_table(models: &[ModelScores]) -> Table {
     let row = |model: &ModelScores, paired: &PairedDifference| {
         vec![
             spag_io::quote(&model.name),
@@ -53,16 +50,20 @@ pub(super) fn paired_cells(models: &[ModelScores]) -> (Vec<&'static str>, Vec<Ve
         ]
     };
     let rows = models.iter().flat_map(|model| model.paired.iter().map(move |paired| row(model, paired)));
-    (vec!["model", "task", "metric", "rows", "change", "better", "worse", "p"], rows.collect())
+    Table::new(
+        "Against the first model on the rows that both answered, points [95% interval]; p of the exact sign test (McNemar's)",
+        ["model", "task", "metric", "rows", "change", "better", "worse", "p"],
+        rows.collect(),
+    )
 }
 
-/// Header and rows.
-pub(super) fn cells(models: &[ModelScores], which: Rows) -> (Vec<String>, Vec<Vec<String>>) {
+/// The scores of all models.
+pub(super) fn scores_table(models: &[ModelScores], which: Rows) -> Table {
     let names = models.iter().map(|model| spag_io::quote(&model.name));
-    let head = ["task", "metric", "rows", "chance"].into_iter().map(str::to_owned).chain(names).collect();
+    let columns = ["task", "metric", "rows", "chance"].into_iter().map(str::to_owned).chain(names);
     let mut rows = Vec::new();
-    let Some(first) = models.first() else { return (head, rows) };
-    for task in first.tasks.iter().filter(|task| which == Rows::All || task.group.is_none()) {
+    let tasks = models.first().into_iter().flat_map(|first| &first.tasks);
+    for task in tasks.filter(|task| which == Rows::All || task.group.is_none()) {
         for (at, metric) in task.metrics.iter().enumerate() {
             let chance =
                 task.chance.filter(|_| at == 0).map_or("–".to_owned(), |chance| format!("{:.1}", 100.0 * chance));
@@ -80,7 +81,8 @@ pub(super) fn cells(models: &[ModelScores], which: Rows) -> (Vec<String>, Vec<Ve
             rows.push(row);
         }
     }
-    (head, rows)
+    let title = "Scores, % of rows [95% interval] (perplexities as they are); chance is the share that guessing has";
+    Table::new(title, columns, rows)
 }
 
 fn metric_name(metric: &MetricScore) -> String {
@@ -91,7 +93,7 @@ fn metric_name(metric: &MetricScore) -> String {
 }
 
 /// A value with its interval: a share in per cent.
-pub(super) fn show(score: &MetricScore) -> String {
+fn show(score: &MetricScore) -> String {
     let factor = if score.metric.higher_is_better() { 100.0 } else { 1.0 };
     let digits = if score.metric.higher_is_better() { 1 } else { 3 };
     let number = |value: f64| format!("{:.digits$}", factor * value);

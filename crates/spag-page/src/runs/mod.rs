@@ -15,7 +15,6 @@ use std::collections::HashMap;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 
-use axum::response::Response;
 use serde::Deserialize;
 use serde_json::{Value, json};
 use spag_game::{Ending, Episode, Game, Labels, Seat};
@@ -28,7 +27,6 @@ use crate::game::{Judged, position};
 use files::GameFile;
 pub(crate) use games::RunGames;
 use index::{Entry, GameIndex};
-use report::Tickets;
 
 pub(crate) use routes::{add_routes, json_route};
 pub use settings::{RunGame, RunSettings};
@@ -47,7 +45,6 @@ pub(crate) struct ShownRun {
     games: RunGames,
     /// What was read of files that have not changed since.
     indices: Mutex<HashMap<String, Arc<GameIndex>>>,
-    tickets: Tickets,
 }
 
 /// Which games are listed. Empty texts hold for every game.
@@ -75,13 +72,6 @@ pub(crate) struct GameQuery {
     row: usize,
 }
 
-/// The report, for somebody with a ticket.
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(crate) struct ReportQuery {
-    ticket: String,
-}
-
 impl ShownRun {
     /// Opens a folder. Its games are those of its settings, or of `game` if it has none.
     ///
@@ -99,17 +89,12 @@ impl ShownRun {
             }
             Ok(_) => {}
         }
-        Ok(Self { folder, games, indices: Mutex::default(), tickets: Tickets::default() })
+        Ok(Self { folder, games, indices: Mutex::default() })
     }
 
     /// As [`ShownRun::open`], of a run that may not have begun.
     pub(crate) fn of_run(root: PathBuf, game: Arc<dyn Game>) -> Self {
-        Self {
-            folder: RunFolder::new(root),
-            games: RunGames::one(game),
-            indices: Mutex::default(),
-            tickets: Tickets::default(),
-        }
+        Self { folder: RunFolder::new(root), games: RunGames::one(game), indices: Mutex::default() }
     }
 
     /// The games of the run.
@@ -203,17 +188,9 @@ impl ShownRun {
         Ok(body)
     }
 
-    /// A ticket for the report.
-    pub(crate) fn ticket(&self) -> Value {
-        json!({"ticket": self.tickets.issue()})
-    }
-
-    /// The report as a page of its own.
-    pub(crate) fn report(&self, query: &ReportQuery) -> std::result::Result<Response, ApiError> {
-        match self.tickets.holds(&query.ticket) {
-            true => report::answer(self.folder.files()),
-            false => Err(ApiError::bad("The ticket has expired; open the report again")),
-        }
+    /// The report as data.
+    pub(crate) fn report(&self) -> std::result::Result<Value, ApiError> {
+        report::answer(self.folder.files())
     }
 
     fn gone(&self, error: &std::io::Error) -> ApiError {

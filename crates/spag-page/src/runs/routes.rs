@@ -4,36 +4,18 @@ use std::sync::Arc;
 
 use axum::extract::Query;
 use axum::extract::rejection::QueryRejection;
-use axum::response::Response;
 use axum::routing::{MethodRouter, get};
 use serde::de::{DeserializeOwned, IgnoredAny};
 use serde_json::Value;
 use spag_serve::{Access, ApiError, Routes, Services};
 
-use super::{ReportQuery, ShownRun};
+use super::ShownRun;
 use crate::page::json_response;
 
 /// The run that a server shows, if any.
 pub(crate) type Shown = Option<Arc<ShownRun>>;
 
-/// A route that answers a query with what `answer` makes of it. It runs outside of the threads of the network.
-pub(crate) fn query_route<S, Q>(
-    services: &Services,
-    shared: &Arc<S>,
-    answer: impl Fn(&S, &Q) -> Result<Response, ApiError> + Clone + Send + Sync + 'static,
-) -> MethodRouter
-where
-    S: Send + Sync + 'static,
-    Q: DeserializeOwned + Send + 'static,
-{
-    let (services, shared) = (services.clone(), shared.clone());
-    get(async move |query: Result<Query<Q>, QueryRejection>| {
-        let Query(query) = query.map_err(|error| ApiError::bad(spag_io::quote(&error.body_text())))?;
-        services.work(move || answer(&shared, &query)).await
-    })
-}
-
-/// As [`query_route`], with an answer in JSON.
+/// A route that answers a query with what `answer` makes of it, in JSON. It runs outside of the threads of the network.
 pub(crate) fn json_route<S, Q>(
     services: &Services,
     shared: &Arc<S>,
@@ -43,22 +25,23 @@ where
     S: Send + Sync + 'static,
     Q: DeserializeOwned + Send + 'static,
 {
-    query_route(services, shared, move |shared, query| answer(shared, query).map(|body| json_response(&body)))
+    let (services, shared) = (services.clone(), shared.clone());
+    get(async move |query: Result<Query<Q>, QueryRejection>| {
+        let Query(query) = query.map_err(|error| ApiError::bad(spag_io::quote(&error.body_text())))?;
+        services.work(move || answer(&shared, &query).map(|body| json_response(&body))).await
+    })
 }
 
 /// Adds the routes of a run folder. Without one, they answer that there is none.
 pub(crate) fn add_routes(routes: Routes, run: Shown, services: &Services) -> Routes {
     let run = &Arc::new(run);
     let list = |run: &Shown, _: &IgnoredAny| folder(run)?.list();
-    let ticket = |run: &Shown, _: &IgnoredAny| Ok(folder(run)?.ticket());
-    let report = query_route(services, run, |run: &Shown, query: &ReportQuery| folder(run)?.report(query));
+    let report = |run: &Shown, _: &IgnoredAny| folder(run)?.report();
     routes
         .route("/page/run", Access::Key, json_route(services, run, list))
         .route("/page/run/games", Access::Key, json_route(services, run, |run, query| folder(run)?.games(query)))
         .route("/page/run/game", Access::Key, json_route(services, run, |run, query| folder(run)?.one_game(query)))
-        .route("/page/run/ticket", Access::Key, json_route(services, run, ticket))
-        // An element of the page cannot send a key: it has a ticket instead.
-        .route("/page/run/report", Access::Everybody, report)
+        .route("/page/run/report", Access::Key, json_route(services, run, report))
 }
 
 fn folder(run: &Shown) -> Result<&ShownRun, ApiError> {

@@ -1,4 +1,4 @@
-//! The report as data, from which the text and the page are rendered. Written as `report.json`.
+//! The report as data, from which the text and the document are made. Written as `report.json`.
 
 use std::collections::BTreeMap;
 
@@ -9,8 +9,8 @@ use spag_game::{AsSeat, Ending, Labels, PerSeat, SEATS, Seat, SeatKey, game_labe
 use spag_selfplay::arena::ArenaTable;
 use spag_selfplay::{Change, GameMeter, Rate};
 
+use super::measures::UpdatePoint;
 use super::rounds::Round;
-use super::updates::UpdatePoint;
 use crate::play_stats::PlayStats;
 
 /// The report of a run.

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 use spag_game::{Labels, PerSeat, SeatKey, UtteranceKind};
-use spag_selfplay::{Rate, number_or_dash};
+use spag_selfplay::Rate;
 
 /// The games that a model was trained on, and its training.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -130,77 +130,14 @@ impl Round {
     }
 }
 
-/// The title of the table of games.
-pub(super) const GAME_TITLE: &str =
-    "Games that each model was trained on: wins, shares in %, and words of an utterance";
-/// The title of the table of trainings.
-pub(super) const TRAINING_TITLE: &str = "Training; loss and KL of the last quarter of the steps, clipped tokens in %";
-
-/// Headers of the table of games: those of what games with these labels have.
-pub(super) fn game_columns(labels: &Labels) -> Vec<String> {
-    let [first, second] = labels.seats;
-    let mut columns = vec!["trained on".to_owned(), "games".to_owned(), format!("{first} : {second}")];
-    columns.extend(shares(labels).map(|(name, _)| name.to_owned()));
-    columns.extend(labels.seats.map(|seat| format!("words, {seat}")));
-    columns.push("distinct-1, -2".to_owned());
-    columns
-}
-
-/// A share of games or utterances.
-type Share = fn(&RoundGames) -> Rate;
-
-/// The shares that mean something in games with these labels.
-fn shares(labels: &Labels) -> impl Iterator<Item = (&'static str, Share)> {
-    let (has_guesses, is_talk) = (!labels.guesses.is_empty(), labels.utterances == UtteranceKind::Sentences);
-    let all: [(&str, bool, Share); 4] = [
-        ("ties", true, |games| games.ties),
-        ("early guesses", has_guesses, |games| games.early_guesses),
-        ("empty", true, |games| games.empty_utterances),
-        ("repeated", is_talk, |games| games.repeated_utterances),
-    ];
-    all.into_iter().filter(|(_, is_meant, _)| *is_meant).map(|(name, _, of)| (name, of))
-}
-
-/// Headers of the table of trainings.
-pub(super) const TRAINING_COLUMNS: [&str; 8] =
-    ["training", "steps", "loss", "KL", "ratio, mean", "ratio, largest", "clipped", "gradient norm, largest"];
-
-/// Rows of the table of games.
-pub(super) fn game_rows(labels: &Labels, rounds: &[Round]) -> Vec<Vec<String>> {
-    let row = |round: &Round| {
-        let games = round.games.as_ref()?;
-        let mut row = vec![round.name.clone(), games.games.to_string()];
-        row.push(games.wins.values().map(|wins| wins.count.to_string()).join(" : "));
-        row.extend(shares(labels).map(|(_, of)| super::text::percent(of(games).share)));
-        row.extend(games.words.values().map(|words| number_or_dash(words, 1)));
-        row.push(format!("{}, {}", number_or_dash(games.distinct_1, 3), number_or_dash(games.distinct_2, 3)));
-        Some(row)
-    };
-    rounds.iter().filter_map(row).collect()
-}
-
-/// Rows of the table of trainings.
-pub(super) fn training_rows(rounds: &[Round]) -> Vec<Vec<String>> {
-    let row = |round: &Round| {
-        let training = round.training.as_ref()?;
-        let mut row = vec![round.name.clone(), training.steps.to_string()];
-        row.extend([training.loss, training.kl].map(|value| number_or_dash(value, 4)));
-        row.extend(
-            [training.importance_ratio_mean, training.importance_ratio_max].map(|value| number_or_dash(value, 3)),
-        );
-        row.extend([super::text::percent(training.clipped_fraction), number_or_dash(training.grad_norm_max, 2)]);
-        Some(row)
-    };
-    rounds.iter().filter_map(row).collect()
-}
-
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use spag_game::taboo;
 
     use super::*;
 
-    fn round() -> Round {
+    /// A round of games, without a training.
+    pub(in crate::report) fn round() -> Round {
         let few = Rate::new(1, 100);
         Round {
             name: "SPAG-2".into(),
@@ -231,27 +168,5 @@ mod tests {
         assert!(said.contains("SPAG-2: 80% of the utterances are empty"), "{said}");
         assert!(said.contains("SPAG-2: 92% of the decided games were won by the attacker"), "{said}");
         assert_eq!(said.lines().count(), 2, "{said}");
-    }
-
-    #[test]
-    fn rows_have_a_cell_for_each_header() {
-        let mut whole = round();
-        whole.training = Some(RoundTraining {
-            steps: 7,
-            loss: Some(-0.5),
-            kl: Some(0.25),
-            importance_ratio_mean: None,
-            importance_ratio_max: None,
-            clipped_fraction: Some(0.125),
-            grad_norm_max: Some(1.0),
-        });
-        let games = &game_rows(&taboo::LABELS, &[whole.clone()])[0];
-        assert_eq!(games.join("|"), "SPAG-2|100|50 : 40|10.0|1.0|1.0|1.0|6.0|–|0.500, 0.750");
-        let training = &training_rows(&[whole, round()]);
-        assert_eq!(training[0].join("|"), "SPAG-2|7|-0.5000|0.2500|–|–|12.5|1.00");
-        assert_eq!(
-            (games.len(), training[0].len(), training.len()),
-            (game_columns(&taboo::LABELS).len(), TRAINING_COLUMNS.len(), 1)
-        );
     }
 }

@@ -5,7 +5,7 @@ use std::path::Path;
 use spag_io::escape;
 
 use super::data::{GameReport, Report};
-use super::text::{change, percent};
+use super::tables::{change, percent};
 
 /// Games whose result is told, and warnings.
 const SHOWN: usize = 3;

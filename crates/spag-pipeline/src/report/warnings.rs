@@ -9,8 +9,14 @@ use crate::play_stats::PlayStats;
 const MANY_TIES: f64 = 0.6;
 
 impl Report {
+    /// Why the run stopped, and its warnings, for the beginning of the report.
+    pub(super) fn notes(&self) -> Vec<String> {
+        let stopped = self.stopped.iter().map(|reason| format!("The run stopped: {reason}"));
+        stopped.chain(self.all_warnings().into_iter().map(|warning| format!("Warning: {warning}"))).collect()
+    }
+
     /// What looks wrong, and what qualifies win rates, a sentence each. They stand before all numbers.
-    pub fn all_warnings(&self) -> Vec<String> {
+    pub(super) fn all_warnings(&self) -> Vec<String> {
         self.few_decided().into_iter().chain(self.warnings.iter().cloned()).collect()
     }
 

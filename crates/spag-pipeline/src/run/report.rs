@@ -22,7 +22,7 @@ use crate::error::{Error, Result};
 use crate::play_stats::PlayStats;
 use crate::report::{
     GameReport, HeldOut, ImitationPart, LossCurve, MatchReport, NamedPlay, Report, Round, SamplePair, ShownGame,
-    ShownUtterance, StageSeconds, render_html, render_text,
+    ShownUtterance, StageSeconds, render_text, report_document,
 };
 
 /// Computes the report and writes it as `report.json`, `report.txt` and `report.html`, also if the run was finished
@@ -36,7 +36,7 @@ pub(super) fn write_report(
     let report = Report { stopped, ..build(run, folder, stages)? };
     write_json_atomically(folder.root.join(files::REPORT_DATA), &report)?;
     write_atomically(folder.root.join(files::REPORT_TEXT), render_text(&report))?;
-    write_atomically(folder.root.join(files::REPORT_PAGE), render_html(&report))?;
+    write_atomically(folder.root.join(files::REPORT_PAGE), report_document(&report).html())?;
     Ok(report)
 }
 

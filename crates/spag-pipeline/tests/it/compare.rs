@@ -4,7 +4,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
-use spag_pipeline::{Error, arms_page, read_arms, render_arms};
+use spag_pipeline::{Error, arms_document, read_arms, render_arms};
+use spag_run::document::{Document, Part};
 
 use crate::common::report::made_up;
 
@@ -52,10 +53,21 @@ fn seeds_of_an_arm_are_pooled_and_ties_count_in_scores() {
     // The attackers of both arms are the same, seed by seed.
     assert!(row(tables[1]).contains("+0.0 (1.000)"), "{text}");
 
-    let page = arms_page(&arms);
-    assert!(["<script", "http:", "https:", "NaN", "inf"].iter().all(|outside| !page.contains(outside)));
-    assert_eq!(page.matches("<svg").count(), page.matches("</svg>").count());
-    assert!(page.contains(r#"aria-label="Score as defender""#) && page.contains("random") == text.contains("random"));
+    let document = arms_document(&arms);
+    assert_eq!(Document::of_html(&document.html()).unwrap().sections, document.sections);
+    let [curves, last] = &document.sections[..] else { panic!("{document:?}") };
+    let [Part::Charts(charts)] = &curves.parts[..] else { panic!("{curves:?}") };
+    let titles: Vec<&str> = charts.iter().map(|chart| chart.title.as_str()).collect();
+    assert_eq!((titles.len(), titles[1]), (6, "Score as defender"));
+    for chart in charts {
+        let names: Vec<&str> = chart.series.iter().map(|series| series.name.as_str()).collect();
+        assert_eq!((names, chart.rule), (vec!["a", "b"], Some(0.0)));
+        assert!(chart.series.iter().all(|series| series.points[0] == [0.0, 0.0] && !series.intervals.is_empty()));
+    }
+    for part in &last.parts {
+        let Part::Table(table) = part else { panic!("{part:?}") };
+        assert!(text.contains(&table.title) && table.rows.iter().flatten().all(|cell| text.contains(cell)), "{text}");
+    }
 }
 
 #[test]

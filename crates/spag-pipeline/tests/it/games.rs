@@ -102,7 +102,8 @@ fn every_game_has_its_share_of_games_and_its_own_credit_and_tables() {
         assert!(text.contains(part), "{part}: {text}");
     }
     let page = fs::read_to_string(file("report.html")).unwrap();
-    assert!(page.contains("<h1>Self-play of Nim (piles=[1]), Kuhn Poker (rounds=1)</h1>"));
+    let title = spag_run::document::Document::of_html(&page).unwrap().title;
+    assert_eq!(title, "Self-play of Nim (piles=[1]), Kuhn Poker (rounds=1)");
     let read: spag_pipeline::Report = serde_json::from_slice(&fs::read(file("report.json")).unwrap()).unwrap();
     assert_eq!(read.more_games, report.more_games);
 }

@@ -9,6 +9,7 @@ use crate::common::tiny::{base, base_config, run_config};
 use serde_json::Value;
 use spag_io::{Progress, Silent};
 use spag_pipeline::{BaseConfig, BaseQuality, Error, Report, RunConfig, make_base, run};
+use spag_run::document::{Document, Part};
 use spag_selfplay::GameMeter;
 
 /// Panics after a number of progress updates, like a killed process.
@@ -358,7 +359,11 @@ fn benchmarks_of_every_model_are_in_the_report_and_are_kept() {
     }
     let page = fs::read_to_string(config.run_dir.join("report.html")).unwrap();
     let text = fs::read_to_string(config.run_dir.join("report.txt")).unwrap();
-    assert_eq!((page.matches("<polygon").count(), page.matches("id=\"benchmarks\"").count()), (3, 1));
+    let document = Document::of_html(&page).unwrap();
+    let benchmarks = document.sections.iter().find(|section| section.heading == "Benchmarks").unwrap();
+    let Part::Charts(radar) = &benchmarks.parts[0] else { panic!("{benchmarks:?}") };
+    let polygons: Vec<&str> = radar[0].series.iter().map(|series| series.name.as_str()).collect();
+    assert_eq!(polygons, ["base", "IM", "SPAG-1", "chance"]);
     assert!(text.contains("\nBenchmarks") && text.contains("two steps"), "{text}");
     assert!(text.contains("Against the first model") && page.contains("Against the first model"), "{text}");
     // Everything else stays as it was.

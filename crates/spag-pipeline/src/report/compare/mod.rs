@@ -1,7 +1,7 @@
 //! Runs side by side: the runs that differ in their seeds only are an arm, whose games are pooled.
 
 mod changes;
-mod page;
+mod document;
 mod text;
 
 use std::path::{Path, PathBuf};
@@ -11,7 +11,7 @@ use spag_io::{quote, read_json, read_text};
 use spag_run::files;
 use toml::Table;
 
-pub use self::page::arms_page;
+pub use self::document::arms_document;
 pub use self::text::{arms_warnings, render_arms};
 use super::data::Report;
 use crate::error::{Error, Result};

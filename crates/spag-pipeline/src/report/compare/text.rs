@@ -1,27 +1,18 @@
 //! Arms as tables.
 
 use spag_game::{Labels, Seat};
-use spag_selfplay::{signed, text_table};
+use spag_run::document::Table;
+use spag_selfplay::signed;
 
 use super::changes::{Measure, PairedSeeds, Question, Words};
 use super::{Arm, labels};
 use crate::report::data::Report;
-
-/// A table of rows that begin with the name of an arm.
-pub(super) struct ArmTable {
-    pub(super) title: String,
-    pub(super) columns: Vec<String>,
-    pub(super) rows: Vec<Vec<String>>,
-}
+use crate::report::text::text_of;
 
 /// Tables of arms: how the last model's win rates and scores in both seats differ from those of IM, pooled over seeds, with 95%
 /// intervals, and how arms differ from the first one, seed by seed.
 pub fn render_arms(arms: &[Arm]) -> String {
-    let tables = tables(arms).into_iter().map(|ArmTable { title, columns, rows }| {
-        let columns: Vec<&str> = columns.iter().map(String::as_str).collect();
-        format!("{title}\n\n{}\n", text_table(&columns, &rows))
-    });
-    tables.collect()
+    tables(arms).iter().map(|table| format!("{}\n", text_of(table))).collect()
 }
 
 /// What qualifies the win rates of arms, a sentence each.
@@ -37,14 +28,14 @@ pub fn arms_warnings(arms: &[Arm]) -> Vec<String> {
 }
 
 /// All tables.
-pub(super) fn tables(arms: &[Arm]) -> Vec<ArmTable> {
+pub(super) fn tables(arms: &[Arm]) -> Vec<Table> {
     let Some(labels) = labels(arms) else { return Vec::new() };
     let words = Words::ALL.into_iter().filter(|words| words.are_in(arms));
     let changes = words.flat_map(|words| Measure::ALL.map(|measure| changes(arms, labels, measure, words)));
     changes.chain(benchmarks(arms)).collect()
 }
 
-fn changes(arms: &[Arm], labels: &Labels, measure: Measure, words: Words) -> ArmTable {
+fn changes(arms: &[Arm], labels: &Labels, measure: Measure, words: Words) -> Table {
     let mut columns = vec!["arm".to_owned(), "seeds".to_owned()];
     columns.extend(labels.seats.map(|seat| format!("as {seat}, points")));
     columns.extend(labels.seats.map(|seat| format!("{seat}: from the first arm (p)")));
@@ -63,11 +54,11 @@ fn changes(arms: &[Arm], labels: &Labels, measure: Measure, words: Words) -> Arm
     // Without words that were held out, all games are of one kind, and some games have no words.
     let on = if Words::HeldOut.are_in(arms) { format!(", on {}", words.title()) } else { String::new() };
     let title = format!("{} of the last model against IM, minus those of IM against itself{on}", measure.title());
-    ArmTable { title, columns, rows: arms.iter().enumerate().map(row).collect() }
+    Table::new(title, columns, arms.iter().enumerate().map(row).collect())
 }
 
 /// The last model's mean score over the tasks of the benchmarks, minus the base model's, averaged over seeds.
-fn benchmarks(arms: &[Arm]) -> Option<ArmTable> {
+fn benchmarks(arms: &[Arm]) -> Option<Table> {
     let mean = |scores: &spag_eval::ModelScores| {
         let scores: Vec<f64> = scores
             .tasks
@@ -84,8 +75,6 @@ fn benchmarks(arms: &[Arm]) -> Option<ArmTable> {
         let average = changes.iter().sum::<f64>() / changes.len().max(1) as f64;
         (!changes.is_empty()).then(|| vec![arm.name.clone(), changes.len().to_string(), signed(average, 1)])
     };
-    let rows: Vec<_> = arms.iter().filter_map(row).collect();
-    let columns = ["arm", "seeds", "points"].map(str::to_owned).to_vec();
-    let title = "Benchmarks: last model minus base model, mean over tasks".to_owned();
-    (!rows.is_empty()).then_some(ArmTable { title, columns, rows })
+    let title = "Benchmarks: last model minus base model, mean over tasks";
+    Table::new(title, ["arm", "seeds", "points"], arms.iter().filter_map(row).collect()).filled()
 }

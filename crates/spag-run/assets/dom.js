@@ -21,6 +21,14 @@ export function fill(node, children) {
   node.replaceChildren(...shown);
 }
 
+/** An element of a drawing. */
+export function s(tag, attributes = {}, ...children) {
+  const node = document.createElementNS("http://www.w3.org/2000/svg", tag);
+  for (const [name, value] of Object.entries(attributes)) node.setAttribute(name, value);
+  node.append(...children);
+  return node;
+}
+
 /** A text of others, which cannot change the direction of what is around it. */
 export function quoted(text) {
   return h("bdi", {}, text);

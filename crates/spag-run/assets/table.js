@@ -4,7 +4,7 @@ import { fill, h } from "./dom.js";
 
 /** Whether a cell is a number, perhaps with a unit, and is aligned as one. */
 function isNumber(cell) {
-  return cell === "–" || (typeof cell === "string" && /^[\d.,]+( (%|s|min|[KMG]iB|a game))?$/.test(cell));
+  return typeof cell === "string" && /^[-\d.,+−–:<≥ ]+(%|s|min|[KMG]iB|a game)?$/.test(cell);
 }
 
 /** A table whose rows become blocks on narrow pages. The first cell of a row is its heading. */

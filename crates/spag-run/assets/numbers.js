@@ -13,6 +13,11 @@ export function figure(number) {
   return number.toLocaleString("en", { maximumSignificantDigits: 4 });
 }
 
+/** A number with the ends of its interval, if it has one. */
+export function estimate(number, interval) {
+  return interval ? `${figure(number)} [${figure(interval[0])}, ${figure(interval[1])}]` : figure(number);
+}
+
 /** A share of a whole. */
 export function percent(part, whole) {
   return whole > 0 ? `${((100 * part) / whole).toFixed(1)} %` : "–";
