@@ -4,7 +4,10 @@ use std::io;
 
 use spag_io::{Classify, ErrorClass, Signal};
 
-use super::RankExit;
+use super::rank_exit::RankExit;
+
+/// What a fallible function of the launcher returns.
+pub(super) type Result<T, E = LaunchError> = std::result::Result<T, E>;
 
 /// Why a launch failed.
 #[derive(Debug, thiserror::Error)]

@@ -22,12 +22,13 @@ use spag_io::parser;
 
 use crate::env::{DEFAULT_PORT, MAX_WORLD_SIZE};
 pub use error::LaunchError;
+use error::Result;
 use port::{MasterPort, ReservedPort};
 pub use rank::RankArgs;
 pub use rank_exit::RankExit;
 use ranks::{LaunchConfig, Ranks};
 use signals::Signals;
-use supervise::{Action, Outcome, Supervisor};
+use supervise::{Action, Outcome, POLL_INTERVAL, Supervisor};
 
 /// Result with [`LaunchError`].
 type Result<T, E = LaunchError> = std::result::Result<T, E>;

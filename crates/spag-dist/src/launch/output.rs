@@ -4,7 +4,8 @@ use std::io::{self, Read, Write};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use super::{LaunchError, Result};
+use super::error::{LaunchError, Result};
+use super::supervise::POLL_INTERVAL;
 
 /// Longer lines are split, so that memory is bounded.
 const MAX_LINE: usize = 1 << 20;
@@ -38,7 +39,7 @@ impl Output {
     pub(super) fn finish(&self, timeout: Duration) {
         let until = Instant::now() + timeout;
         while self.0.iter().any(|thread| !thread.is_finished()) && Instant::now() < until {
-            thread::sleep(super::POLL_INTERVAL);
+            thread::sleep(POLL_INTERVAL);
         }
     }
 }

@@ -7,7 +7,7 @@ use std::{ffi::OsString, os::unix::process::CommandExt, path::PathBuf, process::
 
 use clap::Args;
 
-use super::{LaunchError, Result};
+use super::error::{LaunchError, Result};
 
 /// Execute a program that is killed when the launcher ends. `spag launch` starts its ranks with it.
 #[derive(Debug, Args)]

@@ -14,8 +14,11 @@ use rustix::process::{
 
 use spag_io::Signal;
 
+use super::error::{LaunchError, Result};
+use super::output::Output;
 use super::port::MasterPort;
-use super::{LaunchError, RankExit, Result, output::Output, rank};
+use super::rank;
+use super::rank_exit::RankExit;
 
 /// Time limit for copying the last output.
 const OUTPUT_TIMEOUT: Duration = Duration::from_secs(2);

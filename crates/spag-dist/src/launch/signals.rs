@@ -8,7 +8,7 @@ use signal_hook::flag;
 
 use spag_io::Signal;
 
-use super::{LaunchError, Result};
+use super::error::{LaunchError, Result};
 
 /// The signals received since the last [`Signals::take`].
 #[derive(Debug)]

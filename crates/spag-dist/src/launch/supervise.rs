@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use spag_io::Signal;
 
-use super::RankExit;
+use super::rank_exit::RankExit;
 
 /// Time to wait for further failures before deciding which rank failed first: the neighbours of a dead rank fail too, and
 /// may be noticed before it.
