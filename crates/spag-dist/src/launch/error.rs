@@ -6,7 +6,7 @@ use spag_io::{Classify, ErrorClass, Signal};
 
 use super::rank_exit::RankExit;
 
-/// What a fallible function of the launcher returns.
+/// Result with [`LaunchError`].
 pub(super) type Result<T, E = LaunchError> = std::result::Result<T, E>;
 
 /// Why a launch failed.

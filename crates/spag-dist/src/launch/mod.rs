@@ -30,11 +30,6 @@ use ranks::{LaunchConfig, Ranks};
 use signals::Signals;
 use supervise::{Action, Outcome, POLL_INTERVAL, Supervisor};
 
-/// Result with [`LaunchError`].
-type Result<T, E = LaunchError> = std::result::Result<T, E>;
-
-/// Interval at which ranks and signals are checked.
-const POLL_INTERVAL: Duration = Duration::from_millis(10);
 /// Pause before a restart, so that the launchers of other machines notice the failure too.
 const RESTART_PAUSE: Duration = Duration::from_secs(1);
 const MAX_PROCESSES: usize = 4096;

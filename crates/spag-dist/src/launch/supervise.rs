@@ -12,6 +12,8 @@ use spag_io::Signal;
 
 use super::rank_exit::RankExit;
 
+/// Interval at which ranks and signals are checked.
+pub(super) const POLL_INTERVAL: Duration = Duration::from_millis(10);
 /// Time to wait for further failures before deciding which rank failed first: the neighbours of a dead rank fail too, and
 /// may be noticed before it.
 pub(super) const SETTLE_TIME: Duration = Duration::from_millis(300);
