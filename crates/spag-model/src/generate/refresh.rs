@@ -9,12 +9,12 @@ use crate::params::WeightSource;
 use spag_ops::kernels;
 
 impl Engine {
-    /// Sets the version of the initial weights, 0 by default.
+    /// Calls the weights that the engine was created with `version` instead of 0.
     pub fn with_version(self, version: u64) -> Self {
         Self { weights: WeightState::Version(version), ..self }
     }
 
-    /// Version of the weights: 0 for the initial ones by default. Reported in completions.
+    /// Version of the weights: 0 for those that the engine was created with. Completions report it.
     pub fn version(&self) -> u64 {
         match self.weights {
             WeightState::Version(version) | WeightState::Mixed(version) => version,
