@@ -14,9 +14,9 @@ use crate::temporary;
 use crate::whole::read_whole;
 
 /// A file that replaces the one at its path only when it is complete.
-///
-/// If it is dropped without [`AtomicFile::commit`], it leaves nothing behind. The next process that writes the file deletes
-/// what a killed process has left of it. A symbolic link is replaced, and its target is kept. A path that is not a regular
+/// If it is dropped without [`AtomicFile::commit`], it leaves nothing behind. Leftovers of a killed process are deleted by
+/// the next process that writes the file. A symbolic link is replaced, and its target is kept. A path that is not a regular
+/// file (`/dev/stdout`, a named pipe) is written to directly.
 /// file (`/dev/stdout`, a named pipe) is written to directly.
 #[derive(Debug)]
 pub struct AtomicFile {

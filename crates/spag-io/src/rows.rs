@@ -60,7 +60,7 @@ impl ChunkReader {
         Self::from_reader(path, open().map_err(Error::io(path))?)
     }
 
-    /// As [`ChunkReader::open`]; refuses a file without any text. The list `[]` is a file without rows.
+    /// [`ChunkReader::open`] that refuses a file without any text. The list `[]` is a file without rows.
     ///
     /// # Errors
     /// As [`ChunkReader::open`], or [`Error::Empty`].
@@ -290,7 +290,7 @@ impl<T: DeserializeOwned> RowReader<T> {
         ChunkReader::open(path).map(Self::new)
     }
 
-    /// As [`RowReader::open`]; refuses a file without any text. The list `[]` is a file without rows.
+    /// [`RowReader::open`] that refuses a file without any text. The list `[]` is a file without rows.
     ///
     /// # Errors
     /// As [`RowReader::open`], or [`Error::Empty`].

@@ -13,7 +13,7 @@ use std::time::Duration;
 use crate::in_place::open_in_place;
 use crate::leftovers::remove_unlocked_files;
 
-/// Attempts to create a file before another process mistakes it for a leftover and removes it.
+/// Maximum attempts to create a file, which another process may remove as a leftover before it is locked.
 const TRIES: usize = 50;
 
 /// Creates the temporary file of `path`, whose file name is `name`, and locks it.

@@ -1,23 +1,23 @@
-//! Decoder-only language models on candle tensors: hand-written forward and backward passes, checkpoints as downloaded
-//! (folders and GGUF files), and a continuous-batching generation engine. The crate works on tokens; it has no notion of
-//! games.
+//! Decoder-only language models on candle tensors: hand-written forward and backward passes, checkpoints (Hugging Face
+//! folders and GGUF files), and a continuous-batching generation engine. The crate works on tokens and does not depend
+//! on games.
 //!
-//! The crate's root has the names with which most programs begin. Everything else is in the modules, listed here from the bottom
-//! up; each knows only those above it in the list:
+//! The crate root re-exports the most used names. Everything else is in the modules, listed from the bottom layer up; each
+//! depends only on those above it in the list:
 //!
 //! | Module | Contents |
 //! |---|---|
 //! | [`error`] | the errors of the crate, and of single requests |
-//! | [`config`] | `config.json`: the architecture that it describes |
+//! | [`config`] | `config.json` and the architecture |
 //! | [`dtype`] | number formats of weights, and a user's choice of one |
-//! | [`rate`] | how fast this processor multiplies, for plans |
+//! | [`rate`] | measured matrix product speed of this processor, for the planner |
 //! | [`params`] | the layout of parameters, their names in checkpoints, flat buffers, sources of weights and sinks of gradients |
 //! | [`packed_weights`] | weights packed for generation, quantised or not |
 //! | [`batch`] | packed batches and their targets |
 //! | [`model`] | forward and backward passes |
 //! | `gguf` | the container of GGUF files |
 //! | [`tokenizer`] | tokenizers, with their BOS and EOS tokens |
-//! | [`checkpoint`] | folders and GGUF files: what they hold, reading and writing |
+//! | [`checkpoint`] | reading and writing checkpoints |
 //! | [`adapter`] | LoRA adapters in PEFT's format |
 //! | [`generate`] | the engine: requests, settings, events, completions, memory |
 //!

@@ -1,4 +1,4 @@
-//! How fast this processor multiplies, for plans.
+//! Measures the matrix product speed of this processor, for the planner.
 
 use std::time::{Duration, Instant};
 
@@ -9,21 +9,21 @@ use crate::error::Result;
 
 /// Rows of the measured products: tokens of a micro-batch.
 const ROWS: usize = 512;
-/// How long products are repeated.
+/// Duration of the measurement.
 const TIME: Duration = Duration::from_millis(300);
-/// Sizes of the measured products are at most these, so that weights of a large model need not fit.
+/// Maximum sizes of the measured products, so that weights of a large model need not fit.
 const MAX_SIZE: usize = 4096;
 
-/// FLOP/s that products of a block's sizes reach on this processor, in f32 and with all threads. Takes a third of a second.
+/// FLOP/s of products of a block's sizes on this processor, in f32 with all threads. Takes a third of a second.
 ///
 /// # Errors
-/// There is no memory for the matrices.
+/// Out of memory for the matrices.
 pub fn measured_flops(config: &ModelConfig) -> Result<f64> {
     let model = &config.architecture;
     let (inputs, outputs) = (model.hidden_size.min(MAX_SIZE), model.intermediate_size.min(MAX_SIZE));
     let x = Tensor::ones((ROWS, inputs), DType::F32, &Device::Cpu)?;
     let w = Tensor::ones((outputs, inputs), DType::F32, &Device::Cpu)?;
-    // The first product starts threads and gets memory.
+    // Warm-up: starts threads and allocates memory.
     spag_ops::matmul::linear(&x, &w)?;
     let (start, mut products) = (Instant::now(), 0.0);
     while start.elapsed() < TIME {

@@ -49,7 +49,7 @@ __device__ void forward(const T* x, const T* w, const T* residual, T* y, T* copy
 }
 
 // With r = 1/√(mean x² + ε) and w the weight + offset: dx = residual + r·(g·w − x·r²·mean(g·w·x)), and each block's partial
-// sum of dw = Σ g·x·r. Also the output once more, y = x·r·w.
+// sum of dw = Σ g·x·r. Also recomputes the output, y = x·r·w.
 //
 // x, dy, residual (or null), dx, y (or null) [n, d]; partial [blocks, d], f32. Block b handles rows b, b + blocks, …, and
 // accumulates its part of dw in shared memory [d]; each element belongs to one thread. Element i of the vectors of adjacent

@@ -111,7 +111,7 @@ impl Services {
     /// The model with a name.
     ///
     /// # Errors
-    /// 404 if there is none.
+    /// 404 if no model or adapter has this name.
     pub fn model(&self, name: &str) -> Result<ModelHandle, ApiError> {
         self.0.pool.get(Some(name)).map(ModelHandle)
     }

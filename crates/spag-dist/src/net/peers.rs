@@ -54,7 +54,7 @@ impl Peers {
         self.list.iter().map(|peer| peer.rank).collect()
     }
 
-    /// Whether a rank is connected.
+    /// Whether a rank is connected and the connection is open.
     pub(crate) fn is_open(&mut self, rank: usize) -> bool {
         self.list.iter_mut().any(|peer| peer.rank == rank && peer.channel.is_open())
     }

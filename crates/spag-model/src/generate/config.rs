@@ -156,7 +156,7 @@ impl EngineConfig {
         let device = parameters.device();
         let GenerationMemory { pages, block, logits, .. } =
             self.memory(config, parameters.dtype(), Processor::of(device));
-        // Weights are quantised, or packed for a CPU; kernels use others as they are.
+        // On a CPU, weights are quantised or packed; kernels use unquantised ones directly.
         let (matrices, dtype) = (Matrices::of(&config.architecture), parameters.dtype());
         let weights = match (weights, model.block_format()) {
             _ if model.packed().is_some() => 0,
@@ -177,7 +177,7 @@ impl EngineConfig {
     }
 }
 
-/// Bytes of the matrix that kernels dequantise for products of many rows; 0 for other models.
+/// Bytes of the buffer into which kernels dequantise a matrix for products of many rows; 0 for unquantised models.
 fn dequantised_bytes(model: &Model) -> Result<u64> {
     let parameters = model.parameters();
     Ok(match (model.block_format(), kernels::of(parameters.device())?) {
@@ -188,7 +188,7 @@ fn dequantised_bytes(model: &Model) -> Result<u64> {
     })
 }
 
-/// Memory for an engine's KV cache.
+/// Memory budget of an engine's KV cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MemoryBudget {
     /// Total size.
@@ -198,7 +198,7 @@ pub struct MemoryBudget {
 }
 
 impl MemoryBudget {
-    /// The KV cache takes 1/2 of the host's free memory; the rest is left to other processes.
+    /// The KV cache gets 1/2 of the host's free memory; the rest is left to other processes.
     pub const HOST_SHARE: u64 = 2;
 
     /// Half of the host's free memory, for an engine on the CPU with weights in f32.
@@ -210,7 +210,7 @@ impl MemoryBudget {
     }
 
     /// Memory on the device of a loaded model: half of the free memory on a CPU, nine tenths on a GPU, where only the
-    /// activations of a pass are still to be allocated, and a matrix if a model is quantised.
+    /// activations of a pass, and a dequantised matrix if the model is quantised, remain to be allocated.
     pub fn for_model(model: &Model) -> Result<Self> {
         let device = model.parameters().device();
         let bytes = match device.is_cpu() {

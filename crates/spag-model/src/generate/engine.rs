@@ -23,7 +23,7 @@ use spag_ops::kernels;
 ///
 /// Requests join and leave the batch at every step. The KV cache has a fixed size: if no page is free, the youngest
 /// request is preempted and recomputed later. Tokens and log-probabilities of a request do not depend on the rest of
-/// the batch, on chunking, preemption or cache hits; on a CPU bit by bit.
+/// the batch, on chunking, preemption or cache hits; on a CPU they are bit-identical.
 ///
 /// ```no_run
 /// use std::sync::Arc;
@@ -49,14 +49,15 @@ pub struct Engine {
     pub(super) adapters: Adapters,
 }
 
-/// What an engine holds.
+/// Current load of an engine.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct EngineLoad {
-    /// Requests that wait for their first step, or were preempted.
+    /// Requests that wait for their first step or were preempted.
     pub waiting: usize,
     /// Requests in the batch.
     pub running: usize,
-    /// Pages of the KV cache that running requests use. Others may hold prefixes; they are evicted when pages are needed.
+    /// KV cache pages used by running requests. Other pages may hold cached prefixes, which are evicted when pages are
+    /// needed.
     pub pages_in_use: usize,
     /// Pages of the KV cache.
     pub pages: usize,
@@ -65,26 +66,26 @@ pub struct EngineLoad {
 /// The scheduler's state.
 pub(super) struct State {
     pub(super) cache: KvCache,
-    /// Not started or preempted, in the order in which they are admitted.
+    /// Not started or preempted, in admission order.
     pub(super) waiting: VecDeque<Sequence>,
-    /// Ordered by admission.
+    /// In admission order.
     pub(super) running: Vec<Sequence>,
     pub(super) stats: GenerationStats,
     next_id: u64,
 }
 
 impl Engine {
-    /// Creates an engine with a checkpoint that others use too. On a CPU it packs its own copy of the weights.
+    /// Creates an engine from a shared checkpoint. On a CPU it packs its own copy of the weights.
     ///
     /// # Errors
-    /// Settings that the model does not support, or too little memory for them.
+    /// Settings that the model does not support, or out of memory.
     pub fn new(checkpoint: &Checkpoint, config: EngineConfig) -> Result<Self> {
         Self::with(checkpoint.clone(), config, Weights::Copied)
     }
 
-    /// Creates an engine from a checkpoint. On a CPU the weights are packed layer by layer, in their own memory if the
-    /// checkpoint has no clone. Tensors that were taken from the parameters of the checkpoint must not be used afterwards:
-    /// they are empty then.
+    /// Creates an engine from a checkpoint, which it takes. On a CPU the weights are packed layer by layer, in place if
+    /// the checkpoint has no clone. Tensors taken from the checkpoint's parameters must not be used afterwards: they
+    /// become empty.
     ///
     /// # Errors
     /// As [`Engine::new`].
@@ -119,7 +120,7 @@ impl Engine {
         &self.tokenizer
     }
 
-    /// What the engine holds now.
+    /// The engine's current load.
     pub fn load(&self) -> EngineLoad {
         let State { cache, waiting, running, .. } = &self.state;
         let pages = self.config.pages;
@@ -131,8 +132,8 @@ impl Engine {
         }
     }
 
-    /// Why decoding passes of a GPU run eagerly, which is slower, because a CUDA graph could not be captured since the last
-    /// refresh.
+    /// Why decoding passes on a GPU run eagerly, which is slower: the failure of a CUDA graph capture since the last
+    /// refresh, if any.
     pub fn capture_failure(&self) -> Option<String> {
         self.runner.capture_failure()
     }
@@ -173,7 +174,7 @@ impl Generate for Engine {
         let (max_new_tokens, max_length) = (config.max_new_tokens, self.config.max_length);
         let room = match max_length.saturating_sub(max_new_tokens) {
             0 => return Err(RequestError::NoRoom { max_new_tokens, max_length }),
-            // The last token of a prompt that is only scored is predicted and not seen.
+            // The last token of a prompt that is only scored is a target, not an input.
             room if max_new_tokens == 0 => room.saturating_add(1),
             room => room,
         };
@@ -210,7 +211,7 @@ impl Generate for Engine {
             return Ok(Vec::new());
         }
         self.weights.check()?;
-        // Engines on other threads may use the same device.
+        // Engines on other threads may share the device.
         let kernels = kernels::of(self.runner.device())?;
         let _turn = kernels.as_ref().map(|kernels| kernels.turns().wait());
         self.pass()

@@ -1,4 +1,4 @@
-//! The adapters of a running engine.
+//! Adapters of a running engine.
 
 use std::sync::Arc;
 
@@ -11,11 +11,11 @@ use crate::params::AdapterWeights;
 use spag_ops::kernels;
 
 impl Engine {
-    /// Adds an adapter for requests that [name](AdapterChoice::Named) it; other requests may be running. It takes memory of its own,
-    /// in the number format of the engine.
+    /// Adds an adapter for requests that [name](AdapterChoice::Named) it, while other requests may be running. It is copied, in the
+    /// engine's number format.
     ///
     /// # Errors
-    /// A name that is in use, an adapter for another architecture, or too little memory. The engine is as before.
+    /// The name is in use, the adapter is for another architecture, or out of memory. The engine is unchanged.
     pub fn add_adapter(&mut self, name: &str, adapter: &Adapter) -> Result<()> {
         if self.adapters().any(|loaded| loaded == name) {
             return Err(Error::Generation(format!("an adapter `{name}` is loaded already; remove it first")));
@@ -25,10 +25,10 @@ impl Engine {
         Ok(())
     }
 
-    /// Removes an adapter. Requests that were submitted before are completed with it; its memory is freed after the last of them.
+    /// Removes an adapter. Requests submitted before complete with it; its memory is freed after the last of them.
     ///
     /// # Errors
-    /// No adapter of this name.
+    /// No adapter has this name.
     pub fn remove_adapter(&mut self, name: &str) -> Result<()> {
         Ok(self.adapters.remove(name)?)
     }
@@ -38,7 +38,7 @@ impl Engine {
         self.adapters.names()
     }
 
-    /// Packs an adapter, with a turn of the device.
+    /// Packs an adapter while holding the device's turn.
     pub(super) fn pack(&mut self, adapter: AdapterWeights<'_>) -> Result<Arc<PackedAdapter>> {
         let kernels = kernels::of(self.runner.device())?;
         let _turn = kernels.as_ref().map(|kernels| kernels.turns().wait());
@@ -46,7 +46,7 @@ impl Engine {
         Ok(Arc::new(self.runner.pack_adapter(adapter, root)?))
     }
 
-    /// Replaces the engine's own adapter, also for requests that have not started.
+    /// Replaces the engine's own adapter, including for requests that have not started.
     pub(super) fn set_own_adapter(&mut self, own: Option<Arc<PackedAdapter>>) {
         let waiting = self.state.waiting.iter_mut().filter(|sequence| sequence.is_new());
         for sequence in waiting.filter(|sequence| sequence.config.adapter == AdapterChoice::Own) {

@@ -1,11 +1,11 @@
-//! What users can set of an engine; the rest follows from the model and the free memory.
+//! User settings of an engine; the rest is derived from the model and the free memory.
 
 use super::config::{EngineConfig, MemoryBudget, PrefixSharing, Processor};
 use crate::config::ModelConfig;
 use crate::error::Result;
 use crate::model::Model;
 
-/// Prompt tokens of a pass on a GPU, if none are set: enough to keep the tensor cores busy.
+/// Default prompt tokens per pass on a GPU: enough to keep the tensor cores busy.
 const DEVICE_STEP_TOKENS: usize = 2048;
 
 spag_io::settings! {
@@ -35,8 +35,8 @@ spag_io::settings! {
 }
 
 impl EngineSettings {
-    /// The configuration for `model`, one of `engines` that share its machine's or GPU's memory: each uses an equal part of
-    /// half of the free memory, unless a setting sets the size.
+    /// The configuration for `model`, one of `engines` that share the memory of a machine or GPU: each gets an equal part
+    /// of half of the free memory, unless a setting specifies the size.
     ///
     /// # Errors
     /// The free memory of the device cannot be read.
@@ -45,7 +45,7 @@ impl EngineSettings {
         Ok(self.config_on(Processor::of(model.parameters().device()), model.config(), max_length, memory))
     }
 
-    /// As [`EngineSettings::config`], with the defaults of a processor.
+    /// [`EngineSettings::config`] with the defaults of a processor.
     pub fn config_on(
         &self,
         processor: Processor,
@@ -60,7 +60,8 @@ impl EngineSettings {
         config
     }
 
-    /// The configuration for requests of at most `max_length` tokens, within `memory` unless a setting sets the size.
+    /// The configuration for requests of at most `max_length` tokens, within `memory` unless a setting specifies the
+    /// size.
     pub fn config(&self, model: &ModelConfig, max_length: usize, memory: MemoryBudget) -> EngineConfig {
         let running = self.max_running.unwrap_or_else(|| EngineConfig::max_running_that_fit(model, max_length, memory));
         let mut config = EngineConfig::with_max_length(model, running, max_length, memory);
@@ -96,7 +97,7 @@ mod tests {
         Flags::parse_from(std::iter::once("test").chain(line.split_whitespace())).engine
     }
 
-    /// A model so large that memory is the limit on any machine.
+    /// A model so large that memory is the limit on every machine.
     fn large() -> ModelConfig {
         serde_json::from_str(
             r#"{"hidden_size": 65536, "intermediate_size": 8, "vocab_size": 8, "num_hidden_layers": 512,
@@ -135,7 +136,7 @@ mod tests {
                 "num_attention_heads": 1, "max_position_embeddings": 64}"#,
         )
         .unwrap();
-        // With enough memory two engines are configured as one is.
+        // With enough memory, two engines are configured like one.
         let [one, two] = [1, 2].map(|engines| self::args("").config(&small, 64, memory.split(engines)));
         assert_eq!((one.max_running, one.pages), (two.max_running, two.pages));
     }

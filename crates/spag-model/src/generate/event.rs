@@ -1,19 +1,18 @@
-//! What an engine reports of a request.
+//! Events of requests.
 
 use super::completion::Completion;
 use crate::error::RequestError;
 use spag_ops::sample::TokenLogProb;
 
-/// What happened to a request in a step.
+/// An event of a request in a step.
 ///
-/// The last event of a request is `Finished` or `Failed`. The others are reported only if [`Streamed::Text`] is asked for,
-/// because what they hold is in the [`Completion`] too.
+/// The last event of a request is `Finished` or `Failed`. The others are reported only with [`Streamed::Text`], since the
+/// [`Completion`] contains their data too.
 ///
 /// [`Streamed::Text`]: super::Streamed::Text
 #[derive(Clone, Debug, PartialEq)]
 pub enum Event {
-    /// The log-probabilities of the prompt that were asked for: once, before the first token. The first token of a prompt
-    /// has none.
+    /// The requested log-probabilities of the prompt: once, before the first token. The first token of a prompt has none.
     Prompt(Vec<Option<TokenLogProb>>),
     /// A generated token.
     Token(TokenEvent),
@@ -28,7 +27,7 @@ pub enum Event {
 pub struct TokenEvent {
     /// The token and its log-probability.
     pub token: TokenLogProb,
-    /// The text that became certain with it. Text is held back while it may be half a character or the begin of a stop
-    /// string. The texts of all tokens together are the text of the completion.
+    /// The text that became final with it. Text is held back while it may be a partial character or the start of a
+    /// stop string. The concatenated texts of all tokens are the text of the completion.
     pub text: String,
 }

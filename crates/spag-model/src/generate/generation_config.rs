@@ -1,4 +1,4 @@
-//! Settings of requests.
+//! Generation settings of requests.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -14,15 +14,15 @@ use spag_ops::sample::{Distribution, MAX_TOP, Sampling};
 /// Generation settings of a request.
 #[derive(Clone, Debug, PartialEq)]
 pub struct GenerationConfig {
-    /// Maximum number of generated tokens. 0 if only log-probabilities of the prompt are asked for.
+    /// Maximum number of generated tokens. 0 to only score the prompt.
     pub max_new_tokens: usize,
-    /// Tokens that would end a completion are banned before this many tokens.
+    /// Tokens that would end the completion are banned before this many tokens.
     pub min_new_tokens: usize,
     /// The sampling strategy.
     pub sampling: Sampling,
-    /// What changes the logits first.
+    /// Logit adjustments applied before sampling.
     pub rules: LogitRules,
-    /// What the completion is held to. Its token that ends a text, and the stop tokens, are chosen where the grammar may end.
+    /// Constrains the completion. EOS and stop tokens are allowed where the grammar may end.
     pub grammar: Option<SharedGrammar>,
     /// Tokens that end a completion, in addition to EOS.
     pub stop_tokens: Vec<u32>,
@@ -30,17 +30,17 @@ pub struct GenerationConfig {
     pub stop_strings: Vec<String>,
     /// Whether EOS ends a completion.
     pub eos: EosRule,
-    /// What happens to a prompt that is too long.
+    /// Handling of prompts that are too long.
     pub overflow: Overflow,
-    /// What the texts of special tokens are in a prompt that is a text.
+    /// Handling of special tokens in the text of a prompt.
     pub special_tokens: SpecialTokens,
-    /// What the text is decoded from. Stop strings are searched in this text.
+    /// How the text is decoded. Stop strings are searched in this text.
     pub text: CompletionText,
-    /// Log-probabilities beside those of the generated tokens.
+    /// Additional log-probabilities to report.
     pub log_probs: LogProbs,
     /// What is reported before the completion.
     pub stream: Streamed,
-    /// The adapter that the model runs with.
+    /// The adapter applied to the model.
     pub adapter: AdapterChoice,
 }
 
@@ -67,7 +67,7 @@ impl Default for GenerationConfig {
 }
 
 impl GenerationConfig {
-    /// What the token after `generated` tokens is drawn from. `eos` are the model's tokens that end a text.
+    /// The sampling distribution after `generated` tokens. `eos` are the model's end-of-text tokens.
     pub fn distribution(&self, generated: usize, eos: &[u32]) -> Distribution {
         let eos = if self.eos == EosRule::Ends { eos } else { &[] };
         let banned = match generated < self.min_new_tokens {
@@ -77,7 +77,7 @@ impl GenerationConfig {
         Distribution { sampling: self.sampling, banned }
     }
 
-    /// Rejects invalid settings.
+    /// Validates the settings.
     ///
     /// # Errors
     /// [`RequestError::Setting`] naming the setting.
@@ -109,53 +109,53 @@ impl GenerationConfig {
     }
 }
 
-/// Whether an EOS token ends a completion.
+/// Whether EOS ends a completion.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum EosRule {
-    /// It does.
+    /// EOS ends the completion.
     #[default]
     Ends,
-    /// It is a token like any other, whose text is empty.
+    /// EOS is an ordinary token with empty text.
     Ignored,
 }
 
-/// What the text of a completion is decoded from.
+/// How the text of a completion is decoded.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum CompletionText {
-    /// The tokens of the completion. Tokenizers of LLaMA then drop a leading blank.
+    /// From the tokens of the completion. LLaMA tokenizers then drop a leading blank.
     #[default]
     Alone,
-    /// Prompt and completion together, as in the reference: the text of the prompt is removed, and the rest ends before
-    /// the first EOS, also if ordinary tokens spell it. See [`Tokenizer::decode_after`]. The text is certain only at the
-    /// end, because the text of the prompt is removed wherever it occurs: the last token has all of it.
+    /// From prompt and completion together, as in the reference: the prompt's text is removed, and the rest ends before
+    /// the first EOS, even if spelled by ordinary tokens. See [`Tokenizer::decode_after`]. The text is final only at the
+    /// end, because the prompt's text is removed wherever it occurs: the last token reports all of it.
     AfterPrompt,
-    /// What the completion adds to the text of the prompt. A leading blank is kept.
+    /// The text that the completion adds to the prompt's. A leading blank is kept.
     Continued,
 }
 
-/// Which adapter of an engine a request runs with.
+/// The adapter of an engine that a request uses.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub enum AdapterChoice {
-    /// The engine's own: that of its last [`refresh`](super::Engine::refresh), or none.
+    /// The engine's own adapter, from its last [`refresh`](super::Engine::refresh), if any.
     #[default]
     Own,
-    /// None: the base model.
+    /// No adapter: the base model.
     Base,
-    /// One that [`Engine::add_adapter`](super::Engine::add_adapter) named.
+    /// An adapter added with [`Engine::add_adapter`](super::Engine::add_adapter).
     Named(Arc<str>),
 }
 
 impl AdapterChoice {
-    /// The adapter of a name.
+    /// The adapter with a name.
     pub fn named(name: &str) -> Self {
         Self::Named(name.into())
     }
 }
 
-/// What happens to a prompt that leaves no room for `max_new_tokens`.
+/// Handling of a prompt that leaves no room for `max_new_tokens`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Overflow {
-    /// It loses its first tokens.
+    /// The prompt is truncated on the left.
     #[default]
     TruncateLeft,
     /// The request is refused.
@@ -165,25 +165,25 @@ pub enum Overflow {
 /// What is reported of a request before its completion.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Streamed {
-    /// Nothing: the only event is the last one. Costs nothing while tokens are generated.
+    /// Nothing: the only event is the last one. Adds no cost during generation.
     #[default]
     No,
-    /// Log-probabilities of the prompt if they are asked for, and each token with the text that became certain.
+    /// The log-probabilities of the prompt, if requested, and each token with its final text.
     Text,
 }
 
 /// Log-probabilities of a request, under softmax of the unmodified logits.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LogProbs {
-    /// The tokens of the prompt whose log-probabilities are reported.
+    /// The prompt positions whose log-probabilities are reported.
     pub prompt: Option<PromptRange>,
-    /// The most likely tokens reported at each position, generated or of the prompt, beside the token there. From 0 to
-    /// [`LogProbs::MAX_TOP`].
+    /// Number of most likely tokens reported at each position, generated or of the prompt, in addition to the token
+    /// itself. From 0 to [`LogProbs::MAX_TOP`].
     pub top: usize,
 }
 
 impl LogProbs {
-    /// The largest [`LogProbs::top`].
+    /// Maximum of [`LogProbs::top`].
     pub const MAX_TOP: usize = MAX_TOP;
 }
 
@@ -192,7 +192,7 @@ impl LogProbs {
 pub enum PromptRange {
     /// All.
     All,
-    /// These, as far as the prompt has them.
+    /// A range, clipped to the prompt.
     Positions(Range<usize>),
 }
 

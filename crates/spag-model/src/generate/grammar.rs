@@ -1,49 +1,49 @@
-//! Completions that are held to a grammar: what the engine asks of one.
+//! The interface between the engine and grammars that constrain completions.
 
 use std::fmt;
 use std::sync::Arc;
 
-/// A set of texts that completions are held to. Requests share it.
+/// A set of texts to which completions are constrained. Shared by requests.
 pub trait Grammar: Send + Sync {
-    /// The state of a completion at its begin.
+    /// The initial state of a completion.
     fn start(&self) -> Box<dyn GrammarState>;
 }
 
-/// A completion's place within a grammar.
+/// The state of a completion within a grammar.
 pub trait GrammarState: Send {
-    /// The tokens that may follow.
+    /// The tokens allowed next.
     ///
     /// # Errors
-    /// What the grammar's limits do not allow to compute, in words.
+    /// A limit of the grammar is exceeded; the error message.
     fn allowed(&mut self) -> Result<AllowedTokens, String>;
 
-    /// Goes on by a token that may follow.
+    /// Advances by an allowed token.
     ///
     /// # Errors
-    /// The token may not follow, or a limit is reached.
+    /// The token is not allowed, or a limit is exceeded.
     fn accept(&mut self, token: u32) -> Result<(), String>;
 }
 
-/// What may follow within a grammar.
+/// The tokens allowed next.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AllowedTokens {
-    /// A bit for each token, in words of 32, the lowest bit first. Those of tokens that end a text do not count.
+    /// One bit per token, in words of 32, lowest bit first. Bits of end-of-text tokens are ignored.
     pub words: Vec<u32>,
     /// Whether the text may end here.
     pub end: bool,
 }
 
-/// A grammar of requests. Two are equal if they are the same one.
+/// A grammar shared by requests. Equality is identity.
 #[derive(Clone)]
 pub struct SharedGrammar(Arc<dyn Grammar>);
 
 impl SharedGrammar {
-    /// For requests.
+    /// Wraps a grammar for requests.
     pub fn new(grammar: impl Grammar + 'static) -> Self {
         Self(Arc::new(grammar))
     }
 
-    /// The state of a completion at its begin.
+    /// The initial state of a completion.
     pub fn start(&self) -> Box<dyn GrammarState> {
         self.0.start()
     }

@@ -1,4 +1,4 @@
-//! What may follow the sequences of a step that are held to grammars, computed beside the step.
+//! Computes the tokens allowed by grammars concurrently with the forward pass.
 
 use std::thread;
 
@@ -8,13 +8,13 @@ use super::sequence::Sequence;
 use crate::error::RequestError;
 use spag_ops::sample::TokenSet;
 
-/// A sequence by its index, with its place in its grammar.
+/// A sequence index with its grammar state.
 type Held = (usize, Box<dyn GrammarState>);
 
-/// What may follow each.
+/// The allowed tokens of each.
 type Computed = Vec<(Held, Result<AllowedTokens, String>)>;
 
-/// The places in grammars of the sequences whose next token is chosen in this step. They are given back by [`give_back`].
+/// Takes the grammar states of the sequences that sample a token in this step. [`give_back`] returns them.
 pub(super) fn take(chunks: &[ScheduledChunk], running: &mut [Sequence]) -> Vec<Held> {
     let mut held = Vec::new();
     for chunk in chunks {
@@ -26,7 +26,7 @@ pub(super) fn take(chunks: &[ScheduledChunk], running: &mut [Sequence]) -> Vec<H
     held
 }
 
-/// Computes what may follow on a thread of its own, beside `step`.
+/// Computes the allowed tokens on another thread, concurrently with `step`.
 pub(super) fn beside<T>(mut held: Vec<Held>, step: impl FnOnce() -> T) -> (T, Computed) {
     if held.is_empty() {
         return (step(), Vec::new());
@@ -38,13 +38,14 @@ pub(super) fn beside<T>(mut held: Vec<Held>, step: impl FnOnce() -> T) -> (T, Co
     thread::scope(|scope| {
         let allowed = scope.spawn(allowed);
         let stepped = step();
-        // Without the states of a thread that panicked the sequences would go on unconstrained.
+        // Without the states of a panicked thread, the sequences would continue unconstrained.
         let allowed = allowed.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
         (stepped, allowed)
     })
 }
 
-/// Gives sequences what [`take`] took, with what may follow; `ends` are the tokens that end a text. Returns those that fail.
+/// Returns the states taken by [`take`] to their sequences, with the allowed tokens; `ends` are end-of-text tokens. Returns
+/// the sequences that failed.
 pub(super) fn give_back(computed: Computed, running: &mut [Sequence], ends: &[u32]) -> Vec<(usize, RequestError)> {
     let mut failed = Vec::new();
     for ((at, state), allowed) in computed {
@@ -58,7 +59,7 @@ pub(super) fn give_back(computed: Computed, running: &mut [Sequence], ends: &[u3
     failed
 }
 
-/// The tokens that may follow, with those that end a text if it may end.
+/// The allowed tokens, including end-of-text tokens if the text may end.
 fn with_ends(AllowedTokens { mut words, end }: AllowedTokens, eos: &[u32], stop: &[u32]) -> TokenSet {
     for token in eos.iter().chain(stop) {
         let (word, bit) = (*token as usize / 32, 1 << (token % 32));

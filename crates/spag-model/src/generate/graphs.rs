@@ -1,9 +1,9 @@
-//! CUDA graphs of decoding passes: a few hundred launches become one.
+//! CUDA graphs of decoding passes, which replace a few hundred launches by one.
 //!
-//! Decoding passes with the same key differ only in three tensors: embedded tokens, positions and page tables. Their rows
-//! are padded to one of few counts, so that a pass with one request less has the same key. The
-//! first pass of a key runs eagerly, which loads its kernels. The second is captured, with its own input and output
-//! buffers. Later passes copy their inputs into these buffers and replay the graph.
+//! Decoding passes with the same key differ only in three tensors: embedded tokens, positions and page tables. Row counts
+//! are padded to a few values, so that a pass with one request less has the same key. The first pass of a key runs
+//! eagerly, which loads its kernels. The second is captured, with its own input and output buffers. Later passes copy
+//! their inputs into these buffers and replay the graph.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
@@ -19,12 +19,12 @@ use spag_ops::rope::Positions;
 pub(super) struct Inputs<'a> {
     /// The embedded tokens, [N, D].
     pub(super) x: Tensor,
-    /// For rotations; `None` if positions are not rotations.
+    /// For RoPE; `None` with other position encodings.
     pub(super) positions: Option<Positions>,
     pub(super) plan: Plan<'a>,
 }
 
-/// Rows, splits of their keys, and length of the page tables.
+/// Rows, splits of their keys, and page table length.
 type GraphKey = (usize, usize, usize);
 
 /// Captured decoding passes by key.
@@ -34,7 +34,7 @@ pub(super) struct GraphCache(Mutex<Graphs>);
 #[derive(Default)]
 struct Graphs {
     entries: HashMap<GraphKey, Entry>,
-    /// Why the first capture failed.
+    /// The first capture failure.
     failure: Option<String>,
 }
 
@@ -56,8 +56,8 @@ struct Captured {
 /// Maximum number of graphs. When it is exceeded, all are dropped and captured again.
 const MAX_GRAPHS: usize = 512;
 
-/// The row count that `rows` are padded to: itself up to 4, then multiples of 8 up to 64, of 16 up to 256 and of 32. Weights
-/// are read once for all rows, so that a few more cost little.
+/// The padded row count: up to 4 unpadded, then multiples of 8 up to 64, of 16 up to 256, and of 32. Weights are read once
+/// for all rows, so a few more cost little.
 pub(super) fn padded_rows(rows: usize) -> usize {
     let step = match rows {
         0..=4 => 1,
@@ -109,7 +109,7 @@ impl GraphCache {
         }
     }
 
-    /// Why the first capture that failed did.
+    /// The first capture failure, if any.
     pub(super) fn failure(&self) -> Option<String> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).failure.clone()
     }
@@ -139,7 +139,7 @@ impl Captured {
 }
 
 impl Inputs<'_> {
-    /// Uninitialized buffers for inputs of the same key.
+    /// Uninitialized buffers for inputs with the same key.
     fn uninit_like(&self, kernels: &dyn Kernels) -> Result<Option<Inputs<'static>>> {
         let Some(plan) = self.plan.uninit_like(kernels)? else { return Ok(None) };
         let x = kernels.empty(self.x.dims(), self.x.dtype())?;

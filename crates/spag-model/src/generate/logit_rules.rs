@@ -1,27 +1,27 @@
-//! What changes a request's logits before its distribution applies: biases, penalties, min-p.
+//! Logit processors of requests: biases, penalties, min-p.
 
 use std::collections::BTreeMap;
 
 use spag_ops::sample::LogitEdit;
 
-/// Biases, penalties and min-p of a request, with vLLM's meaning and order: biases, the repetition penalty, the frequency and the
-/// presence penalty; then the temperature, min-p, top-k and top-p.
+/// Biases, penalties and min-p of a request, with vLLM's semantics and order: biases, then repetition, frequency and presence
+/// penalties; then temperature, min-p, top-k and top-p.
 #[derive(Clone, Debug, PartialEq)]
 pub struct LogitRules {
-    /// What is added to the logits of tokens, by token.
+    /// Added to the logits, by token.
     pub bias: BTreeMap<u32, f32>,
-    /// Divides the positive logits of tokens that the prompt or the completion has, and multiplies the negative ones; above 0, 1 for none.
+    /// Divides positive and multiplies negative logits of tokens in the prompt or completion; above 0, 1 disables it.
     pub repetition_penalty: f32,
-    /// Subtracted from the logits of tokens that the completion has.
+    /// Subtracted from the logits of tokens in the completion.
     pub presence_penalty: f32,
-    /// Subtracted from the logits of tokens as often as the completion has them.
+    /// Subtracted from a token's logit once per occurrence in the completion.
     pub frequency_penalty: f32,
-    /// Tokens whose probability at the temperature is below this share of the likeliest token's are not drawn; in [0, 1].
+    /// Excludes tokens whose probability at the temperature is below this fraction of the likeliest token's; in [0, 1].
     pub min_p: f64,
 }
 
 impl Default for LogitRules {
-    /// Nothing changes.
+    /// No effect.
     fn default() -> Self {
         Self {
             bias: BTreeMap::new(),
@@ -34,12 +34,12 @@ impl Default for LogitRules {
 }
 
 impl LogitRules {
-    /// Whether logits depend on the tokens before them.
+    /// Whether logits depend on preceding tokens.
     fn has_penalties(&self) -> bool {
         self.repetition_penalty != 1.0 || self.presence_penalty != 0.0 || self.frequency_penalty != 0.0
     }
 
-    /// Rejects invalid settings, with the reason.
+    /// Validates the settings; the error is the reason.
     pub(super) fn check(&self) -> Result<(), String> {
         let Self { bias, repetition_penalty, presence_penalty, frequency_penalty, min_p } = self;
         if !(repetition_penalty.is_finite() && *repetition_penalty > 0.0) {
@@ -60,15 +60,15 @@ impl LogitRules {
     }
 }
 
-/// How often a request has had each token, as far as its penalties need it.
+/// Token counts of a request, as needed by its penalties.
 #[derive(Debug, Default)]
 pub(super) struct TokenUse {
-    /// How often the completion has each token of the prompt and of the completion.
+    /// Occurrences in the completion of each token of the prompt and the completion.
     completed: BTreeMap<u32, u32>,
 }
 
 impl TokenUse {
-    /// Before the completion.
+    /// The counts before the completion.
     pub(super) fn of_prompt(rules: &LogitRules, prompt: &[u32]) -> Self {
         match rules.repetition_penalty != 1.0 {
             true => Self { completed: prompt.iter().map(|token| (*token, 0)).collect() },
@@ -83,7 +83,7 @@ impl TokenUse {
         }
     }
 
-    /// The changes of the next token's logits.
+    /// The edits of the next token's logits.
     pub(super) fn edits(&self, rules: &LogitRules) -> Vec<LogitEdit> {
         let mut edits: BTreeMap<u32, LogitEdit> = rules
             .bias
@@ -146,7 +146,7 @@ mod tests {
         wrong(LogitRules { bias: [(3, f32::NAN)].into(), ..of() }, "token 3");
     }
 
-    /// `scripts/sampling-fixtures.py` wrote what is expected.
+    /// The expected values are written by `scripts/sampling-fixtures.py`.
     #[test]
     fn distributions_are_those_of_the_processors_of_transformers() {
         const DRAWS: usize = 400;
@@ -191,7 +191,7 @@ mod tests {
                 assert!((f64::from(one.sampling_log_prob) - want).abs() < 2e-5, "{one:?}, {want}: {settings}");
                 *drawn.entry(one.token).or_default() += 1;
             }
-            // Each token has its share of the uniform numbers, so that all with a probability are drawn.
+            // Each token has its share of the uniform numbers, so all tokens with non-zero probability are sampled.
             for (token, log_prob) in expected {
                 let (share, found) = (log_prob.exp() * DRAWS as f64, *drawn.get(&token).unwrap_or(&0) as f64);
                 assert!((share - found).abs() <= 1.01, "{token}: {found}, not {share}: {settings}");

@@ -1,33 +1,33 @@
-//! The memory that generation needs, from the model's configuration.
+//! Memory requirements of generation, derived from the model's configuration.
 
 use crate::config::ModelConfig;
 use crate::dtype::WeightDtype;
 use crate::params::Layout;
 use spag_ops::sample::scored_rows;
 
-/// What the memory of an engine depends on, beside the model.
+/// Settings that determine the memory of an engine, in addition to the model.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct GenerationMemorySettings {
     /// Number format of parameters, keys and values.
     pub dtype: WeightDtype,
     /// Number format of activations: f32 on a CPU, that of the parameters on a GPU.
     pub activations: WeightDtype,
-    /// Tokens that fit into the KV cache.
+    /// Capacity of the KV cache in tokens.
     pub cached_tokens: usize,
     /// Running requests.
     pub running: usize,
-    /// Prompt tokens of a forward pass, at most.
+    /// Maximum prompt tokens per forward pass.
     pub step_tokens: usize,
-    /// Whether log-probabilities of prompts are asked for.
+    /// Whether log-probabilities of prompts may be requested.
     pub prompt_log_probs: PromptLogProbs,
 }
 
 /// Whether an engine computes log-probabilities of prompts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PromptLogProbs {
-    /// It may: a server.
+    /// Possibly, in a server.
     Computed,
-    /// It does not: games.
+    /// Never, in games.
     None,
 }
 
@@ -40,22 +40,22 @@ pub struct GenerationMemory {
     pub pages: u64,
     /// Temporary memory of a block.
     pub block: u64,
-    /// Logits, f32: of one row per request, or of a chunk of a prompt whose log-probabilities are asked for.
+    /// Logits, f32: one row per request, or a chunk of a prompt that is scored.
     pub logits: u64,
 }
 
 impl GenerationMemory {
-    /// The memory of generating with a model of this configuration.
+    /// The memory of generation with this configuration.
     pub fn new(config: &ModelConfig, settings: &GenerationMemorySettings) -> Self {
         let element = settings.activations.bytes() as u64;
         let model = &config.architecture;
         let [d, f, q, kv] =
             [model.hidden_size, model.intermediate_size, model.query_size(), model.kv_size()].map(|size| size as u64);
         let rows = settings.step_tokens.saturating_add(settings.running) as u64;
-        // Middle, its norm and the output; gate and up together, and the activated values. Attention's tensors are
-        // smaller and freed by then.
+        // Middle, its norm and the output; fused gate and up, and the activated values. Attention's tensors are
+        // smaller and already freed.
         let row = (3 * d + 3 * f).max(2 * d + 2 * q + 2 * kv) * element;
-        // A chunk is freed before the rows of the requests are computed.
+        // A chunk is freed before the requests' rows are computed.
         let scored = match settings.prompt_log_probs {
             PromptLogProbs::Computed => scored_rows(model.vocab_size).min(settings.step_tokens),
             PromptLogProbs::None => 0,
@@ -74,12 +74,12 @@ impl GenerationMemory {
         (Self::cached_values(config) * dtype.bytes()) as u64
     }
 
-    /// Keys and values of a token, over all layers.
+    /// Elements of the keys and values of a token, over all layers.
     pub(super) fn cached_values(config: &ModelConfig) -> usize {
         2 * config.architecture.num_hidden_layers * config.architecture.kv_size()
     }
 
-    /// The sum.
+    /// Total bytes.
     pub fn total(&self) -> u64 {
         [self.pages, self.block, self.logits].into_iter().fold(self.parameters, u64::saturating_add)
     }

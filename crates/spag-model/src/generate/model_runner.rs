@@ -24,7 +24,7 @@ use spag_ops::{embedding, head_norm, rms_norm};
 /// The weights, packed for generation.
 pub(super) struct ModelRunner {
     layout: Layout,
-    /// Quantised ones are those of a loaded model, which other engines may have too.
+    /// Quantised weights are those of the loaded model, possibly shared with other engines.
     weights: Arc<PackedWeights>,
     embedding_scale: EmbeddingScale,
     /// Number format of the weights.
@@ -37,11 +37,11 @@ pub(super) struct ModelRunner {
     graphs: GraphCache,
 }
 
-/// The rows of a forward pass whose logits or log-probabilities are computed.
+/// The rows of a forward pass that are returned as logits or scored.
 pub(super) struct LogitRows<'a> {
     /// Rows whose logits are returned.
     pub(super) last: &'a [u32],
-    /// Other rows, and the tokens whose log-probabilities are returned.
+    /// Other rows, with the tokens to score.
     pub(super) scored: &'a [ScoreParams],
 }
 
@@ -51,7 +51,7 @@ pub(super) struct ForwardOutput {
     pub(super) scored: Vec<std::result::Result<TokenLogProb, SampleError>>,
     /// Logits of the requested rows, [R, V]; `None` if no row was requested.
     pub(super) logits: Option<Tensor>,
-    /// Time of attention and its rotations; on a GPU, of launching them.
+    /// Time of attention and RoPE; on a GPU, the time to launch them.
     pub(super) attention: Duration,
 }
 
@@ -88,7 +88,7 @@ impl BlockPass for GeneratePass<'_, '_> {
             }
             _ => paged_attention::append(&qkv, keys, values, plan)?,
         }
-        // As the training pass stores them, so that both have the same log-probabilities.
+        // Rounded as the training pass stores them, so that log-probabilities are identical.
         round_columns(&qkv, 0..queries, keys.dtype())?;
         let attended = paged_attention::forward(&qkv, keys, values, plan, &self.shape.masks[self.layer])?;
         self.attention += began.elapsed();
@@ -125,7 +125,7 @@ impl BlockPass for GeneratePass<'_, '_> {
 }
 
 impl ModelRunner {
-    /// Packs a model layer by layer, and gives up each layer when it is packed.
+    /// Packs a model layer by layer, freeing each layer after it is packed.
     pub(super) fn new(model: Model, order: SumOrder) -> Result<Self> {
         let device = model.parameters().device().clone();
         let (layout, dtype) = (model.parameters().layout().clone(), model.parameters().dtype().into());
@@ -157,10 +157,11 @@ impl ModelRunner {
         self.dtype
     }
 
-    /// Whether the weights can be replaced by these.
+    /// Checks that the weights can be replaced by these.
     ///
     /// # Errors
-    /// Quantised weights, of which only an adapter is replaced, or another layout; the error names the first tensor that differs.
+    /// Quantised weights, for which only an adapter can be replaced, or another layout; the error names the first tensor that
+    /// differs.
     pub(super) fn check_refresh(&self, weights: &dyn WeightSource) -> Result<()> {
         if let (Some(quantisation), None) = (self.quantisation, weights.adapter()) {
             return Err(Error::Generation(format!(
@@ -176,10 +177,10 @@ impl ModelRunner {
         }
     }
 
-    /// Packs other weights of the same layout layer by layer, in the memory of the packed ones; kernels get a new layer in
-    /// the place of each old one. If it fails, some layers are new and others old.
+    /// Repacks other weights of the same layout layer by layer, in the memory of the packed ones; for kernels, a new layer
+    /// replaces each old one. On failure, some layers are new and others old.
     pub(super) fn refresh(&mut self, weights: &dyn WeightSource) -> Result<()> {
-        // Captured graphs read the memory of the old weights.
+        // Captured graphs refer to the old weights' memory.
         self.graphs = GraphCache::default();
         let Some(own) = Arc::get_mut(&mut self.weights) else {
             return Err(Error::Generation("another engine has the same weights, which cannot be refreshed".into()));
@@ -192,12 +193,12 @@ impl ModelRunner {
         &self.device
     }
 
-    /// Why decoding passes run eagerly although the device captures graphs.
+    /// Why decoding passes run eagerly although the device supports graphs.
     pub(super) fn capture_failure(&self) -> Option<String> {
         self.graphs.failure()
     }
 
-    /// The number of tokens that have an embedding and a logit.
+    /// The number of tokens with an embedding and a logit.
     pub(super) fn vocabulary(&self) -> usize {
         self.weights.head.outputs()
     }
@@ -205,13 +206,13 @@ impl ModelRunner {
     /// Packs an adapter in the number format of the weights.
     ///
     /// # Errors
-    /// An adapter for another architecture, or too little memory.
+    /// The adapter is for another architecture, or out of memory.
     pub(super) fn pack_adapter(&self, adapter: AdapterWeights<'_>, root: PrefixRoot) -> Result<PackedAdapter> {
         PackedAdapter::new(adapter, &self.layout, (&self.device, self.dtype), root)
     }
 
-    /// Computes the tokens `ids` of the `spans`, writes their keys and values to the cache, and returns the logits and
-    /// log-probabilities of `rows`.
+    /// Runs the model on the tokens `ids` of the `spans`, writes their keys and values to the cache, and returns the
+    /// logits and log-probabilities of `rows`.
     pub(super) fn forward(
         &self,
         ids: &[u32],
@@ -221,7 +222,7 @@ impl ModelRunner {
         cache: &KvCache,
     ) -> Result<ForwardOutput> {
         match kernels::of(&self.device)? {
-            // Graphs keep the memory of their tensors, and what is added to a residual takes its place.
+            // Graphs keep the memory of their tensors, but residual additions would replace it.
             Some(_) => self.pass(ids, spans, adapters, rows, cache),
             None => self.pool.during(|| self.pass(ids, spans, adapters, rows, cache)),
         }
@@ -236,8 +237,8 @@ impl ModelRunner {
         cache: &KvCache,
     ) -> Result<ForwardOutput> {
         let last = rows.last;
-        // All rows need logits, as in decoding, where passes repeat and can be captured. Those with adapters differ in what is
-        // launched for each of them.
+        // All rows need logits, as in decoding, whose passes repeat and can be captured. Passes with adapters are excluded:
+        // their launches vary.
         let repeats = last.len() == ids.len() && adapters.is_empty();
         let padded = match kernels::of(&self.device)? {
             Some(_) if repeats => graphs::padded_rows(ids.len()),
@@ -270,7 +271,8 @@ impl ModelRunner {
         Ok(ForwardOutput { scored, logits: Some(self.logits(rows)?), attention })
     }
 
-    /// Log-probabilities of rows of the last block's output `x`. Only one chunk of their logits exists at a time.
+    /// Log-probabilities of rows of the last block's output `x`. Only one chunk of logits is materialized at a
+    /// time.
     fn score(
         &self,
         x: &Tensor,
@@ -292,7 +294,7 @@ impl ModelRunner {
         Ok(all)
     }
 
-    /// The position of each of `padded` rows, for rotations.
+    /// The positions of `padded` rows, for RoPE.
     fn positions(&self, spans: &[Span<'_>], padded: usize) -> Result<Option<Positions>> {
         let mut positions: Vec<u32> =
             spans.iter().flat_map(|span| (span.position..).take(span.rows.len()).map(|at| at as u32)).collect();
@@ -300,7 +302,7 @@ impl ModelRunner {
         Ok(self.shape.positions(&positions, self.device())?)
     }
 
-    /// Output of the last block, and the time of attention.
+    /// The output of the last block, and the time of attention.
     fn layers(
         &self,
         inputs: &Inputs<'_>,

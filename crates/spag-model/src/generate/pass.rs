@@ -1,4 +1,4 @@
-//! A step of the engine: the forward pass over scheduled chunks, and what follows for each request.
+//! A step of the engine: the forward pass over scheduled chunks, then sampling and events.
 
 use std::time::Instant;
 
@@ -16,14 +16,14 @@ use crate::error::{RequestError, Result};
 use spag_ops::paged_attention::Span;
 use spag_ops::sample::{self, SampleError, SampleParams, SampledToken, ScoreParams, TokenLogProb};
 
-/// How a request ended.
+/// The end of a request.
 type Ended = Result<FinishReason, RequestError>;
 
 /// The most likely tokens of a row with their ln p.
 type LikelyTokens = Vec<(u32, f32)>;
 
 impl Engine {
-    /// Runs one forward pass and returns what happened.
+    /// Runs one forward pass and returns the events.
     pub(super) fn pass(&mut self) -> Result<Vec<(RequestId, Event)>> {
         let began = Instant::now();
         let chunks = schedule(&mut self.state, &self.config)?;
@@ -87,7 +87,7 @@ impl Engine {
         Ok(output)
     }
 
-    /// Stores the log-probabilities of prompts that a pass computed. Returns the requests that failed.
+    /// Stores the prompt log-probabilities computed by a pass. Returns the requests that failed.
     fn record_scores(
         &mut self,
         chunks: &[ScheduledChunk],
@@ -110,8 +110,8 @@ impl Engine {
         failed
     }
 
-    /// Samples a token for every sequence that is fully computed, except for those in `ended`. Adds the sequences that
-    /// ended, and reports the tokens of the others.
+    /// Samples a token for every fully computed sequence, except those in `ended`. Adds the sequences that ended to
+    /// `ended`, and reports the tokens of the others.
     fn sample(
         &mut self,
         chunks: &[ScheduledChunk],
@@ -121,7 +121,7 @@ impl Engine {
     ) -> Result<()> {
         let began = Instant::now();
         let (running, eos) = (&mut self.state.running, self.tokenizer.eos_ids());
-        // Rows of the logits are in the order of the chunks, results in the order of the sequences.
+        // Rows of the logits are in chunk order, results in sequence order.
         let mut place = vec![None; running.len()];
         let mut rows = 0;
         for chunk in chunks.iter().filter(|chunk| chunk.completes(&running[chunk.sequence])) {
@@ -171,7 +171,7 @@ impl Engine {
         Ok(())
     }
 
-    /// Removes a sequence that ended, and reports it.
+    /// Removes an ended sequence and reports it.
     fn finish(&mut self, id: RequestId, end: Ended, events: &mut Vec<(RequestId, Event)>) {
         let Some(mut sequence) = self.state.take_running(id) else { return };
         self.state.cache.release(&mut sequence.table, &sequence.tokens);
@@ -190,7 +190,7 @@ impl Engine {
     }
 }
 
-/// The most likely tokens in each row of logits, of sequences that ask for them. `chosen` are the sampled tokens.
+/// The most likely tokens in each row of logits, for sequences that request them. `chosen` are the sampled tokens.
 fn tops(
     logits: &Tensor,
     ready: &[(usize, &mut Sequence)],

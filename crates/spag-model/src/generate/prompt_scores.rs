@@ -1,15 +1,15 @@
-//! The log-probabilities of a prompt, which are computed chunk by chunk.
+//! Log-probabilities of a prompt, computed chunk by chunk.
 
 use std::ops::Range;
 
 use spag_ops::sample::TokenLogProb;
 
-/// The log-probabilities of a range of a prompt, as far as they are computed. They are kept when a sequence is preempted,
-/// so that no position is computed twice.
+/// The log-probabilities computed so far for a range of a prompt. Kept when a sequence is preempted, so that no position
+/// is computed twice.
 pub(super) struct PromptScores {
-    /// The positions asked for.
+    /// The requested positions.
     positions: Range<usize>,
-    /// Of the first positions, in order.
+    /// Results of the first positions, in order.
     done: Vec<Option<TokenLogProb>>,
 }
 
@@ -17,7 +17,7 @@ impl PromptScores {
     pub(super) fn new(positions: Range<usize>) -> Self {
         let mut scores = Self { done: Vec::with_capacity(positions.len()), positions };
         if scores.positions.start == 0 && !scores.positions.is_empty() {
-            // No token comes before the first.
+            // The first token has no predecessor.
             scores.done.push(None);
         }
         scores
@@ -27,7 +27,7 @@ impl PromptScores {
         self.done.len() == self.positions.len()
     }
 
-    /// The first position whose logits are needed: that before the next token to score. It must not be skipped.
+    /// The next row whose logits are needed: the one before the next token to score. It must not be skipped.
     pub(super) fn next_row(&self) -> Option<usize> {
         (!self.is_complete()).then(|| self.positions.start + self.done.len() - 1)
     }

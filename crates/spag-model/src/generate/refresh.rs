@@ -1,4 +1,4 @@
-//! New weights in a running engine.
+//! Replaces the weights of a running engine.
 
 use super::engine::Engine;
 #[cfg(doc)]
@@ -16,25 +16,24 @@ impl Engine {
         }
     }
 
-    /// Replaces the weights by those of `weights`, layer by layer, and calls them `version`.
+    /// Replaces the weights by `weights`, layer by layer, with version `version`.
     ///
-    /// The engine computes bit by bit what a new engine with these weights in its own number format computes: an engine in
-    /// bf16 rounds weights in f32, one in f32 widens weights in bf16. On a CPU the weights are packed in the memory of the old
-    /// ones. Kernels get a copy, one layer at a time, and graphs are captured again. The source can change or be dropped
-    /// afterwards. All prefixes leave the KV cache.
+    /// The engine becomes bit-identical to a new engine with these weights in its own number format: an engine in bf16 rounds
+    /// f32 weights, one in f32 converts bf16 weights. On a CPU the weights are packed in the memory of the old ones. Kernels
+    /// get a copy, one layer at a time, and graphs are captured again. The source can change or be dropped afterwards. The KV
+    /// cache's prefixes are dropped.
     ///
-    /// Of weights with an [adapter](WeightSource::adapter) only the adapter is taken, unmerged, as the engine's own: the others are
-    /// frozen, and must be those that the engine has. Requests run with it unless they say otherwise
-    /// ([`AdapterChoice`]). Weights without an adapter leave the engine without its own. Named adapters stay.
+    /// If the weights have an [adapter](WeightSource::adapter), only the adapter is taken, unmerged, as the engine's own: the base
+    /// weights are frozen and must be those of the engine. Requests use it unless they specify otherwise ([`AdapterChoice`]).
+    /// Weights without an adapter remove the engine's own. Named adapters are kept.
     ///
-    /// No sequence is computed by two versions: a refresh is refused while a request runs or waits after a preemption.
-    /// Complete or abort these first. Requests that have not started stay, and are completed by the new weights.
+    /// No sequence is computed by two versions: a refresh is refused while a request is running or preempted; complete
+    /// or abort these first. Requests that have not started are kept and use the new weights.
     ///
     /// # Errors
-    /// Requests that have started, weights without an adapter for an engine of [quantised](crate::Model::quantised) ones, or weights of
-    /// another architecture: the engine is as before. A failure of the source or
-    /// of the device: [`Generate::step`](super::Generate::step) fails until a refresh succeeds, while requests can still be
-    /// submitted and aborted.
+    /// Requests have started, the engine is [quantised](crate::Model::quantised) and the weights have no adapter, or the architecture
+    /// differs: the engine is unchanged. The source or the device fails: [`Generate::step`](super::Generate::step) fails until a
+    /// refresh succeeds, while requests can still be submitted and aborted.
     pub fn refresh(&mut self, weights: &dyn WeightSource, version: u64) -> Result<()> {
         let preempted = self.state.waiting.iter().filter(|sequence| !sequence.is_new()).count();
         let started = self.state.running.len() + preempted;

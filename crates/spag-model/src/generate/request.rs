@@ -19,12 +19,12 @@ pub struct Request {
     pub config: Arc<GenerationConfig>,
 }
 
-/// What a completion follows.
+/// The prompt of a completion.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Prompt {
-    /// A text. BOS is prepended, if the tokenizer has one.
+    /// Text. BOS is prepended if the tokenizer adds one.
     Text(String),
-    /// Tokens, to which nothing is added.
+    /// Tokens, used unchanged.
     Tokens(Vec<u32>),
 }
 
@@ -46,23 +46,23 @@ impl From<Vec<u32>> for Prompt {
     }
 }
 
-/// A generation engine as seen by games, batch generation and servers. Completions come in any order.
+/// A generation engine as used by games, batch generation and servers. Completions arrive in any order.
 pub trait Generate {
     /// Adds a request.
     ///
     /// # Errors
-    /// A request that can never be completed: text that the tokenizer rejects, invalid settings, or too many tokens.
-    /// Nothing has happened then.
+    /// The request can never be completed: text that the tokenizer rejects, invalid settings, or too many tokens.
+    /// Nothing is submitted then.
     fn submit(&mut self, request: Request) -> Result<RequestId, RequestError>;
 
-    /// Runs one forward pass and returns what happened, for each request in order. Does nothing without unfinished
+    /// Runs one forward pass and returns the events, in order for each request. Does nothing without unfinished
     /// requests.
     ///
     /// # Errors
-    /// A fault of the engine, such as an error of the device. It cannot go on.
+    /// The engine failed, e.g. by an error of the device. It cannot continue.
     fn step(&mut self) -> Result<Vec<(RequestId, Event)>>;
 
-    /// Aborts a request: its pages are free at once, and it has no more events. Unknown ids are ignored.
+    /// Aborts a request: its pages are freed immediately, and it has no more events. Unknown ids are ignored.
     fn abort(&mut self, id: RequestId);
 
     /// Number of requests that are waiting or running.
@@ -71,10 +71,10 @@ pub trait Generate {
     /// Statistics so far.
     fn stats(&self) -> GenerationStats;
 
-    /// Completes all `requests`, in their order.
+    /// Completes all `requests`; returns the completions in request order.
     ///
     /// # Errors
-    /// As [`Generate::step`], and [`Error::Request`] if one of them cannot be completed; the others are aborted then.
+    /// As [`Generate::step`], or [`Error::Request`] if a request cannot be completed; the others are then aborted.
     fn generate(&mut self, requests: Vec<Request>) -> Result<Vec<Completion>> {
         let mut ids = Vec::with_capacity(requests.len());
         let completed = complete(self, requests, &mut ids);

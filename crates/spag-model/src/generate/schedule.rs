@@ -1,4 +1,4 @@
-//! The scheduler: chooses the tokens of the next forward pass and preempts sequences if pages run out.
+//! The scheduler: selects the tokens of the next forward pass and preempts sequences if pages run out.
 
 use std::ops::Range;
 
@@ -17,7 +17,7 @@ pub(super) struct ScheduledChunk {
 }
 
 impl ScheduledChunk {
-    /// Whether all tokens of its sequence are computed then.
+    /// Whether it completes the computation of its sequence's tokens.
     pub(super) fn completes(&self, sequence: &Sequence) -> bool {
         self.tokens.end == sequence.computable_tokens()
     }
@@ -28,7 +28,7 @@ impl ScheduledChunk {
 /// Older sequences go first and are never preempted for younger ones, so at least the oldest advances.
 pub(super) fn schedule(state: &mut State, config: &EngineConfig) -> Result<Vec<ScheduledChunk>> {
     let decoding = state.running.iter().filter(|sequence| sequence.uncomputed() == 1).count();
-    // Prompts get at least a page, however many sequences decode.
+    // Prompts get at least one page of tokens, however many sequences decode.
     let mut budget = config.max_step_tokens.saturating_sub(decoding).max(config.page_size.min(config.max_step_tokens));
     let mut chunks = Vec::new();
     let mut preempted = false;
@@ -40,7 +40,7 @@ pub(super) fn schedule(state: &mut State, config: &EngineConfig) -> Result<Vec<S
             Scheduled::NoPages => {
                 preempted = true;
                 preempt_youngest(state);
-                // Retry this sequence, unless it was the one preempted.
+                // Retry this sequence, unless it was preempted itself.
                 continue;
             }
         }
@@ -76,7 +76,7 @@ pub(super) fn schedule(state: &mut State, config: &EngineConfig) -> Result<Vec<S
         return Err(Error::Generation("no request can be scheduled; this is a bug in the engine".into()));
     }
     // Decoding sequences with a common prefix are adjacent, so that attention reads shared pages once. They have the same adapter,
-    // whose rows are adjacent too, so that its product is one.
+    // so its rows are adjacent too and need one product.
     chunks.sort_by(|a, b| {
         let table = |chunk: &ScheduledChunk| &state.running[chunk.sequence].table;
         let key = |chunk: &ScheduledChunk| (chunk.tokens.len() == 1, table(chunk).root);
@@ -87,7 +87,7 @@ pub(super) fn schedule(state: &mut State, config: &EngineConfig) -> Result<Vec<S
 
 enum Scheduled {
     Chunk(ScheduledChunk),
-    /// The token budget is used up.
+    /// The token budget is exhausted.
     NoBudget,
     /// No page is free.
     NoPages,
@@ -98,7 +98,7 @@ fn schedule_sequence(state: &mut State, index: usize, budget: &mut usize) -> Res
     let sequence = &mut state.running[index];
     let is_prompt = sequence.uncomputed() > 1;
     if is_prompt {
-        // Other sequences may have computed more of the prefix since.
+        // Other sequences may have computed more of the prefix in the meantime.
         let cacheable = sequence.cacheable();
         let found = state.cache.match_prefix(&mut sequence.table, &sequence.tokens[..cacheable])?;
         state.stats.cached_tokens += sequence.record_cache_hit(found);
@@ -119,7 +119,8 @@ fn schedule_sequence(state: &mut State, index: usize, budget: &mut usize) -> Res
     Ok(Scheduled::Chunk(ScheduledChunk { sequence: index, tokens: start..end }))
 }
 
-/// Preempts the youngest sequence: frees its pages and moves it to the head of the queue. It keeps its sampled tokens.
+/// Preempts the youngest sequence: frees its pages and moves it to the front of the queue. It keeps its sampled
+/// tokens.
 fn preempt_youngest(state: &mut State) {
     let Some(mut sequence) = state.running.pop() else { return };
     state.cache.release(&mut sequence.table, &sequence.tokens);

@@ -27,15 +27,15 @@ pub(super) struct Sequence {
     pub(super) tokens: Vec<u32>,
     pub(super) prompt: usize,
     pub(super) table: PageTable,
-    /// What changes the model for it. It stays as long as the sequence, removed or not.
+    /// Its adapter, kept as long as the sequence, even if removed from the engine.
     pub(super) adapter: Option<Arc<PackedAdapter>>,
     pub(super) preempted: bool,
     used: TokenUse,
-    /// The place within the grammar that the completion is held to.
+    /// The state within the grammar that constrains the completion.
     pub(super) grammar: Option<Box<dyn GrammarState>>,
     /// The tokens that the grammar allows next.
     pub(super) allowed: Option<TokenSet>,
-    /// The log-probabilities of the prompt, if they are asked for.
+    /// The log-probabilities of the prompt, if requested.
     pub(super) scores: Option<PromptScores>,
     scores_reported: bool,
     truncated: usize,
@@ -82,13 +82,13 @@ impl Sequence {
         }
     }
 
-    /// Gives a sequence that is new an adapter, or none.
+    /// Sets the adapter of a new sequence.
     pub(super) fn set_adapter(&mut self, adapter: Option<Arc<PackedAdapter>>) {
         self.table.root = adapter.as_ref().map_or(PrefixRoot::default(), |adapter| adapter.root());
         self.adapter = adapter;
     }
 
-    /// Number of tokens to compute: all, but for the last one of a prompt that nothing follows.
+    /// Number of tokens to compute: all, except the last token of a prompt that is only scored.
     pub(super) fn computable_tokens(&self) -> usize {
         if self.generates() { self.tokens.len() } else { (self.tokens.len() - 1).max(1) }
     }
@@ -103,13 +103,14 @@ impl Sequence {
         if self.generates() { self.prompt.saturating_add(self.config.max_new_tokens) } else { self.computable_tokens() }
     }
 
-    /// The tokens that may be looked up in the prefix cache: up to the next whose logits are needed, which is computed.
+    /// The tokens that may be looked up in the prefix cache: up to the next one whose logits are needed, which must be
+    /// computed.
     pub(super) fn cacheable(&self) -> usize {
         let next = self.scores.as_ref().and_then(PromptScores::next_row);
         next.map_or(self.computable_tokens(), |next| next + 1)
     }
 
-    /// The positions of a chunk whose logits give a log-probability of the prompt that is asked for.
+    /// The positions of a chunk whose logits are needed to score the prompt.
     pub(super) fn scored_rows(&self, chunk: &Range<usize>) -> Range<usize> {
         self.scores.as_ref().map_or(0..0, |scores| scores.rows_in(chunk))
     }
@@ -119,13 +120,13 @@ impl Sequence {
         self.config.max_new_tokens > 0
     }
 
-    /// Whether tokens are reported as they come.
+    /// Whether tokens are streamed.
     pub(super) fn streams(&self) -> bool {
         self.config.stream == Streamed::Text
     }
 
-    /// Records `tokens` cached tokens and returns how many count as a hit. After a preemption none do: the sequence
-    /// computed them itself.
+    /// Records `tokens` cached tokens and returns how many count as cache hits. After a preemption none do, since
+    /// the sequence computed them itself.
     pub(super) fn record_cache_hit(&mut self, tokens: usize) -> u64 {
         if self.preempted {
             return 0;
@@ -147,8 +148,8 @@ impl Sequence {
         SampleParams { distribution, uniform, adjustment }
     }
 
-    /// Appends a sampled token, with the most likely ones if they are asked for. Returns why the completion ends, if it
-    /// does.
+    /// Appends a sampled token, with the most likely ones if requested. Returns the finish reason if the completion
+    /// ends.
     pub(super) fn push(
         &mut self,
         choice: SampledToken,
@@ -176,15 +177,14 @@ impl Sequence {
         Ok((completion.len() >= self.config.max_new_tokens).then_some(FinishReason::Length))
     }
 
-    /// The log-probabilities of the prompt, if they are asked for and were not reported. To be called when they are all
-    /// computed.
+    /// The log-probabilities of the prompt, if requested and not reported yet. Call this once all are computed.
     pub(super) fn unreported_scores(&mut self) -> Option<Vec<Option<TokenLogProb>>> {
         let scores = self.scores.as_ref().filter(|_| !self.scores_reported)?;
         self.scores_reported = true;
         Some(scores.done().to_vec())
     }
 
-    /// The last token, if there is one.
+    /// The last token, if any.
     pub(super) fn last_token(&self) -> Option<TokenLogProb> {
         let token = *self.tokens[self.prompt..].last()?;
         let log_prob = *self.model_log_probs.last()?;
@@ -192,7 +192,7 @@ impl Sequence {
         Some(TokenLogProb { token, log_prob, top })
     }
 
-    /// The text that became certain since the last call, while the completion goes on.
+    /// The text that became final since the last call, while the completion continues.
     pub(super) fn text_delta(&mut self) -> String {
         self.text.delta(&self.config)
     }
@@ -202,7 +202,7 @@ impl Sequence {
         self.table.computed == 0 && !self.preempted
     }
 
-    /// Builds the completion, by weights of a version. Also returns the text that was not reported yet.
+    /// Builds the completion, with the version of the weights. Also returns the text not reported yet.
     pub(super) fn complete(
         self,
         finish: FinishReason,

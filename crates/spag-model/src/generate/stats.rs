@@ -18,7 +18,7 @@ pub struct GenerationStats {
     pub computed_tokens: u64,
     /// Tokens recomputed after a preemption.
     pub recomputed_tokens: u64,
-    /// Number of keys that computed tokens attended to, in one layer.
+    /// Number of keys attended to by computed tokens, in one layer.
     pub attended_keys: u64,
     /// Preempted requests.
     pub preemptions: u64,
@@ -39,15 +39,15 @@ impl GenerationStats {
 
 /// Time spent by an engine.
 ///
-/// GPUs work asynchronously: `prefill` and `decode` count the time to launch the kernels, and waiting for their results
-/// is part of `sampling`.
+/// GPUs work asynchronously: `prefill` and `decode` count the time to launch the kernels; waiting for their results is
+/// part of `sampling`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct GenerationTimes {
     /// Encoding prompts and decoding completions.
     pub tokenizer: Duration,
     /// Scheduling steps and allocating pages.
     pub schedule: Duration,
-    /// Forward passes, share of prompts. A step's time is split by tokens, attention by the keys seen.
+    /// Forward passes, share of prompts. A step's time is split by tokens, attention by attended keys.
     pub prefill: Duration,
     /// Forward passes, share of decoding.
     pub decode: Duration,

@@ -1,4 +1,4 @@
-//! The text of a completion: as a whole, and as far as it is certain while tokens arrive.
+//! The text of a completion: complete, and incrementally while tokens arrive.
 
 use super::generation_config::{CompletionText, EosRule, GenerationConfig, Streamed};
 use crate::error::Result;
@@ -7,19 +7,19 @@ use crate::tokenizer::{Detokenizer, Tokenizer};
 /// The text of a completion so far, for stop strings and for streams.
 pub(super) struct StreamedText {
     detokenizer: Detokenizer,
-    /// The text that later tokens do not change.
+    /// The final text, which later tokens do not change.
     text: String,
-    /// Bytes of `text` that were reported.
+    /// Reported bytes of `text`.
     reported: usize,
     use_of: Use,
 }
 
-/// What the text is needed for while tokens arrive.
+/// Why the text is needed while tokens arrive.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Use {
     Nothing,
     StopStrings,
-    /// Also for stop strings.
+    /// For streaming and stop strings.
     Stream,
 }
 
@@ -49,7 +49,7 @@ impl StreamedText {
     ) -> Result<bool> {
         let Some(token) = completion.last() else { return Ok(false) };
         if self.use_of != Use::Nothing {
-            // The text before this was searched.
+            // The text before this was already searched.
             let from = self.text.len() - begun_stop(config, &self.text);
             let certain = self.detokenizer.push(tokenizer, *token)?;
             self.text.push_str(&certain);
@@ -62,12 +62,13 @@ impl StreamedText {
         if config.eos == EosRule::Ignored {
             return Ok(false);
         }
-        // EOS is banned before `min_new_tokens`. If it is spelled there, the text ends but the completion goes on.
+        // EOS is banned before `min_new_tokens`. If it is spelled there by other tokens, the text ends but the
+        // completion continues.
         let may_end = config.text == CompletionText::AfterPrompt && completion.len() >= config.min_new_tokens;
         if may_end { tokenizer.spells_eos(completion) } else { Ok(false) }
     }
 
-    /// The text that became certain since the last call and cannot be the begin of a stop string.
+    /// The text that became final since the last call and cannot be the start of a stop string.
     pub(super) fn delta(&mut self, config: &GenerationConfig) -> String {
         if self.use_of != Use::Stream {
             return String::new();
@@ -78,13 +79,13 @@ impl StreamedText {
         delta
     }
 
-    /// The rest of the whole text.
+    /// The rest of the complete text.
     pub(super) fn rest<'a>(&self, whole: &'a str) -> &'a str {
         whole.get(self.reported..).unwrap_or_default()
     }
 }
 
-/// Bytes at the end of `text` that may be the begin of a stop string.
+/// Bytes at the end of `text` that may be the start of a stop string.
 fn begun_stop(config: &GenerationConfig, text: &str) -> usize {
     let begun = |stop: &String| {
         let longest = (stop.len() - 1).min(text.len());
@@ -93,7 +94,7 @@ fn begun_stop(config: &GenerationConfig, text: &str) -> usize {
     config.stop_strings.iter().map(begun).max().unwrap_or(0)
 }
 
-/// The text of all tokens of a completion, before the first stop string, and whether there is one.
+/// The text of all tokens of a completion before the first stop string, and whether a stop string occurs.
 pub(super) fn decode(
     config: &GenerationConfig,
     tokenizer: &Tokenizer,
@@ -112,7 +113,7 @@ pub(super) fn decode(
     Ok((text, stop.is_some()))
 }
 
-/// Start of the first stop string.
+/// Start of the first stop string, if any.
 fn stop_at(config: &GenerationConfig, text: &str) -> Option<usize> {
     config.stop_strings.iter().filter_map(|stop| text.find(stop.as_str())).min()
 }

@@ -1,13 +1,13 @@
-//! Which version of the weights an engine has.
+//! The version of an engine's weights.
 
 use crate::error::{Error, Result};
 
-/// Which weights an engine has.
+/// The state of an engine's weights.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum WeightState {
-    /// Those of one version.
+    /// Weights of one version.
     Version(u64),
-    /// Some layers of one version and some of another, because a refresh to this version failed.
+    /// Layers of different versions, because a refresh to this version failed.
     Mixed(u64),
 }
 
@@ -18,7 +18,7 @@ impl Default for WeightState {
 }
 
 impl WeightState {
-    /// Refuses mixed weights.
+    /// Fails if the weights are mixed.
     pub(super) fn check(self) -> Result<()> {
         match self {
             Self::Version(_) => Ok(()),

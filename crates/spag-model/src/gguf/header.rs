@@ -1,4 +1,4 @@
-//! Reads the numbers and texts of a header in order. Every length is compared with the file before anything is allocated.
+//! Sequential reader of header fields. Every length is validated against the file before allocation.
 
 use std::fs::File;
 use std::io::{BufReader, Read};
@@ -6,10 +6,10 @@ use std::path::{Path, PathBuf};
 
 use crate::error::{Error, Result};
 
-/// Bytes of a header, at most. Those of published models have some 20 MB.
+/// Maximum bytes of a header. Those of published models have some 20 MB.
 const MAX_HEADER: u64 = 128 << 20;
 
-/// What errors say of a file.
+/// The error message prefix.
 pub(crate) const INVALID: &str = "this GGUF file cannot be used";
 
 /// The error of a file.
@@ -17,7 +17,7 @@ pub(super) fn invalid(path: &Path, reason: String) -> Error {
     Error::WeightFile { path: path.to_owned(), what: INVALID, reason }
 }
 
-/// A header as it is read.
+/// A header being read.
 pub(super) struct Header {
     path: PathBuf,
     file: BufReader<File>,
@@ -32,7 +32,7 @@ impl Header {
         Self { path: path.to_owned(), file: BufReader::new(file), at: 0, length }
     }
 
-    /// Bytes that are left.
+    /// Remaining bytes.
     pub(super) fn left(&self) -> u64 {
         self.length.saturating_sub(self.at)
     }
@@ -56,7 +56,7 @@ impl Header {
         Ok(u64::from_le_bytes(self.bytes()?))
     }
 
-    /// A text after its length. What is not UTF-8 in it is replaced.
+    /// A length-prefixed text. Invalid UTF-8 is replaced.
     pub(super) fn text(&mut self) -> Result<String> {
         let length = self.u64()?;
         if length > self.left() {
@@ -64,7 +64,7 @@ impl Header {
                 self.invalid(format!("a text of {length} bytes at byte {} is more than fits into the file", self.at))
             );
         }
-        // Checked before the allocation, not only as it is filled.
+        // Checked before the allocation, not only while reading.
         self.require(length)?;
         let mut bytes = vec![0; length as usize];
         self.fill(&mut bytes)?;
@@ -78,7 +78,7 @@ impl Header {
         Ok(())
     }
 
-    /// Checks that a header of that many more bytes is in the file and is not too large.
+    /// Checks that the file has that many more bytes, within the header limit.
     fn require(&self, bytes: u64) -> Result<()> {
         if bytes > self.left() {
             return Err(self.invalid("it ends within its header; is it incomplete?".into()));

@@ -7,11 +7,11 @@ use spag_io::quote;
 use super::header::Header;
 use crate::error::Result;
 
-/// Keys, at most. Published models have some 50.
+/// Maximum keys. Published models have some 50.
 const MAX_KEYS: u64 = 1 << 16;
-/// Bytes of a key, at most, as in the format's description.
+/// Maximum bytes of a key, by the format's specification.
 const MAX_KEY: usize = 65_535;
-/// Elements of all arrays together, at most. The largest published vocabularies have some 1.5 million, with their merges,
+/// Maximum elements of all arrays together. The largest published vocabularies have some 1.5 million, including merges,
 /// scores and types.
 const MAX_ELEMENTS: u64 = 1 << 22;
 
@@ -19,7 +19,7 @@ const MAX_ELEMENTS: u64 = 1 << 22;
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Value {
     Int(i64),
-    /// Of 64 bits, or the shortest decimal number that is the same in 32 bits.
+    /// 64 bits; a 32-bit number is converted to the shortest decimal that round-trips.
     Float(f64),
     Bool(bool),
     Text(String),
@@ -31,11 +31,11 @@ pub(crate) enum Value {
 /// All keys of a file.
 pub(crate) struct Metadata(HashMap<String, Value>);
 
-/// The numbers of types in the file.
+/// Type numbers of the file format.
 const TEXT: u32 = 8;
 const ARRAY: u32 = 9;
 
-/// Bytes of a value of a type, at least.
+/// Minimum bytes of a value of a type.
 fn least_bytes(kind: u32) -> Option<u64> {
     match kind {
         0 | 1 | 7 => Some(1),
@@ -84,8 +84,7 @@ impl Metadata {
         }
     }
 
-    /// A whole number of at least 0. An array is that number if all of its elements are: llama.cpp can write a number for
-    /// each layer.
+    /// A non-negative integer. An array of equal elements counts as that number: llama.cpp may write one per layer.
     pub(crate) fn size(&self, key: &str) -> Result<Option<usize>, String> {
         self.typed(key, "a whole number that is the same in all layers", |value| match value {
             Value::Int(number) => usize::try_from(*number).ok(),
@@ -141,7 +140,7 @@ impl Metadata {
     }
 }
 
-/// A number or a truth value.
+/// A number or boolean.
 fn scalar(header: &mut Header, key: &str, kind: u32) -> Result<Value> {
     Ok(match kind {
         6 => Value::Float(shortest(f32::from_le_bytes(header.bytes()?))),
@@ -153,14 +152,14 @@ fn scalar(header: &mut Header, key: &str, kind: u32) -> Result<Value> {
 
 fn int(header: &mut Header, key: &str, kind: u32) -> Result<i64> {
     Ok(match kind {
-        // Truth values only in arrays, which nothing here reads.
+        // Booleans, stored as numbers: only arrays that are not read here contain them.
         0 | 7 => u8::from_le_bytes(header.bytes()?).into(),
         1 => i8::from_le_bytes(header.bytes()?).into(),
         2 => u16::from_le_bytes(header.bytes()?).into(),
         3 => i16::from_le_bytes(header.bytes()?).into(),
         4 => header.u32()?.into(),
         5 => i32::from_le_bytes(header.bytes()?).into(),
-        // No key has a number that needs the last bit.
+        // No key uses numbers that need the last bit.
         10 => i64::try_from(header.u64()?).unwrap_or(i64::MAX),
         11 => i64::from_le_bytes(header.bytes()?),
         other => return Err(header.invalid(format!("key `{}` has the unknown type {other}", quote(key)))),
@@ -175,7 +174,7 @@ fn truth(header: &mut Header, key: &str) -> Result<bool> {
     }
 }
 
-/// An array, whose elements are counted down from `elements`.
+/// An array, whose elements are subtracted from the limit `elements`.
 fn array(header: &mut Header, key: &str, elements: &mut u64) -> Result<Value> {
     let (kind, count) = (header.u32()?, header.u64()?);
     let Some(bytes) = least_bytes(kind) else {
@@ -198,7 +197,7 @@ fn array(header: &mut Header, key: &str, elements: &mut u64) -> Result<Value> {
     })
 }
 
-/// The shortest decimal number that is this one in 32 bits: 1e-5, not 9.999999747378752e-6.
+/// The shortest decimal that is this 32-bit number: 1e-5, not 9.999999747378752e-6.
 fn shortest(number: f32) -> f64 {
     number.to_string().parse().unwrap_or_else(|_| number.into())
 }

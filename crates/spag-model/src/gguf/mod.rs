@@ -1,8 +1,7 @@
-//! The container of GGUF files, as llama.cpp writes them: metadata and a table of tensors. What they mean is known to checkpoints
-//! and tokenizers.
+//! The GGUF container format of llama.cpp: metadata and a table of tensors. Their meaning is handled by checkpoints and
+//! tokenizers.
 //!
-//! The header is read by a parser of ours within limits, since the file is data of others. Versions 2 and 3 are read,
-//! little-endian.
+//! The header parser enforces limits, since files are untrusted. Reads versions 2 and 3, little-endian.
 
 mod header;
 mod metadata;
@@ -21,9 +20,9 @@ pub(crate) use self::metadata::Metadata;
 pub(crate) use self::tensors::Entry;
 
 const MAGIC: [u8; 4] = *b"GGUF";
-/// Where data begin if the file does not say.
+/// The default alignment of data.
 const ALIGNMENT: usize = 32;
-/// Largest alignment.
+/// Maximum alignment.
 const MAX_ALIGNMENT: usize = 1 << 20;
 
 /// The header of a GGUF file.
@@ -33,14 +32,14 @@ pub(crate) struct Gguf {
     pub(crate) tensors: BTreeMap<String, Entry>,
 }
 
-/// Whether a file begins as a GGUF file.
+/// Whether a file has GGUF's magic number.
 pub(crate) fn is_gguf(path: &Path) -> bool {
     let mut magic = [0; 4];
     path.is_file() && File::open(path).and_then(|mut file| file.read_exact(&mut magic)).is_ok_and(|()| magic == MAGIC)
 }
 
 impl Gguf {
-    /// Reads and checks the header of a file.
+    /// Reads and validates the header of a file.
     pub(crate) fn open(path: &Path) -> Result<Self> {
         let io = spag_io::Error::io(path);
         let file = File::open(path).map_err(io)?;

@@ -9,26 +9,26 @@ use super::header::Header;
 use crate::dtype::StoredDtype;
 use crate::error::Result;
 
-/// Tensors, at most. The largest models that are supported have some 200 thousand.
+/// Maximum tensors. The largest supported models have some 200 thousand.
 const MAX_TENSORS: u64 = 1 << 18;
-/// Bytes of a name, at most. ggml writes at most 64.
+/// Maximum bytes of a name. ggml writes at most 64.
 const MAX_NAME: usize = 256;
-/// Dimensions, at most, as in ggml.
+/// Maximum dimensions, as in ggml.
 const MAX_DIMENSIONS: u32 = 4;
 
-/// Where a tensor is in the file.
+/// The location of a tensor in the file.
 #[derive(Clone, Debug)]
 pub(crate) struct Entry {
     pub(crate) dtype: StoredDtype,
-    /// The last index is the fastest, as everywhere here; the file has it first.
+    /// Row-major; the file has the fastest index first.
     pub(crate) shape: Vec<usize>,
     /// Offset of its first byte in the file.
     pub(crate) start: u64,
-    /// Offset of the byte after its last; `None` if its number format is not read.
+    /// Offset of its end in the file; `None` if its number format is not supported.
     end: Option<u64>,
 }
 
-/// Reads `count` entries, and checks them against the file. Their data begin at the next multiple of `alignment`.
+/// Reads `count` entries and validates them against the file. Data starts at the next multiple of `alignment`.
 pub(super) fn read(header: &mut Header, count: u64, alignment: u64) -> Result<BTreeMap<String, Entry>> {
     if count > MAX_TENSORS {
         return Err(header.invalid(format!("it has {count} tensors; at most {MAX_TENSORS} are read")));
@@ -57,7 +57,7 @@ pub(super) fn read(header: &mut Header, count: u64, alignment: u64) -> Result<BT
     Ok(tensors)
 }
 
-/// An entry, with offsets that count from the begin of the data.
+/// An entry, with offsets relative to the start of the data.
 fn entry(header: &mut Header, name: &str, alignment: u64) -> Result<Entry> {
     let dimensions = header.u32()?;
     if dimensions > MAX_DIMENSIONS {
@@ -90,7 +90,7 @@ fn entry(header: &mut Header, name: &str, alignment: u64) -> Result<Entry> {
     Ok(Entry { dtype, shape, start, end })
 }
 
-/// The number format with this number in ggml.
+/// The number format with this ggml number.
 fn number_format(kind: u32) -> StoredDtype {
     StoredDtype::Read(match kind {
         0 => GgmlDType::F32,
@@ -112,13 +112,13 @@ fn number_format(kind: u32) -> StoredDtype {
     })
 }
 
-/// The names of number formats that are not read: those from number 16 on, and others.
+/// Names of unsupported number formats: those from number 16 on, and others.
 const OTHERS: [&str; 14] = [
     "IQ2_XXS", "IQ2_XS", "IQ3_XXS", "IQ1_S", "IQ4_NL", "IQ3_S", "IQ2_S", "IQ4_XS", "I8", "I16", "I32", "I64", "F64",
     "IQ1_M",
 ];
 
-/// The name of a number format that is not read.
+/// The name of an unsupported number format.
 fn other_name(kind: u32) -> String {
     let named = match kind {
         34 => Some(&"TQ1_0"),
@@ -129,7 +129,7 @@ fn other_name(kind: u32) -> String {
     named.map_or_else(|| format!("{kind} of ggml"), |name| (*name).to_owned())
 }
 
-/// Refuses tensors that share bytes.
+/// Refuses tensors that overlap.
 fn check_apart(header: &Header, tensors: &BTreeMap<String, Entry>) -> Result<()> {
     let mut places: Vec<(u64, u64)> = tensors.values().filter_map(|tensor| Some((tensor.start, tensor.end?))).collect();
     places.sort_unstable();

@@ -1,5 +1,5 @@
-//! One block: x + attention(norm(x)), then x + mlp(norm(x)), with norms where the architecture has them. The same description
-//! serves training and generation.
+//! One block: x + attention(norm(x)), then x + mlp(norm(x)), with norms where the architecture has them. Shared by training
+//! and generation.
 
 use candle_core::{Result, Tensor};
 
@@ -7,39 +7,39 @@ use crate::config::Norms;
 use crate::params::Part;
 use spag_ops::pool::recycle;
 
-/// A tensor that a block has used for the last time in its forward pass.
+/// A tensor after its last use in a block's forward pass.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Used {
     /// The block's input, [N, D].
     Input,
-    /// The output of attention before its projection, [N, query size].
+    /// The output of attention before the output projection, [N, query size].
     Attended,
     /// The sum between attention and MLP, [N, D].
     Middle,
 }
 
-/// How a pass computes the parts of one block. The training pass keeps what its backward pass reads; the pass of
-/// generation keeps nothing, and its attention reads and writes the KV cache.
+/// The operations of a pass over one block. The training pass saves activations for its backward pass; the
+/// generation pass saves nothing, and its attention reads and writes the KV cache.
 pub(crate) trait BlockPass {
     /// RMSNorm of `x` [N, D] before attention or MLP, with the weight [`Part::AttentionNorm`] or [`Part::MlpNorm`].
     fn norm(&mut self, weight: Part, x: &Tensor) -> Result<Tensor>;
     /// Attention of its input [N, D] → [N, query size].
     fn attend(&mut self, input: &Tensor) -> Result<Tensor>;
-    /// The projection of the attended values, added to `residual` if there is one: [N, D]. A pass that recycles what is
-    /// [used](Self::used) may overwrite `residual` with the sum.
+    /// The output projection of the attended values, added to `residual` if given: [N, D]. A pass that recycles
+    /// [used](Self::used) tensors may overwrite `residual` with the sum.
     fn project(&mut self, attended: &Tensor, residual: Option<&Tensor>) -> Result<Tensor>;
-    /// The activated values of the MLP's input: [N, D] → [N, F].
+    /// The MLP's activated values of its input: [N, D] → [N, F].
     fn activate(&mut self, input: &Tensor) -> Result<Tensor>;
     /// The down projection of the activated values, added to `residual` as in [`project`](Self::project): [N, D].
     fn down(&mut self, activated: &Tensor, residual: Option<&Tensor>) -> Result<Tensor>;
     /// `residual` plus the RMSNorm of the output of attention or MLP, with the weight [`Part::AttentionPostNorm`] or
     /// [`Part::MlpPostNorm`], all [N, D].
     fn add_normed(&mut self, weight: Part, output: Tensor, residual: &Tensor) -> Result<Tensor>;
-    /// Keeps a tensor for the backward pass, or recycles it.
+    /// Saves a tensor for the backward pass, or recycles it.
     fn used(&mut self, which: Used, tensor: Tensor) -> Result<()>;
 }
 
-/// The block's output for its input `x`, both [N, D]. Without a norm after a product, the product adds the residual itself.
+/// The block's output for its input `x`, both [N, D]. Without a norm after it, a product adds the residual itself.
 pub(crate) fn forward(x: Tensor, norms: Norms, pass: &mut impl BlockPass) -> Result<Tensor> {
     let middle = attention(x, norms, pass)?;
     mlp(middle, norms, pass)
@@ -81,7 +81,7 @@ pub(crate) fn mlp(middle: Tensor, norms: Norms, pass: &mut impl BlockPass) -> Re
     Ok(y)
 }
 
-/// What `f` makes of a tensor, which is recycled then.
+/// Applies `f` to a tensor and recycles the tensor.
 pub(crate) fn consumed<R>(tensor: Tensor, f: impl FnOnce(&Tensor) -> Result<R>) -> Result<R> {
     let result = f(&tensor)?;
     recycle(tensor)?;

@@ -1,4 +1,4 @@
-//! The factor of embeddings.
+//! Scaling of embeddings.
 
 use candle_core::{DType, Result, Tensor};
 use half::bf16;
@@ -6,7 +6,7 @@ use half::bf16;
 use crate::config::{Architecture, Embeddings};
 use spag_ops::pool::recycle;
 
-/// What embeddings are multiplied with before the first block; `None` for one.
+/// The factor of embeddings before the first block; `None` for 1.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct EmbeddingScale(Option<f32>);
 
@@ -19,7 +19,7 @@ impl EmbeddingScale {
         }
     }
 
-    /// `x` times the factor, which is rounded to the number format of the weights as transformers does.
+    /// `x` times the factor, which is rounded to the number format of the weights as in transformers.
     pub(crate) fn apply(self, x: Tensor, weights: DType) -> Result<Tensor> {
         let Some(factor) = self.0 else { return Ok(x) };
         let factor = if weights == DType::BF16 { bf16::from_f32(factor).to_f32() } else { factor };

@@ -21,7 +21,7 @@ pub(super) struct Head<'a> {
 }
 
 impl<'a> Head<'a> {
-    /// Unshards the last layer, and the embedding if it is the head. Layer `next` is prefetched.
+    /// Unshards the last layer, and the embedding layer if the head is tied. Prefetches layer `next`.
     pub(super) fn new(
         weights: &'a dyn WeightSource,
         layout: &Layout,
@@ -45,8 +45,8 @@ impl<'a> Head<'a> {
         Ok(Self { norm, matrix, stored, _layers: vec![layer] })
     }
 
-    /// Calls `backward` with the tensor that takes the gradient of the product's matrix, and adds the gradient of the stored
-    /// matrix to `gradient`.
+    /// Calls `backward` with the tensor that accumulates the gradient of the product's matrix, and adds the stored matrix's
+    /// gradient to `gradient`.
     pub(super) fn backward(
         &self,
         gradient: &Tensor,

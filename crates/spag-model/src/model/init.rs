@@ -1,7 +1,7 @@
 //! Random initial weights: normal with the configuration's standard deviation; norm weights are one, biases zero.
 //!
-//! All matrices draw from one random stream. Each pair of numbers consumes four words of it, so the position of any
-//! element in the stream is known. Tensors can be drawn one at a time, and parts of a tensor on several threads.
+//! All matrices draw from one random stream. Each pair of numbers consumes four words, so the position of every
+//! element in the stream is known. Tensors can be drawn individually, and parts of a tensor in parallel.
 
 use candle_core::{Device, Tensor};
 use rand::{Rng as _, SeedableRng};
@@ -37,7 +37,7 @@ pub(crate) fn random(config: &ModelConfig, layout: &Layout, seed: u64) -> Result
 pub(crate) struct RandomWeights<'a> {
     layout: &'a Layout,
     std: f64,
-    /// The weights of norms that change nothing.
+    /// The initial weight of norms, which makes them neutral.
     norms: f32,
     seed: u64,
     /// Index of each view's first pair in the stream, by layer.
@@ -113,7 +113,7 @@ mod tests {
         layout.layers.iter().flat_map(|layer| &layer.views).map(&mut draw).collect()
     }
 
-    /// Includes matrices with an odd number of elements, and one that is drawn by several threads.
+    /// Includes matrices with an odd number of elements, and one drawn by several threads.
     #[test]
     fn tensors_drawn_alone_equal_tensors_drawn_in_sequence() {
         let config: ModelConfig = serde_json::from_str(
@@ -122,7 +122,7 @@ mod tests {
         )
         .unwrap();
         let mut layout = Layout::new(&config.architecture);
-        // No layer of this architecture is odd, because the head size is even. The stream must not depend on that.
+        // No layer of this architecture is odd, because the head size is even; the stream must not depend on that.
         for view in layout.layers.iter_mut().flat_map(|layer| &mut layer.views).filter(|view| view.shape.len() == 2) {
             view.shape[0] |= 1;
             view.shape[1] -= 1;

@@ -1,4 +1,4 @@
-//! The seam of linear layers: what the passes ask of a weight, whatever it is stored as.
+//! Linear layers of passes, independent of how the weight is stored.
 
 use candle_core::{DType, Result, Tensor, bail};
 
@@ -9,8 +9,8 @@ use spag_ops::pool::recycle;
 use spag_ops::rms_norm::RmsNorm;
 use spag_ops::{bias, rms_norm};
 
-/// The weight of a linear layer, O outputs by I inputs. The passes use these functions only, so another kind of weight, such as
-/// a quantised one, is another variant.
+/// The weight of a linear layer with O outputs and I inputs. Passes use only these functions, so another kind of weight, e.g. a
+/// quantised one, is another variant.
 pub(crate) enum LinearWeight {
     /// A matrix [O, I] in f32 or bf16.
     Dense(Tensor),
@@ -51,9 +51,9 @@ impl LinearWeight {
         }
     }
 
-    /// The gradient of the input [N, I] of layers that share it, from those of their outputs: Σ dy·W, one after the other.
+    /// The gradient of the input [N, I] shared by several layers, given those of their outputs: Σ dy·W, added in order.
     pub(crate) fn backward_input(layers: &[(&Tensor, &Self)]) -> Result<Tensor> {
-        // An adapter is two more products: dy·W + (s·dy·B)·A.
+        // An adapter adds two products: dy·W + (s·dy·B)·A.
         let of_pairs = layers.iter().filter_map(|(dy, weight)| match weight {
             Self::Dense(_) => None,
             Self::Adapted(_, pair) => Some(pair.expanded_backward(dy).map(|reduced| (reduced, &pair.a))),
@@ -82,12 +82,12 @@ impl LinearWeight {
         }
     }
 
-    /// `x` [N, I] normalised for a product with this weight.
+    /// `x` [N, I] normalised, as input of a product with this weight.
     pub(crate) fn normed(&self, x: &Tensor, w: &Tensor, norm: RmsNorm) -> Result<Tensor> {
         rms_norm::forward_for(self.dense(), x, w, norm)
     }
 
-    /// The number format of activations that are saved for the backward pass.
+    /// The number format of activations saved for the backward pass.
     pub(crate) fn saved_dtype(&self) -> DType {
         self.dense().dtype()
     }
@@ -105,17 +105,17 @@ impl Pair {
     }
 }
 
-/// What the output of a linear layer is added to.
+/// The residual that the output of a linear layer is added to.
 pub(super) enum Residual<'a> {
     None,
-    /// A tensor that is used again.
+    /// A tensor that is still needed.
     Kept(&'a Tensor),
-    /// A copy, which becomes the sum.
+    /// A copy, which is overwritten by the sum.
     Copied(Tensor),
 }
 
 impl<'a> Residual<'a> {
-    /// A residual of which there may be a copy.
+    /// A residual, with its copy if there is one.
     pub(super) fn of(residual: Option<&'a Tensor>, copy: Option<Tensor>) -> Self {
         match (residual, copy) {
             (None, _) => Self::None,
@@ -125,31 +125,31 @@ impl<'a> Residual<'a> {
     }
 }
 
-/// A linear layer of the training pass: a weight, and a bias if it has one.
+/// A linear layer of the training pass: a weight and an optional bias.
 pub(super) struct Linear {
     pub(super) weight: LinearWeight,
     pub(super) bias: Option<Tensor>,
 }
 
-/// Where the gradients of a linear layer are added, f32.
+/// Accumulators for the gradients of a linear layer, f32.
 pub(super) struct LinearGradient {
     pub(super) weight: WeightGradient,
     /// `None` for a bias that is frozen or absent.
     pub(super) bias: Option<Tensor>,
 }
 
-/// Where the gradients of a weight are added.
+/// Accumulators for the gradients of a weight.
 pub(crate) enum WeightGradient {
-    /// Nowhere.
+    /// None.
     Frozen,
     /// A matrix [O, I].
     Dense(Tensor),
-    /// The matrices of its adapter; the scale is not read.
+    /// Those of its adapter's matrices; the scale is not used.
     Adapter(Pair),
 }
 
 impl Linear {
-    /// [residual +] the layer's output. `x` [N, I] → [N, O]; `residual` [N, O], as it is or to be overwritten.
+    /// [residual +] the layer's output. `x` [N, I] → [N, O]; `residual` [N, O], kept or overwritten.
     pub(super) fn forward(&self, x: &Tensor, residual: Residual<'_>) -> Result<Tensor> {
         let y = match residual {
             Residual::None => self.weight.forward(x, None)?,

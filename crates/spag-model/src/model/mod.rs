@@ -38,7 +38,7 @@ pub struct Model {
     network: Network,
     parameters: FlatBuffers,
     quantisation: Option<Quantisation>,
-    /// The weights of a model that was quantised as it was read. The parameters are empty then.
+    /// The packed weights of a model that was quantised while loading. The parameters are then empty.
     packed: Option<Arc<PackedWeights>>,
 }
 
@@ -46,7 +46,7 @@ impl Model {
     /// A model with random weights.
     ///
     /// # Errors
-    /// An inconsistent configuration, or too little memory.
+    /// An inconsistent configuration, or out of memory.
     pub fn init(config: &ModelConfig, seed: u64) -> Result<Self> {
         let parameters = init::random(config, &Layout::new(&config.architecture), seed)?;
         Self::from_parameters(config, parameters)
@@ -55,7 +55,7 @@ impl Model {
     /// A model with given parameters.
     ///
     /// # Errors
-    /// Parameters of another layout than that of `config`.
+    /// The layout of the parameters differs from that of `config`.
     pub fn from_parameters(config: &ModelConfig, parameters: FlatBuffers) -> Result<Self> {
         let network = Network::new(config)?;
         if parameters.layout() != network.layout() {
@@ -94,7 +94,7 @@ impl Model {
         self.with_parameters(self.parameters.deep_copy()?)
     }
 
-    /// A copy with the parameters rounded to another number format. Quantised weights stay as they are.
+    /// A copy with the parameters rounded to another number format. Quantised weights are unchanged.
     pub fn to_dtype(&self, dtype: WeightDtype) -> Result<Self> {
         self.with_parameters(self.parameters.to_dtype(dtype)?)
     }

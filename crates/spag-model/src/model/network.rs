@@ -19,7 +19,7 @@ use spag_ops::matmul::Arithmetic;
 use spag_ops::pool::{Pool, recycle};
 use spag_ops::{embedding, matmul, rms_norm};
 
-/// Activations that the forward pass keeps for the backward pass.
+/// Activations saved by the forward pass for the backward pass.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Activations {
     /// Keeps all activations.
@@ -51,7 +51,7 @@ impl Forward {
         &self.log_probs.values
     }
 
-    /// As [`Forward::log_probs`], copied to the host. Waits for the device.
+    /// [`Forward::log_probs`] copied to the host. Waits for the device.
     pub fn read_log_probs(&self) -> Result<Vec<f32>> {
         Ok(self.log_probs.values.to_vec1()?)
     }
@@ -76,10 +76,10 @@ impl Network {
         Ok(Self { config: config.clone(), layout, shape, pool: Arc::default() })
     }
 
-    /// The same network, whose training pass multiplies queries, keys and values of bf16 in this arithmetic on a CPU.
+    /// Sets the arithmetic of bf16 attention in the training pass on a CPU.
     ///
-    /// Created, it is [`Arithmetic::Bf16`], the fastest. With [`Arithmetic::F32`] log-probabilities have the bits of
-    /// generation, whatever its batches and pages were, as those of models in f32 always have.
+    /// The default is [`Arithmetic::Bf16`], the fastest. With [`Arithmetic::F32`], log-probabilities are
+    /// bit-identical to those of generation, for all batches and pages; with f32 models they always are.
     pub fn with_attention(mut self, arithmetic: Arithmetic) -> Self {
         self.shape.attention = arithmetic;
         self
@@ -140,7 +140,7 @@ impl Network {
         Ok(scale.apply(embedding::forward(ids, &table)?, table.dtype())?)
     }
 
-    /// Block `index`, with its adapter if there is one. Layer `next` is prefetched.
+    /// Block `index`, with its adapter if any. Prefetches layer `next`.
     fn block<'a>(
         &self,
         weights: &'a dyn WeightSource,
@@ -158,7 +158,7 @@ impl Network {
         Ok((layers, block))
     }
 
-    /// The final norm and the head. Layer `next` is prefetched.
+    /// The final norm and the head. Prefetches layer `next`.
     fn head<'a>(&self, weights: &'a dyn WeightSource, next: Option<usize>) -> Result<Head<'a>> {
         Head::new(weights, &self.layout, self.config.architecture.head, next)
     }
@@ -166,8 +166,8 @@ impl Network {
     /// ln p(target) of each target under its distribution, without saving activations.
     ///
     /// # Errors
-    /// A token outside the vocabulary, a greedy distribution, a sequence longer than `max_position_embeddings`, rows outside the batch, weights of
-    /// another layout, or a failure of the weight source.
+    /// A token outside the vocabulary, a greedy distribution, a sequence longer than `max_position_embeddings`, rows outside the batch,
+    /// weights of another layout, or a failure of the weight source.
     pub fn log_probs(&self, weights: &dyn WeightSource, batch: &PackedBatch, targets: &Targets) -> Result<Vec<f32>> {
         self.check(weights, batch, targets)?;
         self.without_saving(weights, batch, &targets.rows, |normed, head| {
@@ -175,7 +175,7 @@ impl Network {
         })
     }
 
-    /// The logits of `rows` of the batch, [R, V], f32, on the weights' device. The whole matrix is in memory.
+    /// The logits of `rows` of the batch, [R, V], f32, on the weights' device. The whole matrix is materialized.
     ///
     /// # Errors
     /// As [`Network::log_probs`].
@@ -198,7 +198,7 @@ impl Network {
         rows: &[u32],
         end: impl FnOnce(&Tensor, &Tensor) -> Result<R> + Send,
     ) -> Result<R> {
-        // A temporary pool: a reference model holds no memory between passes.
+        // A temporary pool, so that a reference model holds no memory between passes.
         self.run(weights.device(), &Arc::default(), || {
             let shape = self.shape(batch, weights.device())?;
             let mut x = self.embed(weights, &batch.ids)?;
@@ -214,7 +214,7 @@ impl Network {
         })
     }
 
-    /// As [`Network::log_probs`], saving the activations for [`Network::backward`].
+    /// [`Network::log_probs`] that saves the activations for [`Network::backward`].
     pub fn forward(
         &self,
         weights: &dyn WeightSource,
@@ -236,7 +236,7 @@ impl Network {
                 });
                 x = y;
             }
-            // The head and blocks do not need their memory at the same time.
+            // The head and the blocks do not need their memory at the same time.
             self.pool.free_tensors();
             // Only rows with a target go through the final norm and the head.
             let rows_md = embedding::forward(&targets.rows, &x)?;
@@ -248,8 +248,8 @@ impl Network {
         })
     }
 
-    /// Accumulates the gradients of all parameters into `gradients`, except for those that its layout has frozen. `upstream` is ∂loss/∂(log-probability) of each target,
-    /// `[M]`, f32, on the weights' device. `weights` must be those of the forward pass.
+    /// Accumulates the gradients of all parameters into `gradients`, except those frozen in its layout. `upstream` is
+    /// ∂loss/∂(log-probability) of each target, `[M]`, f32, on the weights' device. `weights` must be those of the forward pass.
     ///
     /// # Errors
     /// Mismatched lengths, gradients of another layout, or a failure of the weight source or gradient sink.
@@ -292,7 +292,7 @@ impl Network {
             };
             let norm_grad = match self.gradient(gradients, self.last(), Part::FinalNorm)? {
                 Some(gradient) => gradient,
-                // A by-product of the gradient of the norm's input.
+                // A by-product of the gradient of the norm's input, which is dropped.
                 None => Tensor::zeros(end.norm.shape(), DType::F32, end.norm.device())?,
             };
             let drows = rms_norm::backward(&rows_md, &end.norm, shape.norm, &dnormed, None, &norm_grad)?;
@@ -331,8 +331,8 @@ impl Network {
         gradients.complete(0)
     }
 
-    /// Where the gradient of a part of the first or the last layer is added; `None` if it is frozen. The layout of an adapter's
-    /// gradients has none of these parts.
+    /// The gradient accumulator of a part of the first or last layer; `None` if it is frozen. The layout of adapter gradients
+    /// has none of these parts.
     fn gradient(&self, gradients: &dyn GradientSink, layer: usize, part: Part) -> Result<Option<Tensor>> {
         match gradients.layout().update(layer, part) {
             Some(Update::Trained) => self.layout.required(&gradients.buffer(layer)?, layer, &[part]).map(Some),

@@ -1,4 +1,4 @@
-//! Models whose matrices engines quantise.
+//! Models with matrices to be quantised by engines.
 
 use std::sync::Arc;
 
@@ -13,23 +13,22 @@ use crate::params::{FlatBuffers, Layout};
 use spag_ops::kernels;
 use spag_ops::quantised::BlockFormat;
 
-/// Where the bits of quantised weights come from.
+/// How weights are quantised.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Quantisation {
-    /// The matrices of blocks and the output head are quantised to a format, or to the one
-    /// [in its place](BlockFormat::of_inputs).
+    /// Quantise the matrices of blocks and the output head to a format or its [fallback](BlockFormat::of_inputs).
     To(BlockFormat),
-    /// The tensors of a GGUF file that a [`BlockFormat`] has stay as they are in the file.
+    /// Keep the tensors of a GGUF file that are in a [`BlockFormat`].
     Stored,
 }
 
 impl Quantisation {
     const STORED: &str = "stored";
 
-    /// Refuses weights that a device does not multiply.
+    /// Checks that a device supports the quantisation.
     ///
     /// # Errors
-    /// A GPU, and another quantisation than to one of [`BlockFormat::ON_GPUS`].
+    /// The device is a GPU, and the quantisation is not to a format in [`BlockFormat::ON_GPUS`].
     pub fn check_device(self, device: &Device) -> Result<()> {
         match self {
             _ if kernels::of(device)?.is_none() => Ok(()),
@@ -65,26 +64,26 @@ impl std::str::FromStr for Quantisation {
     }
 }
 
-/// The weights of a model that are quantised as they are read.
+/// The weights of a model that was quantised while loading.
 pub(crate) struct QuantisedModel {
     pub(crate) quantisation: Quantisation,
     pub(crate) weights: PackedWeights,
 }
 
 impl Model {
-    /// The model, for engines that quantise the matrices of its blocks and its output head when they pack them. Embeddings, norms,
-    /// biases, and matrices whose input size 32 does not divide ([`Model::replaced_matrices`]) keep the number format of the
-    /// parameters, which stay as they are: all passes but those of engines compute with them.
+    /// Marks the model for quantisation: engines quantise the matrices of its blocks and its output head when packing them.
+    /// Embeddings, norms, biases, and matrices whose input size is not divisible by 32 ([`Model::replaced_matrices`]) keep the
+    /// number format of the parameters. The parameters are unchanged and used by all passes except those of engines.
     ///
     /// # Errors
-    /// A model without a matrix that can be quantised; or a model on a GPU, and a format that is none of [`BlockFormat::ON_GPUS`].
+    /// No matrix of the model can be quantised; or the model is on a GPU and the format is not in [`BlockFormat::ON_GPUS`].
     pub fn quantised(self, format: BlockFormat) -> Result<Self> {
         Quantisation::To(format).check_device(self.parameters.device())?;
         check_inputs(&self.config().architecture, format)?;
         Ok(Self { quantisation: Some(Quantisation::To(format)), ..self })
     }
 
-    /// A model of weights that were packed as they were read, layer by layer.
+    /// A model with weights packed layer by layer while loading.
     pub(crate) fn of_quantised(
         config: &ModelConfig,
         model: QuantisedModel,
@@ -96,17 +95,17 @@ impl Model {
         Ok(Self { quantisation, packed, ..Self::from_parameters(config, parameters)? })
     }
 
-    /// The weights, if they were packed as they were read.
+    /// The weights, if packed while loading.
     pub(crate) fn packed(&self) -> Option<&Arc<PackedWeights>> {
         self.packed.as_ref()
     }
 
-    /// How the weights of engines are quantised, if they are.
+    /// How engines quantise the weights, if they do.
     pub fn quantisation(&self) -> Option<Quantisation> {
         self.quantisation
     }
 
-    /// What engines quantise the matrices to, if they do.
+    /// The format to which engines quantise the matrices, if any.
     pub(crate) fn block_format(&self) -> Option<BlockFormat> {
         match self.quantisation {
             Some(Quantisation::To(format)) => Some(format),
@@ -114,7 +113,7 @@ impl Model {
         }
     }
 
-    /// The matrices that are not in the format to which a model is quantised.
+    /// The matrices in another format than the model's.
     pub fn replaced_matrices(&self) -> Vec<ReplacedMatrix> {
         let Some(format) = self.block_format() else { return Vec::new() };
         Matrices::of(&self.config().architecture).replaced(format)

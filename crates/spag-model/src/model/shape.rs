@@ -1,4 +1,5 @@
-//! What all blocks of a pass share: sizes, rotation, masks, and the batch's positions and sequences on the device.
+//! State shared by all blocks of a pass: sizes, RoPE tables, masks, and the batch's positions and sequences on the
+//! device.
 
 use std::sync::Arc;
 
@@ -14,21 +15,21 @@ use spag_ops::qkv::{self, Rotation};
 use spag_ops::rms_norm::RmsNorm;
 use spag_ops::rope::{Direction, Positions, RopeTable, rotate};
 
-/// What attention and norms need beside the tensors, derived from the architecture once.
+/// Settings of attention and norms, derived from the architecture once.
 #[derive(Clone, Debug)]
 pub(crate) struct AttentionShape {
     pub(crate) heads: Heads,
-    /// The rotation of queries and keys of each block, all of the same positions; `None` if positions are not rotations.
+    /// The RoPE table of each block, all with the same positions; `None` with other position encodings.
     pub(crate) ropes: Arc<[Option<Arc<RopeTable>>]>,
     /// The mask of each block.
     pub(crate) masks: Arc<[Mask]>,
     /// The constants of every norm.
     pub(crate) norm: RmsNorm,
-    /// Where blocks have norms.
+    /// The positions of norms in blocks.
     pub(crate) norms: Norms,
     /// The activation of the MLP.
     pub(crate) activation: Activation,
-    /// How the training pass multiplies queries, keys and values of bf16 on a CPU.
+    /// The arithmetic of bf16 attention in the training pass on a CPU.
     pub(crate) attention: Arithmetic,
 }
 
@@ -42,7 +43,7 @@ impl AttentionShape {
         };
         let in_window = model.window_rope.map(table).or_else(|| rope.clone());
         let rope_of = |window: &Option<usize>| if window.is_some() { in_window.clone() } else { rope.clone() };
-        // A window that no sequence reaches is none.
+        // A window that no sequence can reach has no effect.
         let reached = |window: &usize| *window < model.max_position_embeddings;
         let mask = |window: &Option<usize>| {
             let mask = Mask::new(window.filter(reached), slopes.clone())?;
@@ -62,7 +63,7 @@ impl AttentionShape {
         })
     }
 
-    /// The positions of rows on `device`, if they are rotations.
+    /// The positions of rows on `device`, if RoPE is used.
     pub(crate) fn positions(&self, positions: &[u32], device: &Device) -> Result<Option<Positions>> {
         match self.ropes.first() {
             Some(Some(table)) => Ok(Some(Positions::new(positions, table, device)?)),
@@ -100,17 +101,17 @@ impl BatchShape {
         })
     }
 
-    /// The rotation of queries and keys of block `layer`, if positions are rotations.
+    /// The RoPE of block `layer`, if used.
     pub(super) fn rotation(&self, layer: usize) -> Option<Rotation<'_>> {
         self.positions.as_ref().zip(self.ropes[layer].as_deref())
     }
 
-    /// Rotates queries and keys in place as block `layer` does.
+    /// Applies the RoPE of block `layer` to queries and keys in place.
     pub(super) fn rotate(&self, heads: [&Tensor; 2], layer: usize, direction: Direction) -> Result<()> {
         rotate_all(heads, self.rotation(layer), direction)
     }
 
-    /// Queries, keys and values of their products, of three or of one, rotated.
+    /// Queries, keys and values from three products or a fused one, with RoPE applied.
     pub(super) fn split(&self, products: Vec<Tensor>, rotation: Option<Rotation<'_>>) -> Result<[Tensor; 3]> {
         match <[Tensor; 3]>::try_from(products) {
             Ok(heads) => {
@@ -125,7 +126,7 @@ impl BatchShape {
         }
     }
 
-    /// The gradients of so many products from those of queries, keys and values, rotated back.
+    /// The gradients of the products from those of queries, keys and values, with inverse RoPE.
     pub(super) fn join(
         &self,
         heads: [Tensor; 3],
@@ -142,7 +143,7 @@ impl BatchShape {
     }
 }
 
-/// The product of layers that have one.
+/// The product of fused layers.
 pub(super) fn only(joined: &[Tensor]) -> Result<&Tensor> {
     match joined {
         [one] => Ok(one),

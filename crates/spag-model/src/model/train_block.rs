@@ -1,4 +1,4 @@
-//! A block of the training pass: what its forward pass saves, and its backward pass.
+//! A block of the training pass: the activations saved by its forward pass, and its backward pass.
 //!
 //! Legend: N tokens, D hidden size, Q query size, KV key/value size, F feed-forward size.
 
@@ -25,15 +25,15 @@ pub(super) struct BlockActivations {
     heads: SavedHeads,
     attended: Tensor,
     middle: Tensor,
-    /// Gate and up, as their products gave them.
+    /// Gate and up, as computed by their products.
     gate_up: Vec<Tensor>,
-    /// The outputs of attention and MLP before their norms, if they have any.
+    /// The outputs of attention and MLP before their norms, if any.
     outputs: Option<(Tensor, Tensor)>,
 }
 
 /// Queries, keys and values.
 struct SavedHeads {
-    /// Queries and keys before their norms, if they have any.
+    /// Queries and keys before their norms, if any.
     raw: Option<(Tensor, Tensor)>,
     q: Tensor,
     k: Tensor,
@@ -41,15 +41,15 @@ struct SavedHeads {
     lse: LogSumExp,
 }
 
-/// Elements that a block saves per token, beside its input: of the model's number format, and f32.
+/// Elements saved per token by a block, in addition to its input: in the model's number format, and in f32.
 ///
-/// The memory formulas of training are made of these, so they must change together with what a block saves.
+/// The memory formulas of training are based on these, so they must be kept in sync with the saved activations.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SavedElements {
-    /// Queries, keys, values, attended, middle, gate and up; queries and keys once more if they are normalised, and the outputs
-    /// of attention and MLP if they are.
+    /// Queries, keys, values, attended, middle, gate and up; queries and keys again if they are normalised, and the outputs of
+    /// attention and MLP if they are.
     pub activations: usize,
-    /// Those of `activations` that exist because they are normalised. On a CPU they are f32.
+    /// The part of `activations` that is saved because of normalisation. On a CPU it is f32.
     pub raw: usize,
     /// The log-sum-exps of attention, f32.
     pub sums: usize,
@@ -74,7 +74,7 @@ struct TrainPass<'a> {
     weights: &'a BlockWeights,
     shape: &'a BatchShape,
     layer: usize,
-    /// A copy of what the next output is added to.
+    /// A copy of the residual for the next output.
     copy: Option<Tensor>,
     input: Option<Tensor>,
     heads: Option<SavedHeads>,
@@ -89,7 +89,7 @@ impl BlockPass for TrainPass<'_> {
         if self.shape.norms.after() || kernels::of(x.device())?.is_none() {
             return self.weights.normed(weight, x, self.shape.norm);
         }
-        // Products of a device add to the memory of their output, which takes a kernel less if the norm writes it.
+        // Products on a device add to their output in place; letting the norm write the copy saves a kernel.
         let (normed, copy) = rms_norm::forward_and_copy(x, self.weights.norms.get(weight)?, self.shape.norm)?;
         self.copy = Some(copy);
         Ok(normed)
@@ -158,7 +158,7 @@ impl<'a> TrainPass<'a> {
         Self { weights, shape, layer, copy, input, heads, attended, middle, gate_up, outputs }
     }
 
-    /// Saves gate and up of the MLP's input.
+    /// Computes and saves gate and up of the MLP's input.
     fn multiply(&mut self, input: &Tensor) -> Result<()> {
         let w = self.weights;
         let products = w.gate_up.iter().map(|layer| w.stored(layer.forward(input, Residual::None)?));
@@ -178,7 +178,7 @@ impl<'a> TrainPass<'a> {
     }
 }
 
-/// `x` [N, D] → the output of block `layer` [N, D] and what its backward pass needs, `x` among it.
+/// `x` [N, D] → the output of block `layer` [N, D] and the activations for its backward pass, including `x`.
 pub(super) fn forward(
     x: Tensor,
     weights: &BlockWeights,
@@ -190,7 +190,8 @@ pub(super) fn forward(
     Ok((y, pass.saved()?))
 }
 
-/// What the backward pass of block `layer` needs, once more. The block's output is computed only if its norm needs it.
+/// Recomputes the activations for the backward pass of block `layer`. The block's output is computed only if its norm
+/// needs it.
 pub(super) fn recompute(
     x: Tensor,
     weights: &BlockWeights,
@@ -225,7 +226,7 @@ impl BlockActivations {
 
 /// The gradient of the block's input, given that of its output; adds the gradients of the weights to `grads`.
 ///
-/// Consumes what was saved: each tensor's memory goes back to the pool after its last use.
+/// Consumes the saved activations: each tensor's memory is returned to the pool after its last use.
 pub(super) fn backward(
     saved: BlockActivations,
     dy: Tensor,
@@ -238,7 +239,7 @@ pub(super) fn backward(
     let (of_attention, of_mlp) = outputs.unzip();
     let gradients = Gradients { w, grads, shape };
     let doutput = gradients.of_output(Part::MlpPostNorm, of_mlp, &dy)?;
-    // In place: gate and up become their gradients, the gradient of the activated values these values.
+    // In place: gate and up become their gradients, and the gradient of the activated values becomes these values.
     let activated = LinearWeight::backward_input(&[(&doutput, &w.down.weight)])?;
     match &gate_up[..] {
         [gate, up] => shape.activation.backward(gate, up, &activated)?,
@@ -257,7 +258,7 @@ pub(super) fn backward(
     gradients.of_input(Part::AttentionNorm, input, (&w.qkv, &grads.qkv), dqkv, dmiddle)
 }
 
-/// The gradients of what norms stand between: the inputs and outputs of attention and MLP.
+/// Gradients through norms: of the inputs and outputs of attention and MLP.
 struct Gradients<'a> {
     w: &'a BlockWeights,
     grads: &'a BlockGradients,
@@ -265,7 +266,7 @@ struct Gradients<'a> {
 }
 
 impl Gradients<'_> {
-    /// The gradient of the output of attention or MLP, given that of the sum that it is part of.
+    /// The gradient of the output of attention or MLP, given that of the sum with the residual.
     fn of_output<'a>(&self, norm: Part, output: Option<Tensor>, dsum: &'a Tensor) -> Result<Cow<'a, Tensor>> {
         let Some(output) = output else { return Ok(Cow::Borrowed(dsum)) };
         let (weight, gradient) = (self.w.norms.get(norm)?, self.grads.norms.get(norm)?);
@@ -274,8 +275,8 @@ impl Gradients<'_> {
         Ok(Cow::Owned(doutput))
     }
 
-    /// The gradient of `x`, given those of the products of the input of attention or MLP that is made of it, and of the residual
-    /// connection; adds those of the products' weights. The input is recomputed if it is normalised.
+    /// The gradient of `x`, given those of the residual connection and of the products of the input of attention or MLP; also
+    /// adds the gradients of the products' weights. The input is recomputed if it is normalised.
     fn of_input(
         &self,
         norm: Part,
@@ -325,7 +326,7 @@ fn recycle_owned(gradient: Cow<'_, Tensor>) -> Result<()> {
     }
 }
 
-/// The gradients of the products that gave queries, keys and values.
+/// The gradients of the products of queries, keys and values.
 fn heads_backward(
     saved: SavedHeads,
     attended: Tensor,

@@ -1,4 +1,4 @@
-//! The tensors of a block: its weights, and where their gradients are added.
+//! The tensors of a block: weights, and gradient accumulators.
 
 use candle_core::{DType, Device, Result, Tensor};
 
@@ -9,15 +9,15 @@ use spag_ops::cast::{in_compute_dtype, narrowed};
 use spag_ops::kernels;
 use spag_ops::rms_norm::RmsNorm;
 
-/// What a block has for each of its tensors, and for its linear layers an `L`.
+/// The tensors of a block, with an `L` for each linear layer.
 pub(super) struct BlockParts<L> {
     pub(super) norms: BlockNorms,
-    /// Queries, keys and values: three layers, or one [for all](Products).
+    /// Queries, keys and values: three layers, or one [fused](Products).
     pub(super) qkv: Vec<L>,
-    /// Of queries, and of keys.
+    /// For queries and for keys.
     pub(super) head_norms: Option<(Tensor, Tensor)>,
     pub(super) o: L,
-    /// Gate and up, likewise.
+    /// Gate and up: two layers, or one fused.
     pub(super) gate_up: Vec<L>,
     pub(super) down: L,
 }
@@ -25,14 +25,15 @@ pub(super) struct BlockParts<L> {
 /// The products of layers with the same input.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Products {
-    /// One of the rows of all weights, which follow each other: on a device a small model is bound by the number of launches.
+    /// One fused product with the stacked weights, which are contiguous: on a device, small models are bound by the number of
+    /// launches.
     Joined,
-    /// One for each layer: on a CPU, and with adapters.
+    /// One product per layer: on a CPU, and with adapters.
     Apart,
 }
 
 impl Products {
-    /// Those of a model without an adapter.
+    /// The default for a device, without an adapter.
     fn on(device: &Device) -> Result<Self> {
         Ok(if kernels::of(device)?.is_some() { Self::Joined } else { Self::Apart })
     }
@@ -41,11 +42,12 @@ impl Products {
 /// The weights of a block.
 pub(super) type BlockWeights = BlockParts<Linear>;
 
-/// Where the gradients of a block's weights are added, f32.
+/// Gradient accumulators of a block's weights, f32.
 pub(super) type BlockGradients = BlockParts<LinearGradient>;
 
 impl<L> BlockParts<L> {
-    /// `norm` finds a norm if the block has it, `linear` a linear layer by the consecutive parts of its weight and of its bias.
+    /// `norm` looks up a norm if the block has it; `linear` a linear layer by the consecutive parts of its weight and of its
+    /// bias.
     fn collect(
         products: Products,
         norm: impl Fn(Part) -> crate::Result<Option<Tensor>>,
@@ -67,12 +69,12 @@ impl<L> BlockParts<L> {
 }
 
 impl BlockWeights {
-    /// `x` [N, D] normalised by a norm before attention or MLP, as the products that read it want it.
+    /// `x` [N, D] normalised before attention or MLP, in the format of the products that read it.
     pub(super) fn normed(&self, part: Part, x: &Tensor, norm: RmsNorm) -> Result<Tensor> {
         self.o.weight.normed(x, self.norms.get(part)?, norm)
     }
 
-    /// Activations in the number format of the weights, as they are saved. On a CPU they are computed in f32.
+    /// Activations in the number format of the weights, in which they are saved. On a CPU they are computed in f32.
     pub(super) fn stored(&self, activations: Tensor) -> Result<Tensor> {
         match (activations.dtype(), self.o.weight.saved_dtype()) {
             (DType::F32, DType::BF16) => narrowed(activations),
@@ -80,7 +82,7 @@ impl BlockWeights {
         }
     }
 
-    /// Views of a layer's buffer, and of that of the adapter's layer. On a CPU, bf16 norms and biases are converted to f32.
+    /// Views of a layer's buffer, and of the adapter's. On a CPU, bf16 norms and biases are converted to f32.
     pub(super) fn of(
         buffer: &Tensor,
         layout: &Layout,
@@ -106,8 +108,8 @@ impl BlockWeights {
 }
 
 impl BlockGradients {
-    /// Views of a layer's gradients. Frozen weights and biases have none; those of frozen norms, which are by-products of the
-    /// gradients of their inputs, are added to memory that is dropped.
+    /// Views of a layer's gradients. Frozen weights and biases have none. The gradients of frozen norms, by-products of the
+    /// gradients of their inputs, are accumulated in temporary memory.
     pub(super) fn of(buffer: &Tensor, layout: &Layout, layer: usize) -> crate::Result<Self> {
         let trained = |parts: &[Part]| {
             let update = layout.update(layer, parts[0]);
@@ -127,7 +129,7 @@ impl BlockGradients {
         Self::collect(Products::on(buffer.device())?, norm, linear)
     }
 
-    /// The gradients of an adapter's layer, whose base has `weights`. Those of norms, by-products as well, are dropped.
+    /// The gradients of an adapter's layer over `weights`. Gradients of norms, also by-products, are dropped.
     pub(super) fn of_adapter(
         buffer: &Tensor,
         places: &AdapterPlaces,

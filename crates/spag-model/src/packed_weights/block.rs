@@ -14,14 +14,14 @@ use spag_ops::packed_linear::{self, PackedWeight};
 use spag_ops::quantised::BlockFormat;
 use spag_ops::{bias, cpu};
 
-/// A linear layer, or several with the same input as one.
+/// A linear layer, or several stacked ones with the same input.
 pub(crate) struct PackedLinear {
     weight: PackedWeight,
     bias: Option<Tensor>,
 }
 
 impl PackedLinear {
-    /// `x` [N, I], `residual` [N, O] → [N, O], which kernels write over the residual. Adapters change their own rows.
+    /// `x` [N, I], `residual` [N, O] → [N, O]; kernels overwrite the residual. Adapters modify their own rows.
     pub(crate) fn forward(
         &self,
         x: &Tensor,
@@ -45,7 +45,7 @@ pub(crate) struct PackedBlock {
     pub(crate) norms: BlockNorms,
     /// Query, key and value projections, stacked.
     pub(crate) qkv: PackedLinear,
-    /// Norms of queries, and of keys.
+    /// Norms of queries and of keys.
     pub(crate) head_norms: Option<(Tensor, Tensor)>,
     pub(crate) o: PackedLinear,
     /// Gate and up projections, stacked.
@@ -57,7 +57,7 @@ impl PackedBlock {
     /// Packs a layer.
     pub(super) fn new(parts: &LayerParts<'_>, memory: PackedMemory) -> Result<Self> {
         let (norms, head_norms, biases) = (parts.norms()?, parts.head_norms()?, parts.biases()?);
-        // Last, since the memory of the layer may go with them.
+        // Last, since packing may take the layer's memory.
         let weights = match parts.stored {
             [] => packed(&parts.weights()?, memory, parts.device)?,
             _ => Place::ALL.iter().map(|place| parts.packed(place.parts(), memory)).collect::<Result<_>>()?,
@@ -71,7 +71,7 @@ impl PackedBlock {
         Ok(Self { norms, qkv, head_norms, o, gate_up, down })
     }
 
-    /// Packs other weights in the memory of these.
+    /// Repacks other weights in the memory of these.
     pub(crate) fn refresh(&mut self, parts: &LayerParts<'_>) -> Result<()> {
         (self.norms, self.head_norms) = (parts.norms()?, parts.head_norms()?);
         let linears = [&mut self.qkv, &mut self.o, &mut self.gate_up, &mut self.down];
@@ -95,7 +95,7 @@ pub(crate) enum Place {
 impl Place {
     pub(crate) const ALL: [Self; 4] = [Self::Qkv, Self::Output, Self::GateUp, Self::Down];
 
-    /// The parts that are stacked in it.
+    /// The stacked parts.
     pub(crate) fn parts(self) -> &'static [Part] {
         match self {
             Self::Qkv => &[Part::Query, Part::Key, Part::Value],
@@ -106,7 +106,7 @@ impl Place {
     }
 }
 
-/// A quantised matrix as a file has it, in the order of the model's rows.
+/// A quantised matrix in its file format, with rows in the model's order.
 pub(crate) struct StoredMatrix {
     pub(crate) part: Part,
     pub(crate) format: BlockFormat,
@@ -121,24 +121,24 @@ impl StoredMatrix {
     }
 }
 
-/// The parts of a layer's buffer as generation wants them.
+/// The parts of a layer's buffer in the form that generation needs.
 pub(crate) struct LayerParts<'a> {
     pub(crate) layout: &'a Layout,
     pub(crate) buffer: &'a Tensor,
-    /// That of the engine. The buffer is there, or on the host if its matrices are quantised.
+    /// The engine's device. The buffer is on it, or on the host if its matrices are quantised.
     pub(crate) device: &'a Device,
     pub(crate) layer: usize,
     /// Number format of the engine's weights, to which small tensors are converted first.
     pub(crate) dtype: DType,
-    /// Matrices that are packed as they are; the buffer has zeros in their place.
+    /// Matrices that are packed without conversion; the buffer has zeros in their place.
     pub(crate) stored: &'a [StoredMatrix],
 }
 
-/// A layer that was read.
+/// A layer that was loaded.
 pub(crate) struct LoadedLayer {
     /// The layout of this layer alone.
     pub(crate) layout: Layout,
-    /// Its tensors but for those of `stored`.
+    /// Its tensors, except those of `stored`.
     pub(crate) buffer: Tensor,
     pub(crate) stored: Vec<StoredMatrix>,
 }
@@ -156,7 +156,7 @@ impl LayerParts<'_> {
         self.layout.required(self.buffer, self.layer, parts)
     }
 
-    /// Consecutive norms or biases as one tensor with memory of its own, in the format that ops accept.
+    /// Consecutive norms or biases as one tensor, copied, in the format that ops accept.
     fn small(&self, parts: &[Part]) -> Result<Option<Tensor>> {
         let Some(stored) = self.layout.joined(self.buffer, self.layer, parts)? else { return Ok(None) };
         if !self.device.same_device(stored.device()) {
@@ -165,7 +165,7 @@ impl LayerParts<'_> {
         Ok(Some(unshared(&in_compute_dtype(&converted(&stored, self.dtype)?)?)?))
     }
 
-    /// A norm that every layer of the kind has.
+    /// A required norm of the layer.
     pub(crate) fn norm(&self, part: Part) -> Result<Tensor> {
         let layer = self.layer;
         self.small(&[part])?.ok_or_else(|| Error::Config(format!("the layout of layer {layer} has no {part:?}")))
@@ -197,14 +197,14 @@ impl LayerParts<'_> {
         Place::ALL.iter().map(|place| self.dense(place.parts())).collect()
     }
 
-    /// A linear layer, with its matrices as they are stored.
+    /// A linear layer, with matrices in their stored format.
     fn packed(&self, parts: &[Part], memory: PackedMemory) -> Result<PackedWeight> {
         let of = |part: Part| self.stored.iter().find(|matrix| matrix.part == part);
         if parts.iter().all(|part| of(*part).is_none()) {
             let mut packed = packed(&[self.dense(parts)?], memory, self.device)?;
             return packed.pop().ok_or_else(|| Error::Config(format!("layer {} has too few weights", self.layer)));
         }
-        // Neighbours of one format are one matrix, so that fewer products are started.
+        // Adjacent matrices of one format are merged, to launch fewer products.
         let mut weights = Vec::new();
         let mut pending: Option<StoredMatrix> = None;
         for part in parts {
@@ -230,19 +230,18 @@ impl LayerParts<'_> {
     }
 }
 
-/// Bytes that packing a model, which nothing else uses, takes beside it on a CPU: those of the largest layer that cannot be
-/// packed in its own memory.
+/// Extra bytes for packing an unshared model on a CPU: those of the largest layer that cannot be packed in place.
 pub(crate) fn packing_bytes(model: &Architecture, layout: &Layout, dtype: WeightDtype) -> u64 {
     let (d, qkv) = (model.hidden_size, model.query_size() + 2 * model.kv_size());
     let fits = |rows: &[usize]| rows.iter().all(|rows| PackedWeight::fits_in_place(*rows));
-    // The layer after the embedding stands for all blocks.
+    // The layer after the embedding represents all blocks.
     let block = layout.layers.get(1).map_or(0, |block| block.len);
     let block = if fits(&[qkv, d, 2 * model.intermediate_size]) { 0 } else { block };
     let head = if fits(&[model.vocab_size]) { 0 } else { model.vocab_size * d };
     (block.max(head) as u64).saturating_mul(dtype.bytes() as u64)
 }
 
-/// A small tensor that does not share the memory of its layer, so that the layer can be freed or packed.
+/// A copy of a small tensor, so that its layer can be freed or packed.
 pub(crate) fn unshared(tensor: &Tensor) -> candle_core::Result<Tensor> {
     match kernels::of(tensor.device())? {
         None => cpu::read(tensor, |values| Tensor::from_slice(values, tensor.dims(), &Device::Cpu)),

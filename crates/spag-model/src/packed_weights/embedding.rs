@@ -1,4 +1,4 @@
-//! Where the embeddings of tokens are found.
+//! Token embeddings for generation.
 
 use candle_core::Tensor;
 
@@ -7,31 +7,31 @@ use spag_ops::cast::convert_into;
 use spag_ops::packed_linear::{self, PackedWeight};
 use spag_ops::{embedding, kernels};
 
-/// Where the embeddings of tokens are found.
+/// The source of token embeddings.
 pub(super) enum Embedding {
-    /// In a table, [V, D].
+    /// A table, [V, D].
     Table { rows: Tensor, memory: TableMemory },
-    /// In a quantised matrix, [V, D].
+    /// A quantised matrix, [V, D].
     Quantised(PackedWeight),
-    /// In the output head, which is the same matrix.
+    /// The tied output head.
     Head,
 }
 
-/// Who uses the memory of a table.
+/// Ownership of a table's memory.
 #[derive(PartialEq)]
 pub(super) enum TableMemory {
-    /// Perhaps a checkpoint too: it must not be written.
+    /// Possibly shared with a checkpoint: must not be written.
     Shared,
     Own,
 }
 
 impl Embedding {
-    /// A table that others may use.
+    /// A table that may be shared.
     pub(super) fn shared(rows: Tensor) -> Self {
         Self::Table { rows, memory: TableMemory::Shared }
     }
 
-    /// Rows of tokens, [N, D].
+    /// The embeddings of tokens, [N, D].
     pub(super) fn rows(&self, ids: &[u32], head: &Head) -> candle_core::Result<Tensor> {
         match self {
             Self::Table { rows, .. } => embedding::forward(ids, rows),

@@ -1,4 +1,4 @@
-//! Quantised weights that do not change, for training an adapter over them (QLoRA, arXiv 2305.14314).
+//! Frozen quantised weights, for training an adapter over them (QLoRA, arXiv 2305.14314).
 
 use candle_core::{Device, Tensor};
 
@@ -10,8 +10,8 @@ use crate::params::{LayerLayout, Layout, View, WeightSource};
 use spag_ops::packed_linear::{self, PackedWeight};
 use spag_ops::quantised::BlockFormat;
 
-/// The weights of a model in the host's memory, of which the matrices of blocks and the output head are quantised. A layer is
-/// dequantised when it is asked for, in a number format that passes compute with.
+/// The weights of a model in host memory, with the matrices of blocks and the output head quantised. Layers are dequantised
+/// on request, in the number format of passes.
 pub struct QuantisedLayers {
     layout: Layout,
     dtype: WeightDtype,
@@ -25,14 +25,14 @@ impl std::fmt::Debug for QuantisedLayers {
     }
 }
 
-/// Tensors of a layer, with the offset of each in the layer's buffer.
+/// Tensors of a layer, with their offsets in the layer's buffer.
 struct Layer {
     kept: Vec<(usize, Tensor)>,
     quantised: Vec<(usize, PackedWeight)>,
 }
 
 impl QuantisedLayers {
-    /// Quantises layers as they are read: `read` gives a layer of the model.
+    /// Quantises layers while loading: `read` returns a layer of the model.
     pub(crate) fn load(
         layout: Layout,
         dtype: WeightDtype,
@@ -70,13 +70,13 @@ impl QuantisedLayers {
         (layout.layers.iter().enumerate().map(of_layer).sum(), (largest * dtype.bytes()) as u64)
     }
 
-    /// What the matrices were quantised to.
+    /// The format of the matrices.
     pub fn format(&self) -> BlockFormat {
         self.format
     }
 }
 
-/// The format and the extents of a tensor of layer `index`, if it is quantised. The embedding, in the first layer, is read by rows.
+/// The format and extents of a tensor of layer `index`, if it is quantised. The embedding, in the first layer, is read by rows.
 fn quantised_format(index: usize, view: &View, format: BlockFormat) -> Option<(BlockFormat, (usize, usize))> {
     match (index, view.shape.as_slice()) {
         (1.., &[rows, columns]) => Some((format.of_inputs(columns)?, (rows, columns))),

@@ -9,7 +9,7 @@ use spag_ops::kernels::SumOrder;
 use spag_ops::packed_linear::{self, PackedWeight};
 use spag_ops::row_norm;
 
-/// The output head: a packed matrix, [V, D], with normalised rows if the architecture says so.
+/// The output head: a packed matrix, [V, D], with normalised rows if the architecture requires it.
 pub(crate) struct Head {
     kind: OutputHead,
     weight: PackedWeight,
@@ -21,7 +21,7 @@ impl Head {
         Self { kind, weight }
     }
 
-    /// Packs a matrix that [`kind`](OutputHead) asks for: in its own memory if `memory` says so.
+    /// Packs the matrix of a head of this [`kind`](OutputHead), in place if `memory` allows it.
     pub(super) fn new(kind: OutputHead, matrix: Tensor, memory: PackedMemory) -> Result<Self> {
         let device = matrix.device().clone();
         let packed = packed(&[matrix], memory, &device)?.pop();
@@ -33,7 +33,7 @@ impl Head {
         self.kind == OutputHead::Tied
     }
 
-    /// Packs another stored matrix [V, D] in the memory of this one. `dtype` is the number format of the engine's weights.
+    /// Repacks another stored matrix [V, D] in the same memory. `dtype` is the number format of the engine's weights.
     pub(crate) fn refresh(&mut self, stored: &Tensor, dtype: DType) -> Result<()> {
         match self.kind {
             OutputHead::Normalised => self.weight.repack(&row_norm::forward(&converted(stored, dtype)?)?),
@@ -51,7 +51,7 @@ impl Head {
         packed_linear::forward_f32(normed, &self.weight, order)
     }
 
-    /// The rows of tokens, [N, D]: their embeddings, if the head is the embedding.
+    /// The rows of tokens, [N, D]: their embeddings, if the head is tied.
     pub(crate) fn rows(&self, ids: &[u32]) -> Result<Tensor> {
         packed_linear::rows(ids, &self.weight)
     }

@@ -1,4 +1,4 @@
-//! The matrices that generation packs, and the bytes that they take if they are quantised.
+//! The matrices packed for generation, and their size when quantised.
 
 use crate::config::{Architecture, OutputHead};
 use crate::dtype::WeightDtype;
@@ -6,18 +6,18 @@ use crate::error::{Error, Result};
 use spag_ops::packed_linear::PackedWeight;
 use spag_ops::quantised::BlockFormat;
 
-/// A matrix of a quantised model that is not in the format that was asked for.
+/// A matrix of a quantised model that is not in the requested format.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ReplacedMatrix {
-    /// The linear layers, as `down_proj`.
+    /// The linear layers, e.g. `down_proj`.
     pub name: &'static str,
     /// Their input size.
     pub inputs: usize,
-    /// The format that they have in its place; `None` for that of the parameters.
+    /// Its actual format; `None` for that of the parameters.
     pub format: Option<BlockFormat>,
 }
 
-/// Refuses a model without a matrix that can be quantised.
+/// Checks that the model has a matrix that can be quantised.
 pub(crate) fn check_inputs(architecture: &Architecture, format: BlockFormat) -> Result<()> {
     let matrices = Matrices::of(architecture).all();
     if matrices.iter().any(|matrix| format.of_inputs(matrix.inputs).is_some()) {
@@ -31,7 +31,7 @@ pub(crate) fn check_inputs(architecture: &Architecture, format: BlockFormat) -> 
     )))
 }
 
-/// The extents of a matrix that engines pack.
+/// The extents of a packed matrix.
 #[derive(Clone, Copy)]
 struct Matrix {
     name: &'static str,
@@ -48,7 +48,7 @@ pub(crate) struct Matrices {
 }
 
 impl Matrices {
-    /// Those of an architecture.
+    /// The matrices of an architecture.
     pub(crate) fn of(model: &Architecture) -> Self {
         let matrix = |name, outputs, inputs| Matrix { name, outputs, inputs };
         let (d, mlp) = (model.hidden_size, model.intermediate_size);
@@ -65,7 +65,7 @@ impl Matrices {
         }
     }
 
-    /// Those that are not in the format to which a model is quantised.
+    /// Those that are not in the model's quantisation format.
     pub(crate) fn replaced(&self, format: BlockFormat) -> Vec<ReplacedMatrix> {
         let replaced = self.all().into_iter().filter(|matrix| format.of_inputs(matrix.inputs) != Some(format));
         let named = |Matrix { name, inputs, .. }| ReplacedMatrix { name, inputs, format: format.of_inputs(inputs) };
@@ -81,24 +81,25 @@ impl Matrices {
         self.block.iter().fold(0, |sum, matrix| matrix.bytes(format, dtype).saturating_add(sum))
     }
 
-    /// Bytes of all, quantised or kept.
+    /// Bytes of all matrices, quantised or not.
     pub(crate) fn bytes(&self, format: BlockFormat, dtype: WeightDtype) -> u64 {
         let blocks = self.block_bytes(format, dtype).saturating_mul(self.layers as u64);
         blocks.saturating_add(self.head_bytes(format, dtype))
     }
 
-    /// Bytes that packing takes beside a model of which each layer is freed when it is packed.
+    /// Extra bytes for packing a model whose layers are freed as they are packed.
     pub(crate) fn packing_bytes(&self, format: BlockFormat, dtype: WeightDtype) -> u64 {
         self.block_bytes(format, dtype).max(self.head_bytes(format, dtype))
     }
 
-    /// Bytes of the largest quantised matrix in number format `dtype`, to which kernels dequantise it for products of many rows.
+    /// Bytes of the largest quantised matrix in number format `dtype`, the buffer into which kernels dequantise it for products
+    /// of many rows.
     pub(crate) fn dequantised_bytes(&self, format: BlockFormat, dtype: WeightDtype) -> u64 {
         let quantised = self.all().into_iter().filter(|matrix| format.of_inputs(matrix.inputs).is_some());
         quantised.map(|matrix| matrix.kept_bytes(dtype)).max().unwrap_or(0)
     }
 
-    /// Bytes of the head, and of the normalised matrix that it is made of.
+    /// Bytes of the head, and of the normalised matrix from which it is packed.
     fn head_bytes(&self, format: BlockFormat, dtype: WeightDtype) -> u64 {
         let normalised = if self.head_kind == OutputHead::Normalised { self.head.kept_bytes(dtype) } else { 0 };
         self.head.bytes(format, dtype).saturating_add(normalised)
@@ -131,7 +132,8 @@ mod tests {
         }))
         .unwrap();
         let matrices = Matrices::of(&config.architecture);
-        // qkv, o and gate_up of 64 inputs are two blocks of 34 bytes a row, rows padded to 16; down, of 40, is f32.
+        // qkv, o and gate_up have 64 inputs: two blocks of 34 bytes per row, rows padded to 16; down, with 40
+        // inputs, is f32.
         let block = (192 + 64 + 80) * 2 * 34 + 64 * 40 * 4;
         let head = 48 * 2 * 34;
         assert_eq!(matrices.bytes(BlockFormat::Q8_0, WeightDtype::F32), 2 * block + head);

@@ -1,4 +1,4 @@
-//! Where packed matrices are.
+//! Memory of packed matrices.
 
 use candle_core::{Device, Result, Tensor};
 
@@ -6,18 +6,18 @@ use spag_ops::kernels;
 use spag_ops::packed_linear::PackedWeight;
 use spag_ops::quantised::BlockFormat;
 
-/// Where packed weights are.
+/// The memory of packed weights.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum PackedMemory {
-    /// In the memory of the weights, which become empty.
+    /// That of the weights, which become empty.
     OfWeights,
-    /// In memory of their own.
+    /// New memory.
     Own,
-    /// Quantised in memory of their own, if 32 divides their inputs.
+    /// New memory, quantised if 32 divides the input size.
     Quantised(BlockFormat),
 }
 
-/// Packs matrices for generation on `device`: in their own memory, unless they are quantised.
+/// Packs matrices for generation on `device`, in place unless they are quantised.
 pub(super) fn packed(weights: &[Tensor], memory: PackedMemory, device: &Device) -> Result<Vec<PackedWeight>> {
     match memory {
         PackedMemory::OfWeights => PackedWeight::in_place(weights),
@@ -26,8 +26,8 @@ pub(super) fn packed(weights: &[Tensor], memory: PackedMemory, device: &Device) 
     }
 }
 
-/// Packs a matrix for `device`, quantised to the format or the one [in its place](BlockFormat::of_inputs), or as it is if 32 does not
-/// divide its inputs. It does not share the memory of the matrix.
+/// Packs a matrix for `device`, quantised to the format or its [fallback](BlockFormat::of_inputs), or unquantised if 32 does not
+/// divide its input size. The result does not share the matrix's memory.
 pub(super) fn quantised(weight: &Tensor, format: BlockFormat, device: &Device) -> Result<PackedWeight> {
     match (format.of_inputs(weight.dim(1)?), kernels::of(device)?) {
         (Some(format), _) => PackedWeight::quantised(weight, format, device),
@@ -36,7 +36,7 @@ pub(super) fn quantised(weight: &Tensor, format: BlockFormat, device: &Device) -
     }
 }
 
-/// A copy of a view on a device. [`Tensor::to_device`] would copy all of the view's memory.
+/// A copy of a view on a device. [`Tensor::to_device`] would copy the view's whole memory.
 pub(super) fn copied_to(view: &Tensor, device: &Device) -> Result<Tensor> {
     view.force_contiguous()?.to_device(device)
 }

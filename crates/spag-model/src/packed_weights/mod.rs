@@ -43,8 +43,8 @@ impl std::fmt::Debug for PackedWeights {
 }
 
 impl PackedWeights {
-    /// Packs the parameters of a model, quantised if there is a format, and gives up each layer when it is packed: in its own
-    /// memory if nothing else uses it.
+    /// Packs the parameters of a model, quantised if a format is given, freeing each layer after it is packed: in place if
+    /// its memory is not shared.
     pub(crate) fn of_parameters(
         architecture: &Architecture,
         mut parameters: FlatBuffers,
@@ -76,14 +76,14 @@ impl PackedWeights {
             OutputHead::Plain => (parameters.required(layers + 1, &[Part::Head])?, memory),
             OutputHead::Normalised => {
                 let normalised = row_norm::forward(&parameters.required(layers + 1, &[Part::Head])?)?;
-                // It is a matrix of its own, which nothing else uses.
+                // It is a separate, unshared matrix.
                 let memory = if memory == PackedMemory::Own { PackedMemory::OfWeights } else { memory };
                 (normalised, memory)
             }
         };
         let head = Head::new(architecture.head, matrix, memory)?;
         parameters.release(layers + 1)?;
-        // A quantised head is another matrix than the embedding.
+        // A quantised head is a different matrix than the embedding.
         let embedding = match architecture.is_tied() && format.is_none() {
             true => Embedding::Head,
             false => Embedding::shared(parameters.required(0, &[Part::Embedding])?),
@@ -91,7 +91,7 @@ impl PackedWeights {
         Ok(Self { embedding, blocks, norm, head })
     }
 
-    /// Packs layers for `device` as they are read: `read` gives a layer of the model on the host.
+    /// Packs layers for `device` while loading: `read` returns a layer of the model on the host.
     pub(crate) fn load(
         architecture: &Architecture,
         (memory, device): (PackedMemory, &Device),
@@ -137,8 +137,8 @@ impl PackedWeights {
         self.embedding.rows(ids, &self.head)
     }
 
-    /// Packs other weights of the layout layer by layer, in the memory of these and their number format; kernels get a new layer in
-    /// the place of each old one. If it fails, some layers are new and others old.
+    /// Repacks other weights of the same layout layer by layer, in the same memory and number format; for kernels, a new layer
+    /// replaces each old one. On failure, some layers are new and others old.
     pub(crate) fn refresh(
         &mut self,
         layout: &Layout,
@@ -171,7 +171,7 @@ impl PackedWeights {
                 }
             }
             if let Some(kernels) = &kernels {
-                // The source may use the memory of its layer again.
+                // The source may reuse the memory of its layer.
                 kernels.synchronize()?;
             }
         }
@@ -179,7 +179,7 @@ impl PackedWeights {
     }
 }
 
-/// A layer in memory of the device, in a number format.
+/// A copy of a layer in device memory, in a number format.
 fn copied(kernels: &dyn Kernels, buffer: &Tensor, (device, dtype): (&Device, DType)) -> Result<Tensor> {
     let buffer = converted(&buffer.to_device(device)?, dtype)?;
     let copy = kernels.empty(buffer.dims(), dtype)?;

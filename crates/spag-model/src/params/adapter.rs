@@ -1,4 +1,4 @@
-//! Where the matrices of an adapter are, and which part of a model's layers each of them changes.
+//! Maps an adapter's matrices to the parts of a model's layers.
 
 use std::ops::Range;
 
@@ -7,11 +7,11 @@ use candle_core::Tensor;
 use super::{Layout, Part};
 use crate::error::{Error, Result};
 
-/// The places of an adapter's matrices for the models of an architecture.
+/// The places of an adapter's matrices in models of an architecture.
 #[derive(Clone, Debug, PartialEq)]
 pub struct AdapterPlaces {
     layout: Layout,
-    /// For each layer, those of its parts.
+    /// For each layer, the places of its parts.
     layers: Vec<Vec<Place>>,
 }
 
@@ -19,9 +19,9 @@ pub struct AdapterPlaces {
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Place {
     pub(crate) part: Part,
-    /// The view of A; that of B follows.
+    /// The view of A, followed by that of B.
     pub(crate) view: usize,
-    /// Rows of B, which has those of several parts if the checkpoint stores them as one tensor.
+    /// Rows of B, which stacks several parts if the checkpoint stores them as one tensor.
     pub(crate) rows: Range<usize>,
     pub(crate) scale: f64,
 }
@@ -34,7 +34,7 @@ pub(crate) struct Pair {
 }
 
 impl AdapterPlaces {
-    /// The places of matrices of this layout: A and B of each pair, one after the other.
+    /// The places of matrices in this layout: A and B of each pair, adjacent.
     pub(crate) fn of(layout: Layout, layers: Vec<Vec<Place>>) -> Self {
         Self { layout, layers }
     }
@@ -50,10 +50,11 @@ impl AdapterPlaces {
         pairs.map(|pair| pair[0].shape[0]).max().unwrap_or_default()
     }
 
-    /// The matrices of a part of a layer, if it has an adapter: in the layer's buffer of weights, or of gradients.
+    /// The matrices of a part of a layer, if it has an adapter, as views of the layer's buffer of weights or
+    /// gradients.
     ///
     /// # Errors
-    /// A buffer that is too short.
+    /// The buffer is too short.
     pub(crate) fn pair(&self, buffer: &Tensor, layer: usize, part: Part) -> Result<Option<Pair>> {
         let places = self.layers.get(layer).ok_or_else(|| Error::Config(format!("no layer {layer} in an adapter")))?;
         let Some(Place { view, rows, scale, .. }) = places.iter().find(|place| place.part == part) else {

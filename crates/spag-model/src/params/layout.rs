@@ -1,4 +1,4 @@
-//! Where each tensor of a model lies in the flat buffers, and what it is called in a checkpoint.
+//! The position of each tensor in the flat buffers, and its name in a checkpoint.
 
 use std::ops::Range;
 
@@ -9,17 +9,17 @@ use crate::config::Architecture;
 use crate::dtype::WeightDtype;
 use crate::error::{Error, Result};
 
-/// Whether training changes a tensor.
+/// Whether a tensor is trained.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Update {
     /// It has a gradient.
     #[default]
     Trained,
-    /// It stays as it is. Backward passes leave its gradient as they find it.
+    /// It is unchanged. Backward passes do not touch its gradient.
     Frozen,
 }
 
-/// A tensor of a checkpoint inside a layer's buffer: one part, or several that follow each other row by row.
+/// A tensor of a checkpoint inside a layer's buffer: one part, or several with stacked rows.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct View {
     /// The name in the checkpoint, e.g. `model.layers.0.self_attn.q_proj.weight`.
@@ -46,7 +46,7 @@ impl View {
     }
 }
 
-/// Where a part lies in a layer's buffer.
+/// The position of a part in a layer's buffer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Place {
     part: Part,
@@ -76,7 +76,7 @@ impl LayerLayout {
         self.push_joined(name, &[(part, shape.to_vec())]);
     }
 
-    /// Adds a tensor whose rows are those of several parts of the same width.
+    /// Adds a tensor that stacks the rows of several parts of the same width.
     fn push_joined(&mut self, name: &str, parts: &[(Part, Vec<usize>)]) {
         let Some(((part, first), rest)) = parts.split_first() else { return };
         let mut shape = first.clone();
@@ -116,7 +116,7 @@ impl LayerLayout {
         self.parts.iter().find(|place| place.part == part).map(|place| place.shape.as_slice())
     }
 
-    /// Consecutive parts as one range: its offset, and its shape with the rows of all.
+    /// Consecutive parts as one range: its offset, and the shape with all rows.
     fn joined(&self, parts: &[Part]) -> Option<(usize, Vec<usize>)> {
         let first = self.parts.iter().position(|place| Some(&place.part) == parts.first())?;
         let places = self.parts.get(first..first + parts.len())?;
@@ -153,7 +153,7 @@ impl Layout {
         Self { layers: [embedding].into_iter().chain(blocks).chain([head]).collect() }
     }
 
-    /// A layout with as many layers, which has for a tensor the matrices that `of` makes of its name and shape.
+    /// A layout with the same layers, in which `of` maps each tensor's name and shape to its matrices.
     pub(crate) fn of_matrices<const N: usize>(
         &self,
         of: impl Fn(&str, &[usize]) -> Option<[(String, [usize; 2]); N]>,
@@ -168,10 +168,10 @@ impl Layout {
         Self { layers: self.layers.iter().map(matrices).collect() }
     }
 
-    /// A tensor of the checkpoint. It shares the memory of the layer's buffer.
+    /// A tensor of the checkpoint, sharing the memory of the layer's buffer.
     ///
     /// # Errors
-    /// A layer or view outside the layout, or a buffer that is too short.
+    /// A layer or view outside the layout, or the buffer is too short.
     pub fn view(&self, buffer: &Tensor, layer: usize, view: usize) -> Result<Tensor> {
         match self.layers.get(layer).and_then(|layer| layer.views.get(view)) {
             Some(at) => Ok(buffer.narrow(0, at.offset, at.len())?.reshape(at.shape.as_slice())?),
@@ -179,7 +179,7 @@ impl Layout {
         }
     }
 
-    /// A part; `None` if the layer does not have it. It shares the memory of the layer's buffer.
+    /// A part, sharing the memory of the layer's buffer; `None` if the layer does not have it.
     ///
     /// # Errors
     /// A buffer that is too short.
@@ -187,7 +187,7 @@ impl Layout {
         self.joined(buffer, layer, &[part])
     }
 
-    /// Consecutive parts of the same width as one tensor with the rows of all; `None` if the layer does not have them.
+    /// Consecutive parts of the same width as one tensor with all rows; `None` if the layer does not have them.
     ///
     /// # Errors
     /// A buffer that is too short.
@@ -199,7 +199,7 @@ impl Layout {
         Ok(Some(buffer.narrow(0, offset, len)?.reshape(shape)?))
     }
 
-    /// As [`Layout::joined`], of parts that the layer must have.
+    /// [`Layout::joined`] of required parts.
     ///
     /// # Errors
     /// A layer without them, or a buffer that is too short.
@@ -208,8 +208,8 @@ impl Layout {
             .ok_or_else(|| Error::Config(format!("the layout of layer {layer} has no {parts:?}")))
     }
 
-    /// The layout with the tensors frozen that `frozen` names by their first part. Gradients of this layout are those of a model
-    /// that trains the others. On a device with kernels, linear layers with the same input are frozen together.
+    /// Freezes the tensors for whose first part `frozen` is true. Gradients of this layout are those of a model that trains the
+    /// others. On a device with kernels, linear layers with the same input must be frozen together.
     pub fn freeze(mut self, frozen: impl Fn(Part) -> bool) -> Self {
         for view in self.layers.iter_mut().flat_map(|layer| &mut layer.views) {
             if frozen(view.part) {
@@ -219,7 +219,7 @@ impl Layout {
         self
     }
 
-    /// Whether training changes a part; `None` if the layer does not have it.
+    /// Whether a part is trained; `None` if the layer does not have it.
     pub(crate) fn update(&self, layer: usize, part: Part) -> Option<Update> {
         let layer = self.layers.get(layer)?;
         let offset = layer.parts.iter().find(|place| place.part == part)?.offset;
@@ -227,7 +227,7 @@ impl Layout {
         Some(view.update)
     }
 
-    /// Whether both have the same tensors in the same places, trained or frozen.
+    /// Whether both have the same tensors in the same positions, trained or frozen.
     pub(crate) fn has_tensors_of(&self, other: &Self) -> bool {
         self == other || {
             let same = |(own, other): (&LayerLayout, &LayerLayout)| {
@@ -239,7 +239,7 @@ impl Layout {
         }
     }
 
-    /// How another layout differs, by its first difference; `None` if both are equal.
+    /// The first difference to another layout; `None` if they are equal.
     pub(crate) fn difference(&self, other: &Self) -> Option<String> {
         if self.has_tensors_of(other) {
             return None;
@@ -259,7 +259,7 @@ impl Layout {
         self.layers.iter().map(|l| l.len).sum()
     }
 
-    /// Bytes that the parameters take.
+    /// Bytes of the parameters.
     pub(crate) fn bytes(&self, dtype: WeightDtype) -> u64 {
         (self.len() as u64).saturating_mul(dtype.bytes() as u64)
     }

@@ -33,7 +33,7 @@ pub use source::{Adapted, AdapterWeights, GradientSink, WeightSource};
 pub struct FlatBuffers {
     layout: Layout,
     layers: Vec<Tensor>,
-    /// Counts the buffers that share the memory of the layers.
+    /// Counts the buffers that share the layers' memory.
     sharing: Arc<()>,
 }
 
@@ -48,10 +48,10 @@ impl FlatBuffers {
         Self::padded(layout, dtype, device, 1)
     }
 
-    /// As [`FlatBuffers::zeros_of`], with each buffer padded to a multiple of `multiple` elements.
+    /// [`FlatBuffers::zeros_of`] with each buffer padded to a multiple of `multiple` elements.
     ///
     /// # Errors
-    /// Too little memory.
+    /// Out of memory.
     pub fn padded(layout: &Layout, dtype: WeightDtype, device: &Device, multiple: usize) -> Result<Self> {
         if device.is_cpu() {
             let bytes = layout.bytes(dtype);
@@ -63,7 +63,7 @@ impl FlatBuffers {
         Ok(Self { layout: layout.clone(), layers, sharing: Arc::default() })
     }
 
-    /// Buffers of which all layers were [given up](FlatBuffers::release).
+    /// Buffers with all layers [released](FlatBuffers::release).
     pub(crate) fn released(layout: &Layout, dtype: WeightDtype, device: &Device) -> Result<Self> {
         let layers = layout.layers.iter().map(|_| Tensor::zeros(0, dtype.into(), device));
         let layers = layers.collect::<candle_core::Result<_>>()?;
@@ -76,10 +76,10 @@ impl FlatBuffers {
         Ok(Self { layout: self.layout.clone(), layers, sharing: self.sharing.clone() })
     }
 
-    /// All layers of a source, gathered one after the other, in the host's memory.
+    /// Gathers all layers of a source, one by one, in host memory.
     ///
     /// # Errors
-    /// Too little memory, or a failed gather.
+    /// Out of memory, or a failed gather.
     pub fn gathered(source: &dyn WeightSource) -> Result<Self> {
         let layout = source.layout();
         let all = Self::zeros_of(layout, source.dtype(), &Device::Cpu)?;
@@ -124,7 +124,7 @@ impl FlatBuffers {
         &self.layers
     }
 
-    /// A view of one tensor. It shares the buffer's memory.
+    /// A view of one tensor, sharing the buffer's memory.
     ///
     /// # Errors
     /// A layer or view outside the layout.
@@ -150,16 +150,15 @@ impl FlatBuffers {
         Ok(self.layers[layer].slice_set(&values, 0, offset)?)
     }
 
-    /// Whether a clone, or a conversion that changed nothing, shares the memory. Tensors that were taken from the buffers are
-    /// not counted.
+    /// Whether the memory is shared with a clone or a no-op conversion. Tensors taken from the buffers are not counted.
     pub(crate) fn is_shared(&self) -> bool {
         Arc::strong_count(&self.sharing) > 1
     }
 
-    /// Gives up a layer. Its memory is freed unless a clone or a view still uses it.
+    /// Releases a layer. Its memory is freed unless a clone or a view still uses it.
     ///
     /// # Errors
-    /// No memory.
+    /// Out of memory.
     pub(crate) fn release(&mut self, layer: usize) -> Result<()> {
         let (dtype, device) = (self.dtype().into(), self.device().clone());
         if let Some(buffer) = self.layers.get_mut(layer) {
@@ -168,7 +167,7 @@ impl FlatBuffers {
         Ok(())
     }
 
-    /// Consecutive parts of a layer that it must have, as one tensor; see [`Layout::joined`].
+    /// Consecutive required parts of a layer as one tensor; see [`Layout::joined`].
     ///
     /// # Errors
     /// A layer outside the layout or without these parts.
@@ -191,7 +190,7 @@ impl FlatBuffers {
     pub fn set_zero(&self) -> Result<()> {
         for layer in &self.layers {
             if layer.device().is_cpu() && layer.dtype() == DType::F32 {
-                // On all threads: a single thread would take as long as an op for a large buffer.
+                // On all threads: for a large buffer, a single thread would take as long as an op.
                 cpu::update(layer, |values| {
                     values.par_chunks_mut(1 << 16).for_each(|part| part.fill(0.0));
                     Ok(())

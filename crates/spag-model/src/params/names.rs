@@ -1,4 +1,4 @@
-//! The tensors that an architecture has: what each is in a computation, and its name in a checkpoint.
+//! The tensors of an architecture: their roles, and their names in a checkpoint.
 
 use crate::config::{Architecture, HeadNorm, Norms, Projections};
 
@@ -9,7 +9,7 @@ pub(crate) const NORM: &str = "model.norm.weight";
 /// The output head.
 pub(crate) const HEAD: &str = "lm_head.weight";
 
-/// A tensor that a model computes with.
+/// The role of a tensor in a model.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Part {
     /// The embedding, [V, D].
@@ -18,11 +18,11 @@ pub enum Part {
     AttentionNorm,
     /// The norm of attention's output, `[D]`.
     AttentionPostNorm,
-    /// The projection to queries, [query size, D].
+    /// The query projection, [query size, D].
     Query,
-    /// The projection to keys, [KV size, D].
+    /// The key projection, [KV size, D].
     Key,
-    /// The projection to values, [KV size, D].
+    /// The value projection, [KV size, D].
     Value,
     /// The bias of queries, `[query size]`.
     QueryBias,
@@ -36,7 +36,7 @@ pub enum Part {
     KeyNorm,
     /// The output projection of attention, [D, query size].
     Output,
-    /// Its bias, `[D]`.
+    /// The bias of attention's output projection, `[D]`.
     OutputBias,
     /// The norm of the MLP, `[D]`.
     MlpNorm,
@@ -52,7 +52,7 @@ pub enum Part {
     UpBias,
     /// The down projection of the MLP, [D, F].
     Down,
-    /// Its bias, `[D]`.
+    /// The bias of the down projection, `[D]`.
     DownBias,
     /// The norm before the output head, `[D]`.
     FinalNorm,
@@ -83,11 +83,11 @@ impl Part {
     }
 }
 
-/// A tensor of a checkpoint, by its name inside the block, and its parts from the first row to the last.
+/// A tensor of a checkpoint by its name inside the block, with its stacked parts.
 type BlockTensor = (&'static str, Vec<(Part, Vec<usize>)>);
 
-/// The tensors of a block, in the order of the parameters. Parts with the same input are adjacent, weights and biases apart,
-/// so that they can be multiplied as one matrix.
+/// The tensors of a block, in parameter order. Parts with the same input are adjacent, weights and biases separately, so
+/// that they can be multiplied as one matrix.
 pub(super) fn of_block(model: &Architecture) -> Vec<BlockTensor> {
     let (d, f) = (model.hidden_size, model.intermediate_size);
     let (q, kv) = (model.query_size(), model.kv_size());

@@ -5,13 +5,13 @@ use candle_core::Tensor;
 use super::Part;
 use crate::error::Result;
 
-/// The norms of a block's inputs and outputs that it has, or their gradients.
+/// The norms of a block's inputs and outputs, or their gradients.
 pub(crate) struct BlockNorms(Vec<(Part, Tensor)>);
 
 impl BlockNorms {
     const PARTS: [Part; 4] = [Part::AttentionNorm, Part::AttentionPostNorm, Part::MlpNorm, Part::MlpPostNorm];
 
-    /// Those that `part` finds.
+    /// Collects the norms returned by `part`.
     ///
     /// # Errors
     /// As `part`.
@@ -20,7 +20,7 @@ impl BlockNorms {
         Ok(Self(norms.collect::<Result<Vec<_>>>()?.into_iter().flatten().collect()))
     }
 
-    /// A norm that the block has.
+    /// A required norm of the block.
     pub(crate) fn get(&self, part: Part) -> candle_core::Result<&Tensor> {
         match self.0.iter().find(|(own, _)| *own == part) {
             Some((_, norm)) => Ok(norm),
@@ -28,7 +28,7 @@ impl BlockNorms {
         }
     }
 
-    /// What `of` makes of each.
+    /// Applies `of` to each norm.
     pub(crate) fn map(&self, of: impl Fn(&Tensor) -> candle_core::Result<Tensor>) -> candle_core::Result<Self> {
         Ok(Self(self.0.iter().map(|(part, norm)| Ok((*part, of(norm)?))).collect::<candle_core::Result<_>>()?))
     }

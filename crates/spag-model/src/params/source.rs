@@ -7,7 +7,7 @@ use super::{FlatBuffers, Layout};
 use crate::dtype::WeightDtype;
 use crate::error::{Error, Result};
 
-/// Provides the parameters of a model one whole layer at a time.
+/// Provides the parameters of a model one layer at a time.
 ///
 /// [`FlatBuffers`] hold whole layers. Sharded or offloaded parameters gather a layer in `unshard` and free it in `reshard`.
 pub trait WeightSource: Send + Sync {
@@ -20,8 +20,8 @@ pub trait WeightSource: Send + Sync {
     /// The device of the gathered layers.
     fn device(&self) -> &Device;
 
-    /// A layer's flat buffer, with at least as many elements as the layout says. `next` is the layer that will be
-    /// requested after it and may be prefetched.
+    /// A layer's flat buffer, with at least as many elements as in the layout. `next` is the layer that will be
+    /// requested next and may be prefetched.
     ///
     /// # Errors
     /// A layer outside the layout, or a failed gather.
@@ -30,28 +30,28 @@ pub trait WeightSource: Send + Sync {
     /// Releases a layer. Its buffer may be freed.
     fn reshard(&self, layer: usize);
 
-    /// The adapter that passes add to these weights, in the same number format. With one, the weights are frozen: gradients are those
-    /// of the adapter's matrices, in its layout.
+    /// The adapter applied on top of these weights, in the same number format. If there is one, the weights are frozen: gradients are
+    /// those of the adapter's matrices, in its layout.
     fn adapter(&self) -> Option<AdapterWeights<'_>> {
         None
     }
 }
 
-/// The matrices of an adapter beside the weights of a model.
+/// The matrices of an adapter over a model's weights.
 #[derive(Clone, Copy)]
 pub struct AdapterWeights<'a> {
-    /// Which parts of the model they belong to.
+    /// The parts of the model that they belong to.
     pub places: &'a AdapterPlaces,
-    /// The matrices, with as many layers as the model.
+    /// The matrices, with the model's number of layers.
     pub weights: &'a dyn WeightSource,
 }
 
 /// The weights of a model with an adapter.
 #[derive(Clone, Copy)]
 pub struct Adapted<'a> {
-    /// The model's.
+    /// The model's weights.
     pub base: &'a dyn WeightSource,
-    /// The adapter's.
+    /// The adapter's weights.
     pub adapter: AdapterWeights<'a>,
 }
 
@@ -89,7 +89,7 @@ pub(crate) struct Unsharded<'a> {
 }
 
 impl<'a> Unsharded<'a> {
-    /// Layer `index`. Layer `next` is prefetched.
+    /// Layer `index`. Prefetches layer `next`.
     pub(crate) fn new(source: &'a dyn WeightSource, index: usize, next: Option<usize>) -> Result<Self> {
         Ok(Self { source, index, buffer: source.unshard(index, next)? })
     }
@@ -106,11 +106,11 @@ pub trait GradientSink: Send + Sync {
     /// The layout of the gradients.
     fn layout(&self) -> &Layout;
 
-    /// The buffer that a layer's gradients are accumulated into: flat, f32, with at least as many elements as the layout
-    /// says. May be requested several times in a pass.
+    /// The buffer that a layer's gradients are accumulated into: flat, f32, with at least as many elements as in the
+    /// layout. May be requested several times in a pass.
     ///
     /// # Errors
-    /// A layer outside the layout, or no memory.
+    /// A layer outside the layout, or out of memory.
     fn buffer(&self, layer: usize) -> Result<Tensor>;
 
     /// Called when a layer's gradients are complete, e.g. to start their reduction.

@@ -1,18 +1,18 @@
-//! The text of a completion as the reference takes it.
+//! The text of a completion with the reference's decoding.
 
 use super::Tokenizer;
 use crate::error::Result;
 
 impl Tokenizer {
-    /// The text of `completion` after `prompt` as the reference takes it: both are decoded together, special tokens
-    /// skipped, the decoded text of `prompt` is removed wherever it occurs, and the rest ends before the first EOS that
-    /// ordinary tokens spell. So a leading blank is kept, which decoding the completion alone drops.
+    /// The text of `completion` after `prompt`, as in the reference: both are decoded together, skipping special
+    /// tokens, the decoded text of `prompt` is removed wherever it occurs, and the rest ends before the first EOS
+    /// spelled by ordinary tokens. This keeps a leading blank, which decoding the completion alone would drop.
     ///
-    /// As in the reference, the text of the prompt stays if the decoded whole does not contain it, which happens only if
+    /// As in the reference, the prompt's text remains if the decoded whole does not contain it, which happens only if
     /// the prompt ends within a character or before a blank that the clean-up removes.
     ///
     /// # Errors
-    /// Tokens that this tokenizer cannot decode.
+    /// The tokenizer cannot decode the tokens.
     pub fn decode_after(&self, prompt: &[u32], completion: &[u32]) -> Result<String> {
         let before = self.clean_up.apply(self.decode(prompt)?);
         let whole = self.clean_up.apply(self.decode(&[prompt, completion].concat())?);
@@ -23,17 +23,17 @@ impl Tokenizer {
         Ok(text)
     }
 
-    /// Whether the last tokens of `completion` spell EOS. The completing token must have been appended just now: only a
-    /// token whose text has the last character of EOS is looked at, since this is called for every token.
+    /// Whether the last tokens of `completion` spell EOS. Call this right after appending the completing token: only a
+    /// token whose text has the last character of EOS is checked, since this is called for every token.
     pub(crate) fn spells_eos(&self, completion: &[u32]) -> Result<bool> {
         let (Some(eos), Some(token)) = (self.eos_text(), completion.last()) else { return Ok(false) };
-        // In vocabularies of bytes, too, ASCII is spelled as it is.
+        // Byte-level vocabularies also spell ASCII literally.
         let last = eos.chars().next_back().filter(char::is_ascii_graphic);
         let piece = self.encoder.token(*token);
         if last.is_some_and(|last| piece.is_none_or(|piece| !piece.contains(last))) {
             return Ok(false);
         }
-        // Other tokens have at least a byte each, except for a few that are skipped.
+        // Other tokens have at least one byte each, except for a few that are skipped.
         let from = completion.len().saturating_sub(eos.len() + 8);
         Ok(self.decode(&completion[from..])?.contains(eos))
     }

@@ -1,4 +1,4 @@
-//! Whether prompts begin with BOS: as the files of a tokenizer say, or as asked for.
+//! Whether prompts begin with BOS, by the tokenizer's files or by request.
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -47,11 +47,11 @@ impl From<BosRule> for Option<bool> {
     }
 }
 
-/// Classes of transformers that begin with BOS unless their files say otherwise.
+/// transformers classes that add BOS unless their files say otherwise.
 const CLASSES: [&str; 3] = ["LlamaTokenizer", "CodeLlamaTokenizer", "GemmaTokenizer"];
 
-/// Whether the files of a tokenizer ask for BOS. Without a class, transformers takes that of the model, which is LLaMA's for
-/// most files of this kind.
+/// Whether the files of a tokenizer request BOS. Without a class, transformers uses that of the model, which is LLaMA's for
+/// most such files.
 pub(super) fn is_added(roles: &Roles, first: &FirstToken, bos: &str) -> bool {
     if let Some(said) = roles.setting("add_bos_token").and_then(Value::as_bool) {
         return said;
@@ -63,26 +63,26 @@ pub(super) fn is_added(roles: &Roles, first: &FirstToken, bos: &str) -> bool {
     }
 }
 
-/// What a post-processor puts before a text.
+/// The token that a post-processor prepends.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) enum FirstToken {
     /// This special token.
     Special(String),
-    /// Nothing.
+    /// None.
     OfText,
-    /// There is no post-processor that adds special tokens.
+    /// No post-processor adds special tokens.
     #[default]
     Unknown,
 }
 
 impl FirstToken {
-    /// Reads `post_processor` of a `tokenizer.json`.
+    /// Parses `post_processor` of a `tokenizer.json`.
     pub(super) fn of(processor: Option<&Value>) -> Self {
         let Some(processor) = processor else { return Self::Unknown };
         match processor.get("type").and_then(Value::as_str) {
             Some("Sequence") => {
                 let parts = processor.get("processors").and_then(Value::as_array).into_iter().flatten();
-                // A sequence within a sequence adds nothing that published files use.
+                // Sequences within sequences add nothing in published files.
                 let mut simple = parts.filter(|part| part.get("type").is_none_or(|kind| kind != "Sequence"));
                 simple
                     .find_map(|part| Some(Self::of(Some(part))).filter(|first| *first != Self::Unknown))
@@ -92,7 +92,7 @@ impl FirstToken {
                 let Some(first) = processor.pointer("/single/0/SpecialToken/id").and_then(Value::as_str) else {
                     return Self::OfText;
                 };
-                // The template names an entry of this table, whose tokens are added.
+                // The template refers to an entry of this table, whose tokens are added.
                 let mut token = processor.get("special_tokens");
                 for key in [first, "tokens"] {
                     token = token.and_then(|found| found.get(key));

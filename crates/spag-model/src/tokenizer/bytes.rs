@@ -1,6 +1,6 @@
-//! Tokens and characters that stand for bytes.
+//! Tokens and characters that represent bytes.
 
-/// Decoders emit this character for bytes that are no UTF-8.
+/// Emitted by decoders for invalid UTF-8.
 pub(super) const REPLACEMENT: char = '\u{fffd}';
 
 /// The byte of a token like `<0x0A>`.
@@ -10,8 +10,8 @@ pub(super) fn byte_token(piece: &str) -> Option<u8> {
     if hex { u8::from_str_radix(digits, 16).ok() } else { None }
 }
 
-/// The bytes of a token of a byte-level vocabulary, where each character is a byte: visible ones of Latin-1 are themselves,
-/// and the other 68 are the characters from U+0100 on.
+/// The bytes of a token of a byte-level vocabulary, in which each character represents a byte: visible Latin-1 characters
+/// represent themselves, and the other 68 bytes are the characters from U+0100 on.
 pub(super) fn byte_level(piece: &str) -> Option<Vec<u8>> {
     let is_visible = |byte: u8| matches!(byte, b'!'..=b'~' | 0xa1..=0xac | 0xae..=0xff);
     piece

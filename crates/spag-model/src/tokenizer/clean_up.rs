@@ -1,15 +1,15 @@
-//! The clean-up of blanks in transformers' `decode`.
+//! The blank clean-up of transformers' `decode`.
 
 use serde_json::Value;
 
-/// Whether transformers removes blanks before punctuation when it decodes.
+/// Whether transformers removes blanks before punctuation when decoding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum CleanUp {
     On,
     Off,
 }
 
-/// What the clean-up replaces, in its order.
+/// Replacements of the clean-up, in order.
 const REPLACED: [(&str, &str); 10] = [
     (" .", "."),
     (" ?", "?"),
@@ -24,8 +24,8 @@ const REPLACED: [(&str, &str); 10] = [
 ];
 
 impl CleanUp {
-    /// The setting of a `tokenizer_config.json`. If it is absent, transformers cleans up, except with the tokenizers of
-    /// LLaMA, which are also those of a folder that names no class.
+    /// The setting of a `tokenizer_config.json`. If absent, transformers cleans up, except for LLaMA tokenizers, which
+    /// are also the default class.
     pub(super) fn of(config: Option<&Value>) -> Self {
         let key = |key: &str| config.and_then(|config| config.get(key));
         let on = key("clean_up_tokenization_spaces").and_then(Value::as_bool).unwrap_or_else(|| {

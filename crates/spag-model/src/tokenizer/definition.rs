@@ -1,5 +1,5 @@
-//! `tokenizer.json` before the tokenizers library reads it: what must not be applied is cleared, what cannot be
-//! supported is refused, and what would take memory or time without bound is limited.
+//! Preprocesses `tokenizer.json` for the tokenizers library: clears what must not be applied, refuses what is
+//! unsupported, and limits memory and time.
 
 use std::collections::HashSet;
 
@@ -10,31 +10,31 @@ use super::bos::FirstToken;
 use super::expansion::{self, Kind};
 use super::vocabulary::{self, MAX_TOKEN};
 
-/// Values of the JSON file, at most. The largest published vocabularies have some 3 million.
+/// Maximum values of the JSON file. The largest published vocabularies have some 3 million.
 const MAX_VALUES: usize = 16 << 20;
-/// The factor by which normalizers and pre-tokenizers may lengthen a text together.
+/// Maximum factor by which normalizers and pre-tokenizers together may lengthen a text.
 const MAX_EXPANSION: f64 = 4096.0;
-/// The factor by which decoders may lengthen it.
+/// Maximum factor by which decoders may lengthen a text.
 const MAX_DECODED: f64 = 64.0;
 
 /// A tokenizer definition that is safe to load.
 pub(super) struct Definition {
     /// The JSON for the library.
     pub(super) json: Vec<u8>,
-    /// The largest factor by which encoding can lengthen a text before it is split into tokens.
+    /// Maximum factor by which encoding can lengthen a text before it is split into tokens.
     pub(super) expansion: f64,
     /// The largest id of the vocabulary.
     pub(super) last_id: u32,
-    /// The token of what is not in the vocabulary.
+    /// The unknown token.
     pub(super) unknown: Option<String>,
-    /// What the post-processor puts before a text.
+    /// The token that the post-processor prepends.
     pub(super) first: FirstToken,
     /// Added tokens with their ids.
     added: Vec<(String, u64)>,
 }
 
 impl Definition {
-    /// Reads and checks the contents of a `tokenizer.json`. `special` are the names of special tokens.
+    /// Parses and validates the contents of a `tokenizer.json`. `special` are the names of special tokens.
     pub(super) fn read(bytes: &[u8], special: &HashSet<&str>) -> Result<Self, String> {
         // Every value follows a comma or an opening bracket.
         if bytes.iter().filter(|byte| matches!(byte, b',' | b'[' | b'{')).count() > MAX_VALUES {
@@ -44,7 +44,7 @@ impl Definition {
         Self::check(serde_json::from_slice(bytes).map_err(invalid)?, special)
     }
 
-    /// Checks a definition.
+    /// Validates a definition.
     pub(super) fn check(mut root: Map<String, Value>, special: &HashSet<&str>) -> Result<Self, String> {
         let first = FirstToken::of(root.get("post_processor"));
         // A prompt is encoded whole, alone, and without special tokens. Templates could only drop or repeat it.
@@ -70,7 +70,7 @@ impl Definition {
         Ok(Self { json, expansion, last_id, unknown, first, added })
     }
 
-    /// Checks that the library gave added tokens the ids of the file. It numbers them itself.
+    /// Checks that the library, which numbers added tokens itself, assigned the ids of the file.
     pub(super) fn check_added_tokens(&self, inner: &tokenizers::Tokenizer) -> Result<(), String> {
         for (token, id) in &self.added {
             match inner.token_to_id(token) {
@@ -88,7 +88,7 @@ impl Definition {
     }
 }
 
-/// Checks the added tokens, and makes those special that have the role of a special token, as transformers does.
+/// Validates the added tokens, and marks those with a special token's role as special, as transformers does.
 fn added_tokens(list: Option<&mut Value>, special: &HashSet<&str>) -> Result<Vec<(String, u64)>, String> {
     let mut tokens = Vec::new();
     for token in list.and_then(Value::as_array_mut).into_iter().flatten() {

@@ -1,44 +1,44 @@
-//! Text of tokens that arrive one by one.
+//! Incremental decoding of tokens.
 
 use super::Tokenizer;
 use super::bytes::REPLACEMENT;
 use crate::error::Result;
 
-/// Tokens of a prompt that decide how the text after it begins, at most.
+/// Maximum prompt tokens that affect the start of the text after it.
 const CONTEXT_TOKENS: usize = 16;
 
-/// Incremental detokenizer. Text that was returned never changes and is always valid UTF-8.
+/// Incremental detokenizer. Returned text is final and always valid UTF-8.
 ///
 /// A character can span several tokens (byte fallback, byte-level tokens); its bytes are held back until it is
 /// complete. A token's text can depend on its neighbours (a leading blank is dropped at the start of a text), so each
 /// token is decoded together with the few before it, and their text is removed from the result.
 ///
-/// All returned pieces and [`Detokenizer::finish`] together equal the decoding of all tokens at once, or what follows the
-/// prompt there.
+/// The concatenated pieces, including [`Detokenizer::finish`], equal the decoding of all tokens at once, or the part
+/// after the prompt.
 #[derive(Clone, Debug, Default)]
 pub struct Detokenizer {
-    /// The tokens that are decoded together with the next.
+    /// Tokens decoded together with the next one.
     window: Vec<u32>,
     /// Number of tokens of the window whose text was returned.
     emitted: usize,
-    /// The text of the others.
+    /// The text of the remaining tokens.
     held: String,
 }
 
 impl Detokenizer {
-    /// Detokenizer of tokens that follow `prompt`, whose text is not returned.
+    /// A detokenizer of tokens that follow `prompt`, whose text is not returned.
     pub fn after(prompt: &[u32]) -> Self {
         Self { window: prompt.to_vec(), emitted: prompt.len(), held: String::new() }
     }
 
-    /// As [`Detokenizer::after`], with the last tokens of `prompt` that have text alone.
+    /// [`Detokenizer::after`] with only the last tokens of `prompt` that have text.
     pub fn continuing(tokenizer: &Tokenizer, prompt: &[u32]) -> Self {
         Self::after(&tokenizer.context(prompt))
     }
 
     /// Appends a token and returns the new text, which may be empty.
     pub fn push(&mut self, tokenizer: &Tokenizer, id: u32) -> Result<String> {
-        // Such a token changes nothing, also not within a character.
+        // Such a token has no effect, even within a character.
         if !tokenizer.has_text(id) {
             return Ok(String::new());
         }
@@ -65,16 +65,16 @@ impl Detokenizer {
 }
 
 impl Tokenizer {
-    /// What `completion` adds to the text of `prompt`: all pieces of [`Detokenizer::continuing`] together.
+    /// The text that `completion` adds to `prompt`'s: all pieces of [`Detokenizer::continuing`] concatenated.
     ///
     /// # Errors
-    /// Tokens that this tokenizer cannot decode.
+    /// The tokenizer cannot decode the tokens.
     pub fn decode_continued(&self, prompt: &[u32], completion: &[u32]) -> Result<String> {
         let context = self.context(prompt);
         Ok(after(self.decode(&[&context, completion].concat())?, &self.decode(&context)?))
     }
 
-    /// The last tokens of a prompt that have text. Decoding all of a long prompt would not change what follows it.
+    /// The last tokens of a prompt that have text. More of a long prompt would not change the text after it.
     fn context(&self, prompt: &[u32]) -> Vec<u32> {
         let with_text = prompt.iter().rev().copied().filter(|id| self.has_text(*id));
         let mut last: Vec<u32> = with_text.take(CONTEXT_TOKENS).collect();
@@ -83,7 +83,7 @@ impl Tokenizer {
     }
 }
 
-/// What follows `before` in `text`. If `before` ends within a character, that character follows.
+/// The part of `text` after `before`. If `before` ends within a character, that character is included.
 fn after(text: String, before: &str) -> String {
     if before.is_empty() {
         return text;

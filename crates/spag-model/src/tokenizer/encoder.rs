@@ -1,4 +1,4 @@
-//! Text to tokens and back, with special tokens matched in a text or taken as text.
+//! Encodes and decodes text, with special tokens matched or taken as text.
 
 use std::collections::HashMap;
 use std::sync::OnceLock;
@@ -9,21 +9,21 @@ use super::bytes::byte_token;
 use super::sentencepiece::PieceDecoder;
 use super::special_texts::{SpecialTexts, SpecialTokens};
 
-/// A pipeline of the tokenizers library, in which special tokens are matched or not.
+/// Pipelines of the tokenizers library, with and without matching of special tokens.
 pub(super) struct Encoder {
     /// Takes special tokens as text.
     pub(super) plain: Pipeline,
-    /// Matches them; made when it is needed first.
+    /// Matches special tokens; created on first use.
     matching: OnceLock<Pipeline>,
     /// Special tokens by id.
     pub(super) special: HashMap<u32, String>,
     /// Their texts.
     pub(super) special_texts: SpecialTexts,
-    /// Whether special tokens are matched in a text as it is written.
+    /// Whether special tokens are matched literally, before normalization.
     pub(super) is_literal: bool,
-    /// SentencePiece's decoder, if it decodes instead of the pipeline.
+    /// SentencePiece's decoder, if used instead of the pipeline.
     pieces: Option<PieceDecoder>,
-    /// The token of what is not in the vocabulary. It may occur in any text.
+    /// The unknown token, which may occur in any encoding.
     unknown: Option<u32>,
 }
 
@@ -38,25 +38,25 @@ impl Encoder {
         Self { plain: pipeline, matching: OnceLock::new(), special, special_texts, is_literal, pieces, unknown }
     }
 
-    /// The text of a token: for an added token as it is written, else as in the vocabulary.
+    /// The text of a token: literal for added tokens, else as in the vocabulary.
     pub(super) fn token(&self, id: u32) -> Option<String> {
         self.special.get(&id).cloned().or_else(|| self.plain.id_to_token(id))
     }
 
-    /// Whether decoding looks at a token at all: not if it is special or beyond the vocabulary.
+    /// Whether decoding considers a token; special tokens and ids beyond the vocabulary are skipped.
     pub(super) fn has_text(&self, id: u32) -> bool {
         !self.special.contains_key(&id) && self.plain.id_to_token(id).is_some()
     }
 
-    /// Whether a token is a byte of a run that the pipeline decodes as a whole: without a valid character at its end, all
-    /// bytes of the run are replaced, so that the text of the last ones depends on the next token.
+    /// Whether a token is part of a byte run that the pipeline decodes as a whole: if the run does not end with a valid
+    /// character, all its bytes are replaced, so the text of the last ones depends on the next token.
     pub(super) fn is_byte_of_run(&self, id: u32) -> bool {
         let is_byte = |token: String| byte_token(&token).is_some();
         self.pieces.is_none() && self.plain.id_to_token(id).is_some_and(is_byte)
     }
 
     pub(super) fn encode(&self, text: &str, special: SpecialTokens) -> tokenizers::Result<Vec<u32>> {
-        // Usually no special token occurs, and the second pipeline is never made.
+        // Usually no special token occurs, and the second pipeline is never created.
         let occurs = || !self.is_literal || self.special.values().any(|token| text.contains(token));
         if special == SpecialTokens::Matched && occurs() {
             return run(self.matching.get_or_init(|| self.matching()), text);
@@ -65,7 +65,7 @@ impl Encoder {
         if !ids.iter().any(|id| self.is_spelled(*id)) {
             return Ok(ids);
         }
-        // The vocabulary has a special token that this text spells. It is encoded in two parts.
+        // The vocabulary contains a special token that this text spells, so it is encoded in two parts.
         let (mut ids, mut from) = (Vec::new(), 0);
         for (at, c) in text.char_indices() {
             if self.special.values().any(|token| text[at..].starts_with(token)) {
@@ -80,8 +80,8 @@ impl Encoder {
         }
     }
 
-    /// Whether a token can be in the encoding of a text only because the text spells a special token. A special token of
-    /// one character, such as a full stop for padding, is that character.
+    /// Whether a token occurs in an encoding only if the text spells a special token. A special token of one character,
+    /// such as a full stop for padding, is that character.
     fn is_spelled(&self, id: u32) -> bool {
         Some(id) != self.unknown && self.special.get(&id).is_some_and(|token| token.chars().nth(1).is_some())
     }
@@ -102,7 +102,7 @@ impl Encoder {
         }
     }
 
-    /// As [`Encoder::decode`], with the names of special tokens.
+    /// [`Encoder::decode`] including special tokens.
     pub(super) fn decode_with_special(&self, ids: &[u32]) -> tokenizers::Result<String> {
         let Some(pieces) = &self.pieces else { return self.plain.decode(ids, false) };
         let mut text = String::new();

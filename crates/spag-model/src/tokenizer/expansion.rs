@@ -1,20 +1,20 @@
-//! How much longer the parts of a tokenizer can make a text. A few normalizers in a row, each of which doubles it, would
-//! take all memory.
+//! Bounds how much a tokenizer's parts can lengthen a text. A few normalizers in a row that each double it would exhaust
+//! memory.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::Value;
 use spag_io::quote;
 
-/// Parts of a sequence, and sequences within sequences, at most.
+/// Maximum parts of a sequence, including nested sequences.
 const MAX_PARTS: usize = 64;
 const MAX_DEPTH: usize = 4;
-/// Bytes of a pattern, at most.
+/// Maximum bytes of a pattern.
 const MAX_PATTERN: usize = 8192;
-/// Product of all counted repetitions of a pattern, at most. They are compiled one by one.
+/// Maximum product of all counted repetitions of a pattern, which are compiled individually.
 const MAX_REPETITIONS: usize = 20_000;
 
-/// Which part of a tokenizer.
+/// The kind of a tokenizer part.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Kind {
     /// Changes a text before it is split.
@@ -36,7 +36,7 @@ impl Kind {
     }
 }
 
-/// The largest number of bytes that a byte of text can become.
+/// The maximum number of bytes that a byte of text can expand to.
 pub(super) fn factor(part: &Value, kind: Kind) -> Result<f64, String> {
     let mut parts = 0;
     of_part(part, kind, 0, &mut parts)
@@ -92,13 +92,13 @@ fn replacement(searched: Option<&Value>, content: &str) -> Result<f64, String> {
     pattern(searched)?;
     let literal = searched.and_then(|pattern| pattern.get("String")).and_then(Value::as_str).unwrap_or_default();
     Ok(match literal.len() {
-        // An expression can match the empty text, between any two characters.
+        // A regular expression can match the empty text between any two characters.
         0 => 1.0 + content.len() as f64,
         bytes => (content.len() as f64 / bytes as f64).max(1.0),
     })
 }
 
-/// Checks the size of a pattern: `{"String": …}` or `{"Regex": …}`.
+/// Validates the size of a pattern: `{"String": …}` or `{"Regex": …}`.
 fn pattern(pattern: Option<&Value>) -> Result<(), String> {
     let text = |key: &str| pattern.and_then(|pattern| pattern.get(key)).and_then(Value::as_str);
     let (literal, regex) = (text("String").unwrap_or_default(), text("Regex").unwrap_or_default());
@@ -117,8 +117,8 @@ fn pattern(pattern: Option<&Value>) -> Result<(), String> {
     Ok(())
 }
 
-/// The longest text that a compiled character map of SentencePiece puts in the place of a character: after a trie, whose
-/// size in bytes comes first, texts that end with a zero byte.
+/// The longest replacement of a character in a compiled SentencePiece character map: a trie, preceded by its size in
+/// bytes, followed by zero-terminated texts.
 fn longest_replacement(charsmap: &str) -> Result<f64, String> {
     let bytes = STANDARD.decode(charsmap).map_err(|e| format!("`precompiled_charsmap`: {e}"))?;
     let texts = bytes.split_first_chunk::<4>().and_then(|(size, rest)| {

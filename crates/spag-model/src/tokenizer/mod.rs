@@ -33,14 +33,15 @@ pub use detokenizer::Detokenizer;
 pub use roles::SpecialIds;
 pub use special_texts::SpecialTokens;
 
-/// Bytes of a text after normalization, at most.
+/// Maximum bytes of a text after normalization.
 const MAX_NORMALIZED: f64 = (1u64 << 27) as f64;
 
 /// Encodes text to tokens and back, with BOS and EOS.
 ///
-/// What an input file can make the tokenizers library do is limited: `truncation`, `padding` and the post-processor of
+/// Limits what an input file can make the tokenizers library do: `truncation`, `padding` and the post-processor of
 /// `tokenizer.json` are not applied, because a prompt is encoded whole and without special tokens; dropout is refused;
-/// sizes are checked before the library reads the file; and a panic of the library is an error that names the file.
+/// sizes are checked before the library reads the file; and a panic of the library becomes an error that names the
+/// file.
 #[derive(Clone)]
 pub struct Tokenizer {
     encoder: Arc<Encoder>,
@@ -49,19 +50,19 @@ pub struct Tokenizer {
     checkpoint: PathBuf,
     /// The BOS token, if the tokenizer has one.
     bos: Option<u32>,
-    /// Whether the tokenizer's files say that prompts begin with it.
+    /// Whether the tokenizer's files request BOS in prompts.
     adds_bos: bool,
     bos_rule: BosRule,
     /// Ids that end an utterance; the tokenizer's own EOS is the first.
     eos: Vec<u32>,
-    /// The text of the tokenizer's own EOS; `None` if the vocabulary has no such token.
+    /// The text of the tokenizer's own EOS; `None` if it is not in the vocabulary.
     eos_text: Option<String>,
     clean_up: CleanUp,
-    /// The largest factor by which normalization can lengthen a text.
+    /// Maximum factor by which normalization can lengthen a text.
     expansion: f64,
     /// The largest id of the vocabulary without added tokens.
     last_id: u32,
-    /// Embeddings of the model, if known.
+    /// Number of the model's embeddings, if known.
     embeddings: Option<usize>,
     files: Arc<[(String, Vec<u8>)]>,
 }
@@ -77,11 +78,11 @@ impl std::fmt::Debug for Tokenizer {
 }
 
 impl Tokenizer {
-    /// The tokenizer of a model with this many embeddings.
+    /// Checks the tokenizer against a model with this many embeddings.
     ///
     /// # Errors
-    /// A token of the vocabulary without an embedding. Added tokens may lack one until a text contains them, and an id that
-    /// ends an utterance may lack one if it is not the tokenizer's own EOS: the model never generates it.
+    /// A token of the vocabulary has no embedding. Added tokens may lack one until a text contains them, and so may an EOS
+    /// id that is not the tokenizer's own: the model never generates it.
     pub(crate) fn for_embeddings(mut self, embeddings: usize) -> Result<Self> {
         let eos = ("eos_token", self.eos());
         let last = ("the last token of the vocabulary", self.last_id);
@@ -101,12 +102,12 @@ impl Tokenizer {
     /// Encodes `text` without adding BOS or EOS. Special tokens in it are matched.
     ///
     /// # Errors
-    /// A text that this tokenizer cannot encode, or that contains a token without an embedding.
+    /// The tokenizer cannot encode the text, or the text contains a token without an embedding.
     pub fn encode(&self, text: &str) -> Result<Vec<u32>> {
         self.encode_with(text, SpecialTokens::Matched)
     }
 
-    /// Encodes `text` without adding BOS or EOS, where the text of a special token is text like any other.
+    /// Encodes `text` without adding BOS or EOS, treating special tokens as ordinary text.
     ///
     /// # Errors
     /// As [`Tokenizer::encode`].
@@ -114,7 +115,7 @@ impl Tokenizer {
         self.encode_with(text, SpecialTokens::AsText)
     }
 
-    /// The tokens of a prompt: BOS, if prompts begin with it, and `text`.
+    /// The tokens of a prompt: BOS, if prompts begin with it, followed by `text`.
     ///
     /// # Errors
     /// As [`Tokenizer::encode`].
@@ -138,23 +139,23 @@ impl Tokenizer {
         }
     }
 
-    /// Decodes `ids`, skipping special tokens. An id beyond the vocabulary, which a model with more embeddings than tokens
-    /// can generate, has no text.
+    /// Decodes `ids`, skipping special tokens. Ids beyond the vocabulary, which a model with more embeddings than tokens
+    /// can generate, have no text.
     ///
     /// # Errors
-    /// Tokens that this tokenizer cannot decode.
+    /// The tokenizer cannot decode the tokens.
     pub fn decode(&self, ids: &[u32]) -> Result<String> {
         self.attempt("decode", || self.encoder.decode(ids))
     }
 
-    /// Whether a token can have text. If not, decoding skips it.
+    /// Whether a token can have text; others are skipped in decoding.
     pub(crate) fn has_text(&self, id: u32) -> bool {
         self.encoder.has_text(id)
     }
 
-    /// What the library returns, or an error if it fails or panics.
+    /// Calls the library and converts failures and panics to errors.
     fn attempt<T>(&self, action: &'static str, run: impl FnOnce() -> tokenizers::Result<T>) -> Result<T> {
-        // A panic's text is not for those who sent the text.
+        // A panic's text is not shown to the sender of the text.
         let outcome = catch_panic(run).map_err(|_| format!("the tokenizer's library cannot {action} it"));
         let outcome = outcome.and_then(|outcome| outcome.map_err(|error| error.to_string()));
         outcome.map_err(|reason| self.failed(action, reason))
@@ -169,7 +170,7 @@ impl Tokenizer {
         &self.checkpoint
     }
 
-    /// The same tokenizer, whose prompts begin with BOS as `rule` says.
+    /// The same tokenizer with another BOS rule.
     pub fn with_bos_rule(self, rule: BosRule) -> Self {
         Self { bos_rule: rule, ..self }
     }
@@ -189,7 +190,7 @@ impl Tokenizer {
         self.bos
     }
 
-    /// The tokenizer's own end-of-sequence token: what a model is trained to end an utterance with.
+    /// The tokenizer's own end-of-sequence token, which ends utterances in training.
     pub fn eos(&self) -> u32 {
         self.eos.first().copied().unwrap_or_default()
     }
@@ -204,7 +205,7 @@ impl Tokenizer {
         self.encoder.plain.get_vocab_size(true)
     }
 
-    /// Carries further files, by name, into every checkpoint that is written with this tokenizer.
+    /// Adds files, by name, to be copied to every checkpoint written with this tokenizer.
     pub fn with_files(self, more: Vec<(String, Vec<u8>)>) -> Self {
         Self { files: self.files.iter().cloned().chain(more).collect(), ..self }
     }

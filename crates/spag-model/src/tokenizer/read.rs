@@ -20,11 +20,11 @@ use crate::error::{Error, Result};
 use crate::gguf::{Gguf, is_gguf};
 
 impl Tokenizer {
-    /// Reads the tokenizer of a folder: `tokenizer.json` or, if there is none, `tokenizer.model`; and the special tokens
-    /// from the files beside it.
+    /// Reads the tokenizer of a folder: `tokenizer.json`, or else `tokenizer.model`, with the special tokens from its
+    /// companion files.
     ///
     /// # Errors
-    /// A missing or malformed file, settings that are not supported, or no EOS token.
+    /// A missing or malformed file, unsupported settings, or no EOS token.
     pub fn from_dir(dir: impl AsRef<Path>, fallback: SpecialIds) -> Result<Self> {
         let dir = dir.as_ref();
         match Self::find(dir) {
@@ -37,19 +37,19 @@ impl Tokenizer {
         }
     }
 
-    /// The name of the file that a folder's tokenizer is read from, if the folder has one.
+    /// The name of a folder's main tokenizer file, if any.
     pub fn find(dir: impl AsRef<Path>) -> Option<&'static str> {
-        // Only a file that does not exist is missing. Any other reason not to read it is an error.
+        // Only a nonexistent file counts as missing. Any other failure to read it is an error.
         let is_missing =
             |name: &str| dir.as_ref().join(name).symlink_metadata().is_err_and(|e| e.kind() == ErrorKind::NotFound);
         [files::JSON, files::PIECES].into_iter().find(|name| !is_missing(name))
     }
 
-    /// Reads a `tokenizer.json`, or a SentencePiece model if its name ends in `.model`, and the special tokens from the
-    /// files beside it; or the tokenizer of a GGUF file.
+    /// Reads a `tokenizer.json`, or a SentencePiece model if the name ends in `.model`, with the special tokens from
+    /// its companion files; or the tokenizer of a GGUF file.
     ///
     /// # Errors
-    /// A missing, unreadable or malformed file, settings that are not supported, or no EOS token.
+    /// A missing, unreadable or malformed file, unsupported settings, or no EOS token.
     pub fn from_file(path: impl AsRef<Path>, fallback: SpecialIds) -> Result<Self> {
         let path = path.as_ref();
         if is_gguf(path) {
@@ -116,7 +116,7 @@ impl Tokenizer {
     }
 }
 
-/// The token that has a role: the one that the tokenizer's files name, else the first known one of `config.json`, else the
+/// The token with a role: the one named by the tokenizer's files, else the first known one of `config.json`, else the
 /// usual one.
 fn token(pipeline: &Pipeline, named: Option<&str>, configured: &[u32], usual: &str) -> Option<u32> {
     let named = named.and_then(|token| pipeline.token_to_id(token));

@@ -1,4 +1,4 @@
-//! Special tokens: the names that the files beside a tokenizer give them, and the ids of `config.json`.
+//! Special tokens: their names in a tokenizer's companion files, and the ids of `config.json`.
 
 use std::collections::{BTreeMap, HashSet};
 
@@ -8,17 +8,17 @@ use super::files::{ADDED_TOKENS, CONFIG, Files, GENERATION, SPECIAL_TOKENS};
 use crate::config::ModelConfig;
 use crate::error::{Error, Result};
 
-/// Keys of special tokens that a tokenizer has at most one of.
+/// Keys of special tokens with at most one token.
 const ROLES: [&str; 7] = ["bos_token", "eos_token", "unk_token", "pad_token", "sep_token", "cls_token", "mask_token"];
-/// Keys of lists of further ones.
+/// Keys with lists of further special tokens.
 const LISTS: [&str; 2] = ["additional_special_tokens", "extra_special_tokens"];
 
-/// Ids of special tokens in `config.json`, for what no file of the tokenizer names.
+/// Ids of special tokens in `config.json`, used if no file of the tokenizer names them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SpecialIds {
     /// Begin of sequence.
     pub bos: Option<u32>,
-    /// Every id that ends an utterance. The first is the tokenizer's EOS if it names none itself.
+    /// Every id that ends an utterance. The first is the tokenizer's EOS if its files name none.
     pub eos: Vec<u32>,
 }
 
@@ -28,8 +28,7 @@ impl From<&ModelConfig> for SpecialIds {
     }
 }
 
-/// `eos_token_id` of a `generation_config.json`: a number, or a list of numbers. What is no id of a token, such as -1, is left
-/// out.
+/// `eos_token_id` of a `generation_config.json`: a number or a list. Invalid ids, such as -1, are skipped.
 fn ids(value: Option<&Value>) -> Vec<u32> {
     let list = match value {
         Some(Value::Array(list)) => list.as_slice(),
@@ -39,9 +38,9 @@ fn ids(value: Option<&Value>) -> Vec<u32> {
     list.iter().filter_map(|id| u32::try_from(id.as_u64()?).ok()).collect()
 }
 
-/// The special tokens that the files beside a tokenizer name, and the settings there.
+/// The special tokens named by a tokenizer's companion files, and their settings.
 pub(super) struct Roles {
-    /// `tokenizer_config.json`; null if there is none.
+    /// `tokenizer_config.json`; null if absent.
     pub(super) config: Value,
     map: Value,
     added: Value,
@@ -60,7 +59,7 @@ impl Roles {
         })
     }
 
-    /// What a `tokenizer_config.json` alone says.
+    /// The roles in a `tokenizer_config.json` only.
     pub(super) fn of_config(config: Value) -> Self {
         Self { config, map: Value::Null, added: Value::Null, ending: Vec::new() }
     }
@@ -70,19 +69,19 @@ impl Roles {
         self.config.get(key)
     }
 
-    /// The tokenizer's class in transformers, without the ending of its fast form.
+    /// The tokenizer's class in transformers, without the suffix `Fast`.
     pub(super) fn class(&self) -> Option<&str> {
         let class = self.setting("tokenizer_class")?.as_str()?;
         Some(class.strip_suffix("Fast").unwrap_or(class))
     }
 
-    /// The token that has a role.
+    /// The token with a role.
     pub(super) fn named(&self, role: &str) -> Option<&str> {
         [&self.config, &self.map].into_iter().find_map(|file| content(file.get(role)?))
     }
 
-    /// Whether the tokenizer has no BOS, whatever `config.json` says: `tokenizer_config.json` gives null, or leaves it out
-    /// in a class that has none by default.
+    /// Whether the tokenizer has no BOS, regardless of `config.json`: `tokenizer_config.json` is null for it, or omits it
+    /// for a class without a default BOS.
     pub(super) fn has_no_bos(&self) -> bool {
         let classes = ["Qwen2Tokenizer", "PreTrainedTokenizer", "TokenizersBackend"];
         self.named("bos_token").is_none()
@@ -105,8 +104,8 @@ impl Roles {
         named.chain(listed.chain(added).filter_map(content)).filter(|name| !name.is_empty()).collect()
     }
 
-    /// Tokens that were added to the vocabulary, by id: those of `added_tokens_decoder`, then those of
-    /// `added_tokens.json`. Each has `content` and perhaps flags.
+    /// Tokens added to the vocabulary, by id: those of `added_tokens_decoder`, then those of `added_tokens.json`.
+    /// Each has `content` and optional flags.
     pub(super) fn added(&self) -> BTreeMap<u32, Map<String, Value>> {
         let mut tokens: BTreeMap<u32, Map<String, Value>> = BTreeMap::new();
         for (token, id) in self.added.as_object().into_iter().flatten() {
@@ -124,12 +123,12 @@ impl Roles {
     }
 }
 
-/// A token is its text, or an object with flags.
+/// The text of a token, which is a string or an object with flags.
 fn content(token: &Value) -> Option<&str> {
     token.as_str().or_else(|| token.get("content")?.as_str())
 }
 
-/// Whether an object has a flag.
+/// Whether an object's flag is set.
 pub(super) fn is_true(token: &Value, flag: &str) -> bool {
     token.get(flag).and_then(Value::as_bool).unwrap_or(false)
 }

@@ -1,8 +1,7 @@
-//! Prompts with parts that players said: the one rule for special tokens in them.
+//! Encodes prompts that contain text said by players.
 //!
-//! The operator's parts, which are wordings and templates, have special tokens: `<|im_end|>` is the token. What a player said
-//! never has: the same text is text, because the token would end the player's part, and what follows could pretend to be
-//! another's.
+//! In the operator's parts (wordings and templates), special tokens are matched: `<|im_end|>` is the token. In what players
+//! said they are not: the token would end the player's part, and the rest could pretend to be another's.
 
 use std::ops::Range;
 
@@ -13,7 +12,7 @@ use super::special_texts::SpecialTokens;
 use crate::error::Result;
 
 impl Tokenizer {
-    /// Where the texts of special tokens are in a text, in order of their first bytes. They may overlap.
+    /// The ranges of special tokens' texts, in order of their start. They may overlap.
     pub fn special_texts<'a>(&'a self, text: &'a str) -> impl Iterator<Item = Range<usize>> + 'a {
         self.encoder.special_texts.find(text)
     }
@@ -29,8 +28,8 @@ impl Tokenizer {
     }
 
     /// Encodes a prompt without adding BOS or EOS. Special tokens are matched in the operator's parts, and only if one of
-    /// them has a character of [`PromptText::SPECIAL`]; what players said is text. Without special tokens of the operator,
-    /// the tokens are those of [`Tokenizer::encode_text`].
+    /// these contains a character of [`PromptText::SPECIAL`]; what players said is text. Without special tokens of the
+    /// operator, the result equals [`Tokenizer::encode_text`].
     ///
     /// # Errors
     /// As [`Tokenizer::encode`].
@@ -49,7 +48,7 @@ impl Tokenizer {
         if !self.encoder.is_literal {
             return self.encode_apart(prompt);
         }
-        // Between breaks, special tokens are matched, and none spans a break.
+        // Special tokens are matched between breaks; none spans a break.
         breaks.sort_unstable();
         let (mut ids, mut from) = (Vec::new(), 0);
         for end in breaks.into_iter().chain([text.len()]) {
@@ -61,8 +60,8 @@ impl Tokenizer {
         Ok(ids)
     }
 
-    /// What players said, and the rest, each encoded alone: for a tokenizer that normalizes a text before it looks for special
-    /// tokens, which may be written in another way.
+    /// Encodes each part separately, for tokenizers that normalize a text before matching special tokens, which may then be
+    /// spelled differently.
     fn encode_apart(&self, prompt: &PromptText) -> Result<Vec<u32>> {
         let (mut ids, mut from) = (Vec::new(), 0);
         let end = prompt.text().len();
@@ -78,8 +77,8 @@ impl Tokenizer {
     }
 }
 
-/// A place within a special token's text that is in or at the edge of what was said of it, so that the operator's tokens
-/// around it stay whole.
+/// A position within a special token's text that is inside or at the edge of its said part, so that the operator's
+/// tokens around it stay intact.
 fn within(text: &str, found: &Range<usize>, said: &Range<usize>) -> usize {
     if said.start > found.start {
         return said.start;

@@ -1,24 +1,24 @@
-//! The texts of special tokens in other texts.
+//! Finds special tokens in texts.
 
 use std::collections::HashSet;
 use std::ops::Range;
 
-/// What the texts of special tokens, such as `</s>`, are in a text that is encoded.
+/// How special tokens in an encoded text, such as `</s>`, are treated.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum SpecialTokens {
-    /// The special tokens, as transformers encodes by default.
+    /// Matched, the default of transformers.
     #[default]
     Matched,
-    /// Text like any other, so that nothing that a player says becomes a special token.
+    /// Ordinary text, so that players cannot inject special tokens.
     AsText,
 }
 
-/// The texts of special tokens, to find them in a text. Those of one character, such as a full stop for padding, cannot be
-/// told from that character.
+/// The texts of special tokens, to be found in a text. Those of one character, such as a full stop for padding, are
+/// indistinguishable from that character.
 #[derive(Default)]
 pub(super) struct SpecialTexts {
     texts: HashSet<String>,
-    /// The lengths of the texts in bytes, without repetition.
+    /// The distinct lengths of the texts in bytes.
     lengths: Vec<usize>,
     first: HashSet<char>,
 }
@@ -33,7 +33,7 @@ impl SpecialTexts {
         Self { texts, lengths, first }
     }
 
-    /// Where a text has them, in order of their first bytes. They may overlap.
+    /// The ranges of special tokens in a text, in order of their start. They may overlap.
     pub(super) fn find<'a>(&'a self, text: &'a str) -> impl Iterator<Item = Range<usize>> + 'a {
         let starts = text.char_indices().filter(|(_, c)| self.first.contains(c)).map(|(start, _)| start);
         starts.flat_map(move |start| {

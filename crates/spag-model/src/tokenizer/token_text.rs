@@ -1,4 +1,4 @@
-//! The text of single tokens, and of texts whose special tokens are shown: what servers and their clients ask for.
+//! Texts of single tokens, and decoding with special tokens, for servers and their clients.
 
 use super::Tokenizer;
 use super::bytes::{REPLACEMENT, byte_level, byte_token};
@@ -15,13 +15,13 @@ impl Tokenizer {
         self.encoder.special.iter().map(|(id, text)| (*id, text.as_str()))
     }
 
-    /// A token as it is written in the vocabulary, e.g. `▁the`, `Ġthe` or `</s>`; `None` for ids beyond it.
+    /// A token as spelled in the vocabulary, e.g. `▁the`, `Ġthe` or `</s>`; `None` for ids beyond it.
     pub fn token(&self, id: u32) -> Option<String> {
         self.encoder.token(id)
     }
 
-    /// The bytes that a token stands for within a text: of `▁the` and `Ġthe` a blank and `the`, of a special token its
-    /// name, of a byte token that byte. An id beyond the vocabulary has none.
+    /// The bytes that a token adds to a text: a blank and `the` for `▁the` and `Ġthe`, its name for a special token,
+    /// the byte for a byte token. Ids beyond the vocabulary have none.
     pub fn token_bytes(&self, id: u32) -> Vec<u8> {
         let Some(piece) = self.encoder.token(id) else { return Vec::new() };
         if self.encoder.special.contains_key(&id) {
@@ -36,17 +36,17 @@ impl Tokenizer {
         }
     }
 
-    /// The text of a token after another one, because decoders drop a blank at the start of a text.
+    /// The text of a token after another token, because decoders drop a blank at the start of a text.
     fn text_after_anchor(&self, id: u32) -> Option<String> {
         let anchor = *self.encode_text("a").ok()?.last()?;
         let before = self.decode(&[anchor]).ok().filter(|text| !text.is_empty() && !text.contains(REPLACEMENT))?;
         Some(self.decode(&[anchor, id]).ok()?.strip_prefix(&before)?.to_owned())
     }
 
-    /// Decodes `ids` with the names of special tokens, which [`Tokenizer::decode`] skips.
+    /// Decodes `ids` including special tokens, which [`Tokenizer::decode`] skips.
     ///
     /// # Errors
-    /// Tokens that this tokenizer cannot decode.
+    /// The tokenizer cannot decode the tokens.
     pub fn decode_with_special(&self, ids: &[u32]) -> Result<String> {
         self.attempt("decode", || self.encoder.decode_with_special(ids))
     }

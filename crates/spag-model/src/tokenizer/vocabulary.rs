@@ -1,19 +1,19 @@
-//! The `model` of a `tokenizer.json`: its vocabulary and the settings that change how text is split.
+//! Validates the `model` of a `tokenizer.json`: its vocabulary and the settings that affect splitting.
 
 use std::collections::HashSet;
 
 use serde_json::{Map, Value};
 use spag_io::quote;
 
-/// Bytes of a token, at most. The library's trie is as deep as its longest token, and recursive.
+/// Maximum bytes of a token. The library's trie is as deep as its longest token, and recursive.
 pub(super) const MAX_TOKEN: usize = 2048;
 
-/// Bytes of all tokens of a Unigram vocabulary, at most. The library's trie takes some hundred bytes per byte.
+/// Maximum bytes of all tokens of a Unigram vocabulary. The library's trie takes some hundred bytes per byte.
 const MAX_TRIE: usize = 16 << 20;
-/// `max_input_chars_per_word` of WordPiece, at most: the time of a word grows with its cube.
+/// Maximum `max_input_chars_per_word` of WordPiece: the time of a word grows with its cube.
 const MAX_WORD: u64 = 1000;
 
-/// Checks a model, and returns the largest id of its vocabulary.
+/// Validates a model and returns the largest id of its vocabulary.
 pub(super) fn check(model: &Map<String, Value>) -> Result<u32, String> {
     match model.get("dropout").filter(|dropout| !dropout.is_null()) {
         Some(dropout) if dropout.as_f64() != Some(0.0) => {
@@ -36,7 +36,7 @@ pub(super) fn check(model: &Map<String, Value>) -> Result<u32, String> {
     }
 }
 
-/// The token of what is not in the vocabulary.
+/// The unknown token.
 pub(super) fn unknown(model: &Map<String, Value>) -> Option<&str> {
     let by_id = || {
         let id = usize::try_from(model.get("unk_id")?.as_u64()?).ok()?;
@@ -45,7 +45,7 @@ pub(super) fn unknown(model: &Map<String, Value>) -> Option<&str> {
     model.get("unk_token").or_else(by_id)?.as_str()
 }
 
-/// A vocabulary of BPE, WordPiece or WordLevel: ids by token.
+/// Validates a BPE, WordPiece or WordLevel vocabulary: ids by token.
 fn with_ids(ids: &Map<String, Value>) -> Result<u32, String> {
     let (mut seen, mut last) = (HashSet::with_capacity(ids.len()), 0);
     for (token, id) in ids {
@@ -53,7 +53,7 @@ fn with_ids(ids: &Map<String, Value>) -> Result<u32, String> {
         let Some(id) = id.as_u64().and_then(|id| u32::try_from(id).ok()) else {
             return Err(format!("`vocab`: the id of \"{}\" is {}", quote(token), quote(&id.to_string())));
         };
-        // Which of two tokens an id is decoded to would be random.
+        // Decoding a duplicate id would be nondeterministic.
         if !seen.insert(id) {
             return Err(format!("`vocab`: \"{}\" and another token have the same id {id}", quote(token)));
         }
@@ -62,7 +62,7 @@ fn with_ids(ids: &Map<String, Value>) -> Result<u32, String> {
     Ok(last)
 }
 
-/// A vocabulary of Unigram: tokens with their scores, in order of their ids.
+/// Validates a Unigram vocabulary: tokens with scores, in id order.
 fn with_scores(tokens: &[Value]) -> Result<u32, String> {
     let (mut seen, mut bytes) = (HashSet::with_capacity(tokens.len()), 0);
     for entry in tokens {
@@ -88,7 +88,8 @@ fn check_length(token: &str) -> Result<(), String> {
     }
 }
 
-/// The library removes `continuing_subword_prefix` from the second part of each merge without looking.
+/// Checks `continuing_subword_prefix`, which the library strips from the second part of each merge without
+/// checking.
 fn merges(model: &Map<String, Value>) -> Result<(), String> {
     let Some(prefix) = model.get("continuing_subword_prefix").and_then(Value::as_str).filter(|p| !p.is_empty()) else {
         return Ok(());

@@ -1,5 +1,5 @@
-//! Adapters in PEFT's format, against the log-probabilities of PEFT 0.21.2 with PyTorch (`tests/fixtures/peft`, by
-//! `scripts/peft-fixtures.py`).
+//! Adapters in PEFT's format, compared with the log-probabilities of PEFT 0.21.2 with PyTorch
+//! (`tests/fixtures/peft`, by `scripts/peft-fixtures.py`).
 
 use std::collections::HashMap;
 use std::fs;
@@ -34,8 +34,8 @@ fn log_probs(model: &Checkpoint, ids: &[u32]) -> Vec<f32> {
     model.model.log_probs(&PackedBatch::new([ids]), &targets).unwrap()
 }
 
-/// Half of the linear layers; all of them, with other ranks and alphas by pattern and `use_rslora`; those that a regular expression
-/// names, with ranks and alphas by expressions; all but excluded ones, in PyTorch's format; and those of one block.
+/// Half of the linear layers; all of them, with ranks and alphas by pattern and `use_rslora`; those matched by a regular
+/// expression, with ranks and alphas by expressions; all but excluded ones, in PyTorch's format; and those of one block.
 #[test]
 fn merged_model_has_the_log_probabilities_of_peft() {
     for name in ["attention", "patterns", "expressions", "excluded", "layers"] {
@@ -108,14 +108,14 @@ fn settings_that_are_not_supported_are_refused_by_name() {
         let said = refused(folder.path());
         assert!(said.contains(expected) && said.contains(folder.path().to_str().unwrap()), "{key} {value}: {said}");
     }
-    // What PEFT ignores.
+    // Ignored by PEFT.
     let unknown = altered("attention", |keys| {
         keys.extend([("a_key_of_the_future".to_owned(), Value::Null), ("another".to_owned(), json!(false))]);
     });
     assert!(Adapter::load(unknown.path(), &base().model.config().architecture).is_ok());
 }
 
-/// Settings that leave modules out survive a round trip, and hold for a regular expression and one number too.
+/// Settings that exclude modules survive a round trip, also for a regular expression and a single number.
 #[test]
 fn modules_that_are_left_out_have_no_matrices() {
     let architecture = base().model.config().architecture.clone();
@@ -127,7 +127,7 @@ fn modules_that_are_left_out_have_no_matrices() {
             .save(adapter.weights(), folder.path(), spag_model::checkpoint::WriteOptions::new(WeightDtype::F32))
             .unwrap();
         assert_eq!(load(folder.path()).unwrap().config(), adapter.config());
-        // Without the setting, more matrices are asked for.
+        // Without the setting, more matrices are required.
         let key = if name == "excluded" { "exclude_modules" } else { "layers_to_transform" };
         let mut keys = keys(name);
         assert!(keys.remove(key).is_some());
@@ -214,7 +214,7 @@ fn batch() -> (PackedBatch, Targets, Tensor) {
     (PackedBatch::new(sequences), targets, upstream)
 }
 
-/// The log-probabilities of a batch and the gradients of `layout`.
+/// The log-probabilities of a batch and the gradients in `layout`.
 fn pass(model: &Checkpoint, weights: &dyn WeightSource, layout: &Layout, keep: Activations) -> (Vec<f32>, FlatBuffers) {
     let (packed, targets, upstream) = batch();
     let network = model.model.network();
@@ -235,7 +235,7 @@ fn close(found: &Tensor, wanted: &Tensor, what: &str) {
     }
 }
 
-/// With a matrix of its own for every linear layer, with one for queries, keys and values, and with norms of heads.
+/// With separate linear layers, with fused queries, keys and values, and with head norms.
 #[test]
 fn passes_with_an_adapter_are_those_of_the_sum() {
     for (family, modules) in [
@@ -297,7 +297,7 @@ fn gradients_of_an_adapter_are_differences() {
     let (_, gradients) = pass(&base, &adapted(&base, &adapter, adapter.weights()), layout, Activations::Keep);
     let (_, _, upstream) = batch();
     let upstream = upstream.to_vec1::<f32>().unwrap();
-    // The sum whose gradient was taken, with one element of a layer moved.
+    // The sum whose gradient was computed, with one element of a layer changed.
     let at = |layer: usize, element: usize, by: f32| {
         let moved = FlatBuffers::zeros(layout, &Device::Cpu).unwrap();
         for (index, own) in layout.layers.iter().enumerate() {

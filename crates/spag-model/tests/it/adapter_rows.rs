@@ -1,5 +1,5 @@
-//! An engine runs rows of different adapters in one batch: each row has the bits of a batch of its adapter alone, and the
-//! log-probabilities of the merged model. Adapters come and go while it runs.
+//! An engine with rows of different adapters in one batch: each row is bit-identical to a batch with its adapter alone,
+//! and close to the merged model. Adapters are added and removed while it runs.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ use spag_model::params::{Adapted, AdapterWeights};
 use spag_model::{Checkpoint, Completion, Engine, Generate, GenerationConfig, Request};
 use spag_tests::fixture;
 
-/// Adapters of other ranks, scales and modules.
+/// Adapters of different ranks, scales and modules.
 fn adapters(checkpoint: &Checkpoint) -> Vec<(&'static str, Adapter)> {
     let random = |rank, modules: &[&str], seed| random_adapter(&checkpoint.model, rank, modules, seed);
     let attention = Adapter::load(fixture("peft/attention"), &checkpoint.model.config().architecture).unwrap();
@@ -63,7 +63,7 @@ fn rows_of_several_adapters_have_the_bits_of_batches_of_their_own() {
     }
 }
 
-/// What an engine without adapters computes with the sum.
+/// The completions of an engine without adapters on the merged model.
 fn of_merged(adapter: Option<&Adapter>, requests: Vec<Request>) -> Vec<Completion> {
     let merged = checkpoint();
     if let Some(adapter) = adapter {
@@ -137,7 +137,7 @@ fn adapters_come_and_go_while_requests_run() {
     running.step().unwrap();
     let twice = running.add_adapter("all", &adapters[1].1).unwrap_err().to_string();
     assert!(twice.contains("`all` is loaded already"), "{twice}");
-    // Both have started; the names are free for other adapters, and the requests end as they began.
+    // Both have started; the names are free for other adapters, and the requests complete unchanged.
     running.remove_adapter("attention").unwrap();
     running.remove_adapter("all").unwrap();
     assert!(running.remove_adapter("all").unwrap_err().to_string().contains("there are none"));
@@ -148,7 +148,7 @@ fn adapters_come_and_go_while_requests_run() {
     done.sort();
     expected.sort();
     assert_eq!(done, expected);
-    // The pages of the adapter that had the name are not found.
+    // The pages of the adapter that had the name before are not found.
     let other = running.generate(vec![request("all")]).unwrap().remove(0);
     assert_eq!((bits(&other), other.cached_tokens), (bits(&alone("mlp")), 0));
     let again = running.generate(vec![request("all")]).unwrap().remove(0);
@@ -156,7 +156,7 @@ fn adapters_come_and_go_while_requests_run() {
     assert_eq!(bits(&again), bits(&other));
 }
 
-/// The engine's own adapter follows refreshes, also for requests that wait; named ones and the base stay.
+/// The engine's own adapter follows refreshes, also for waiting requests; named ones and the base are unchanged.
 #[test]
 fn own_adapter_is_refreshed_unmerged() {
     for dtype in [WeightDtype::F32, WeightDtype::Bf16] {

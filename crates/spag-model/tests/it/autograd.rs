@@ -15,7 +15,7 @@ pub(crate) fn largest(t: &Tensor) -> f32 {
     values(t).into_iter().fold(0.0, |most, x| most.max(x.abs()))
 }
 
-/// A small model with some keys of its own.
+/// A small model with some keys changed.
 fn config(keys: serde_json::Value) -> ModelConfig {
     let mut all = serde_json::json!({
         "hidden_size": 24, "intermediate_size": 40, "vocab_size": 50, "num_hidden_layers": 3,
@@ -25,7 +25,7 @@ fn config(keys: serde_json::Value) -> ModelConfig {
     serde_json::from_value(all).unwrap()
 }
 
-/// Every option of an architecture, alone and with others.
+/// Every option of an architecture, alone and combined.
 pub(crate) fn configs() -> Vec<ModelConfig> {
     use serde_json::json;
     [
@@ -52,7 +52,7 @@ pub(crate) fn configs() -> Vec<ModelConfig> {
     .to_vec()
 }
 
-/// Adds noise to what is initialised to ones and zeros, so that no gradient is left out by chance.
+/// Adds noise to tensors initialised to ones and zeros, so that no gradient vanishes by accident.
 pub(crate) fn perturb(model: &Model) {
     for (layer, views) in model.parameters().layout().layers.iter().enumerate() {
         for (index, view) in views.views.iter().enumerate().filter(|(_, view)| view.shape.len() == 1) {
@@ -94,7 +94,7 @@ fn all_parameter_gradients_equal_autograd() {
     }
 }
 
-/// What is frozen keeps the gradient that it had, and what is trained has the gradient of a model that trains everything.
+/// Frozen tensors keep their gradient, and trained ones get the gradient of a fully trained model.
 #[test]
 fn frozen_parts_get_no_gradient() {
     for config in configs() {

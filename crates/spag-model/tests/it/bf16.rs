@@ -1,6 +1,6 @@
-//! Passes of training in bf16 on a CPU: as far from f32 as PyTorch's, on every path, for any number of threads.
+//! bf16 training passes on a CPU: no further from f32 than PyTorch's, on every path, for any number of threads.
 //!
-//! The script beside the fixture measures the distances of PyTorch.
+//! The script beside the fixture measures PyTorch's distances.
 
 use std::collections::BTreeMap;
 
@@ -47,7 +47,7 @@ fn gradients(model: &Model, train: &Train, keep: Activations) -> Vec<f32> {
     gradients.layers().iter().flat_map(|layer| layer.to_vec1::<f32>().unwrap()).collect()
 }
 
-/// How far a distance may exceed that of PyTorch: both are of a single random model.
+/// Tolerated ratio to PyTorch's distance: both are of a single random model.
 const NEAR: f64 = 1.1;
 
 fn distance(found: &[f32], wanted: &[f32]) -> f64 {
@@ -56,7 +56,7 @@ fn distance(found: &[f32], wanted: &[f32]) -> f64 {
     difference / norm(&mut wanted.iter().map(|x| f64::from(*x)))
 }
 
-/// Starts [`on_this_path`] for each path: a process has one.
+/// Runs [`on_this_path`] in a process for each path: the path is fixed per process.
 #[test]
 fn every_path_is_as_close_to_f32_as_pytorch() {
     for path in CpuPath::ALL.into_iter().filter(|path| path.is_available()) {
@@ -69,7 +69,7 @@ fn every_path_is_as_close_to_f32_as_pytorch() {
     }
 }
 
-/// The path that `SPAG_CPU` selects, in a process that was started for it.
+/// Tests the path selected by `SPAG_CPU`, in a child process.
 #[test]
 fn on_this_path() {
     if std::env::var_os("SPAG_CPU").is_none() {
@@ -93,7 +93,7 @@ fn on_this_path() {
         eprintln!("{family}: gradients {found:.5}, PyTorch {}", of_pytorch.gradients);
         let limit = NEAR * of_pytorch.gradients;
         assert!(0.0 < found && found <= limit, "{family}: gradients {found}, at most {limit}");
-        // Recomputation and the number of threads change no bit.
+        // Recomputation and the number of threads do not change any bit.
         for threads in [1, 3] {
             let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
             let again = pool.install(|| gradients(&narrow, &expected.train, Activations::Recompute));

@@ -67,7 +67,7 @@ fn what_is_left_of_an_earlier_checkpoint_is_not_read() {
     let dir = tempfile::tempdir().unwrap();
     let others = ["model-1-of-2.safetensors", "other-00001-of-00009.safetensors", "model-00001-of-00009.bin"];
     others.iter().for_each(|name| std::fs::write(dir.path().join(name), "kept").unwrap());
-    // Another number of shards each time; of a model with other weights.
+    // A different number of shards each time, replacing another model's weights.
     for (seed, max_shard_bytes) in
         [(1, 100_000), (2, 200_000), (3, u64::MAX), (4, 200_000), (5, 1), (6, 1), (7, 100_000)]
     {
@@ -108,7 +108,7 @@ fn folders_carry_the_python_files_of_their_source() {
     std::fs::create_dir(source.path().join("folder.py")).unwrap();
     let saved = tempfile::tempdir().unwrap();
     let checkpoint = Checkpoint::load(source.path()).unwrap();
-    // Read with the tokenizer: the source may be gone by then.
+    // Read with the tokenizer: the source may have been deleted since.
     drop(source);
     checkpoint.save(saved.path(), WriteOptions::new(WeightDtype::F32)).unwrap();
     for (name, text) in code {

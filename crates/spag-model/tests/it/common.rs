@@ -1,4 +1,4 @@
-//! Fixtures of generation.
+//! Fixtures of generation tests.
 
 use std::sync::Arc;
 
@@ -58,7 +58,7 @@ pub(crate) fn requests(config: &GenerationConfig) -> Vec<Request> {
     cases().into_iter().enumerate().map(request).collect()
 }
 
-/// With an adapter: four greedy requests, some that are sampled, and some whose prompts are scored. Prompts have prefixes in common.
+/// With an adapter: four greedy requests, some sampled, and some with scored prompts. Prompts share prefixes.
 pub(crate) fn mixed_requests(adapter: &AdapterChoice, sampled: usize, scored: usize) -> Vec<Request> {
     let with = |sampling, log_probs, count| {
         let config = GenerationConfig { max_new_tokens: 12, log_probs, adapter: adapter.clone(), ..config(sampling) };
@@ -88,7 +88,7 @@ pub(crate) fn random_adapter(model: &Model, rank: usize, modules: &[&str], seed:
     adapter.with_weights(&weights).unwrap()
 }
 
-/// What a completion says of its model, as bits.
+/// The model-dependent data of a completion, as bits.
 pub(crate) fn bits(completion: &Completion) -> (Vec<u32>, Vec<Vec<u32>>) {
     let bits = |values: &[f32]| values.iter().map(|value| value.to_bits()).collect::<Vec<_>>();
     let prompt: Vec<f32> = completion.prompt_log_probs.iter().flatten().flatten().map(|token| token.log_prob).collect();

@@ -1,4 +1,4 @@
-//! The text of a completion as the reference takes it.
+//! The text of a completion with the reference's decoding.
 
 use std::fs;
 use std::sync::Arc;
@@ -15,7 +15,7 @@ fn after_prompt() -> GenerationConfig {
     GenerationConfig { text: CompletionText::AfterPrompt, ..config(Sampling::Greedy) }
 }
 
-/// The id of an ordinary token by its text in the middle of a sentence.
+/// The id of an ordinary token by its text in mid-sentence.
 fn piece(tokenizer: &Tokenizer, prompt: &[u32], text: &str) -> u32 {
     (3..1000).find(|id| tokenizer.decode_after(prompt, &[*id]).unwrap() == text).unwrap()
 }
@@ -58,7 +58,7 @@ fn text_ends_at_an_eos_that_ordinary_tokens_spell() {
     assert_eq!(tokenizer.decode(&all).unwrap(), "A horse</s> A horse");
 }
 
-/// A copy of the model whose EOS is another token of the vocabulary.
+/// A copy of the model with another EOS token.
 fn with_eos(eos: &str) -> Checkpoint {
     let folder = tempfile::tempdir().unwrap();
     copy_folder(fixture("tiny-llama"), folder.path());
@@ -75,7 +75,7 @@ fn generation_stops_at_an_eos_that_ordinary_tokens_spell() {
         serde_json::from_slice(&fs::read(fixture("tiny-llama/tokenizer.json")).unwrap()).unwrap();
     let pieces = tokenizer_json["model"]["vocab"].as_object().unwrap();
     let completed = run(engine_config(16), requests(&after_prompt()));
-    // A token that occurs in a text only as a part of others.
+    // A token that only occurs in the text as part of others.
     let find = |done: &Completion| {
         let inside = |(text, id): (&String, &Value)| {
             let id = id.as_u64().unwrap() as u32;
@@ -94,7 +94,7 @@ fn generation_stops_at_an_eos_that_ordinary_tokens_spell() {
     assert_eq!(stopped.text, whole.text[..whole.text.find(&eos).unwrap()]);
     assert_eq!(stopped.finish, FinishReason::StopString);
     assert!(stopped.token_ids.len() < whole.token_ids.len() && whole.token_ids.starts_with(&stopped.token_ids));
-    // The text ends there too if the completion must go on, and not at all if it is decoded alone.
+    // The text also ends there if the completion must continue, but not if it is decoded alone.
     let least = whole.token_ids.len().min(48);
     let held = complete(GenerationConfig { min_new_tokens: least, ..after_prompt() });
     assert_eq!((&held.text, held.token_ids.len() >= least), (&stopped.text, true));
@@ -105,7 +105,7 @@ fn generation_stops_at_an_eos_that_ordinary_tokens_spell() {
 fn stop_strings_are_searched_in_the_text_after_the_prompt() {
     let whole = run(engine_config(16), requests(&after_prompt()));
     let (at, done) = whole.iter().enumerate().find(|(_, done)| done.text.starts_with(' ')).unwrap();
-    // The leading blank is part of this text only.
+    // Only this text has the leading blank.
     let stop = done.text.chars().take(3).collect::<String>();
     let stopped = |config: GenerationConfig| {
         let config = Arc::new(GenerationConfig { stop_strings: vec![stop.clone()], ..config });

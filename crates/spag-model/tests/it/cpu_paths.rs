@@ -1,5 +1,4 @@
-//! Generation on every path of the processor: in bf16 independent of the batch and close to f32, in f32 with the same bits
-//! on all paths.
+//! Generation on every CPU path: in bf16 independent of the batch and close to f32, in f32 bit-identical on all paths.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -17,7 +16,7 @@ use spag_model::{Checkpoint, Completion, Engine, EngineConfig, Generate, Generat
 use spag_ops::{CpuPath, DeviceChoice};
 use spag_tests::{fixture, test_process};
 
-/// What precedes the bits of f32 in the output of the test on one path.
+/// Prefix of the f32 bits in the output of the test on one path.
 const BITS: &str = "bits of f32: ";
 
 fn load(folder: &Path, dtype: WeightDtype) -> Checkpoint {
@@ -30,7 +29,7 @@ fn bits(completion: &Completion) -> Vec<u32> {
     completion.token_ids.iter().copied().chain(log_probs).collect()
 }
 
-/// Starts [`on_this_path`] for each path: a process has one.
+/// Runs [`on_this_path`] in a process for each path: the path is fixed per process.
 #[test]
 fn every_path_generates() {
     let mut f32_bits = Vec::new();
@@ -53,7 +52,7 @@ fn every_path_generates() {
     assert!(f32_bits.windows(2).all(|pair| pair[0].1 == pair[1].1), "{f32_bits:?}");
 }
 
-/// The path that `SPAG_CPU` selects, in a process that was started for it.
+/// Tests the path selected by `SPAG_CPU`, in a child process.
 #[test]
 fn on_this_path() {
     if std::env::var_os("SPAG_CPU").is_none() {
@@ -96,13 +95,13 @@ fn bf16_does_not_depend_on_the_batch() {
             assert_eq!(bits(&completion), alone[*index], "request {index}, {setting:?}");
         }
     }
-    // The weights are packed in place when an engine takes the checkpoint, and copied when it does not.
+    // The weights are packed in place if the engine takes the checkpoint, and copied otherwise.
     let mut taken = Engine::from_checkpoint(checkpoint(), base).unwrap();
     let taken: Vec<_> = taken.generate(all).unwrap().iter().map(bits).collect();
     assert_eq!(taken, alone);
 }
 
-/// The same rounded weights, computed in f32 without an engine: what remains is the rounding of activations.
+/// The same rounded weights, computed in f32 without an engine: only the rounding of activations differs.
 fn bf16_is_close_to_f32() {
     let mut folders: Vec<_> =
         std::fs::read_dir(fixture("families")).unwrap().map(|entry| entry.unwrap().path()).collect();

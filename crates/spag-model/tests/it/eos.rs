@@ -40,7 +40,7 @@ fn any_eos_id_ends_a_completion_and_all_are_banned_before_min_new_tokens() {
     ] {
         let folder = with_eos_ids(file, ids.clone());
         let tokenizer = load_tokenizer(folder.path()).unwrap();
-        // The trainer appends the tokenizer's own; an id without an embedding is never generated.
+        // The trainer appends the tokenizer's own; ids without an embedding are never generated.
         assert_eq!((tokenizer.eos(), tokenizer.eos_ids()), (2, &[2, token][..]), "{file}: {ids}");
         let ended = &complete(folder.path(), &config(Sampling::Greedy))[at];
         assert_eq!((ended.finish, &ended.token_ids[..]), (FinishReason::Eos, &whole.token_ids[..=first]));

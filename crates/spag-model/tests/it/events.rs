@@ -1,4 +1,4 @@
-//! What an engine reports of requests: their tokens and texts as they come, and the failures of single requests.
+//! Events of requests: streamed tokens and texts, and failures of single requests.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -26,7 +26,7 @@ fn events(engine: &mut Engine, requests: Vec<Request>) -> Vec<Vec<Event>> {
     ids.iter().map(|id| all.remove(id).unwrap()).collect()
 }
 
-/// The completion that the last event holds, and the tokens before it.
+/// The completion in the last event, and the tokens before it.
 fn finished(events: Vec<Event>) -> (Vec<TokenEvent>, Completion) {
     let (mut tokens, mut completion) = (Vec::new(), None);
     for event in events {
@@ -40,7 +40,7 @@ fn finished(events: Vec<Event>) -> (Vec<TokenEvent>, Completion) {
     (tokens, completion.unwrap())
 }
 
-/// Almost any token, with EOS among them.
+/// Nearly uniform sampling that includes EOS.
 fn any_token() -> GenerationConfig {
     GenerationConfig {
         max_new_tokens: 60,
@@ -50,7 +50,7 @@ fn any_token() -> GenerationConfig {
     }
 }
 
-/// Prompts that are texts, and random tokens, which may end within a character.
+/// Text prompts, and random tokens, which may end within a character.
 fn prompts(checkpoint: &Checkpoint, rng: &mut ChaCha8Rng) -> Vec<Prompt> {
     let vocabulary = checkpoint.tokenizer.vocab_size().min(checkpoint.model.config().architecture.vocab_size) as u32;
     let mut prompts: Vec<Prompt> = ["A horse", "two  blanks ", "世界 🐎", "x"].map(Prompt::from).into();
@@ -60,7 +60,7 @@ fn prompts(checkpoint: &Checkpoint, rng: &mut ChaCha8Rng) -> Vec<Prompt> {
     prompts
 }
 
-/// Strings that begin or occur in `text`, if it has enough characters, with others that only begin like them.
+/// Strings that occur in `text` or share a prefix with it, if it is long enough.
 fn stops(text: &str, rng: &mut ChaCha8Rng) -> Vec<String> {
     let characters: Vec<char> = text.chars().collect();
     if characters.len() < 30 {
@@ -146,7 +146,7 @@ fn ignored_eos_does_not_end_a_completion() {
     let completions = run(engine_config(16), requests(&config));
     assert!(completions.iter().all(|done| done.token_ids.len() == 48 && done.finish == FinishReason::Length));
     assert!(completions.iter().any(|done| done.token_ids[..40].contains(&2)));
-    // A minimum does not ban it either.
+    // A minimum length does not ban it either.
     let held = GenerationConfig { min_new_tokens: 48, ..config };
     assert_eq!(run(engine_config(16), requests(&held)), completions);
 }
@@ -200,8 +200,8 @@ fn request_that_may_say_nothing_fails_alone() {
     }
 }
 
-/// A copy of the model with one token whose values of attention overflow in the first layer. One column of the hidden states
-/// is zero for all other tokens.
+/// A copy of the model with one token whose attention values overflow in the first layer. One column of the hidden states is
+/// zero for all other tokens.
 fn with_overflowing_token(bad: usize) -> tempfile::TempDir {
     let folder = tempfile::tempdir().unwrap();
     copy_folder(fixture("tiny-llama"), folder.path());
@@ -223,13 +223,13 @@ fn with_overflowing_token(bad: usize) -> tempfile::TempDir {
     folder
 }
 
-/// Nothing that their rows leave in the KV cache reaches others.
+/// What their rows leave in the KV cache does not affect others.
 #[test]
 fn request_with_logits_that_are_not_finite_fails_alone() {
     let bad = 999;
     let folder = with_overflowing_token(bad);
     let checkpoint = Checkpoint::load(folder.path()).unwrap();
-    // So few pages that those of failed requests are used again.
+    // So few pages that those of failed requests are reused.
     let setting = EngineConfig { pages: 40, max_running: 6, ..engine_config(16) };
     // The token itself is banned.
     let safe = GenerationConfig { min_new_tokens: 48, stop_tokens: vec![bad as u32], ..config(Sampling::Greedy) };
@@ -263,7 +263,7 @@ fn request_with_logits_that_are_not_finite_fails_alone() {
             }
         }
     }
-    // All at once, an error names the checkpoint.
+    // With all requests at once, an error names the checkpoint.
     let request = Request { prompt: vec![bad as u32].into(), seed: 0, config: plain[0].config.clone() };
     let error = engine.generate(vec![plain[0].clone(), request]).unwrap_err();
     assert!(matches!(error, spag_model::Error::Request(RequestError::LogitsNotFinite { .. })), "{error}");

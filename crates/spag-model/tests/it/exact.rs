@@ -1,5 +1,5 @@
-//! The log-probabilities of the training pass have the bits of those at sampling, on every path of the processor, whatever the
-//! batch, chunks, pages and shared prefixes were.
+//! Log-probabilities of the training pass are bit-identical to those at sampling, on every CPU path and for all batches,
+//! chunks, pages and shared prefixes.
 
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ use spag_model::{Checkpoint, Completion, Engine, EngineConfig, Generate, Generat
 use spag_ops::CpuPath;
 use spag_tests::{fixture, test_process};
 
-/// Starts [`on_this_path`] for each path: a process has one.
+/// Runs [`on_this_path`] in a process for each path: the path is fixed per process.
 #[test]
 fn training_has_the_log_probabilities_of_sampling_on_every_path() {
     for path in CpuPath::ALL.into_iter().filter(|path| path.is_available()) {
@@ -28,7 +28,7 @@ fn training_has_the_log_probabilities_of_sampling_on_every_path() {
     }
 }
 
-/// The path that `SPAG_CPU` selects, in a process that was started for it.
+/// Tests the path selected by `SPAG_CPU`, in a child process.
 #[test]
 fn on_this_path() {
     if std::env::var_os("SPAG_CPU").is_none() {
@@ -36,7 +36,7 @@ fn on_this_path() {
     }
     let mut folders: Vec<_> =
         std::fs::read_dir(fixture("families")).unwrap().map(|entry| entry.unwrap().path()).collect();
-    // Slow where the compiler has no fused multiply-add.
+    // Too slow without fused multiply-add.
     folders.retain(|path| path.is_dir() && CpuPath::selected().unwrap() != CpuPath::Portable);
     folders.push(fixture("tiny-llama"));
     for folder in folders {
@@ -58,9 +58,9 @@ fn on_this_path() {
     }
 }
 
-/// Compares log-probabilities of prompts and of sampled tokens: how many there are, and how many differ.
+/// Compares log-probabilities of prompts and of sampled tokens: returns how many there are, and how many differ.
 fn compare(checkpoint: &Checkpoint, weights: &dyn WeightSource, load: impl Fn() -> Checkpoint) -> (usize, usize) {
-    // Beginnings that are shared, and lengths on both sides of pages, chains and tiles.
+    // Shared prefixes, and lengths around pages, chains and tiles.
     let encode = |text: &str| checkpoint.tokenizer.encode_prompt(text, Default::default()).unwrap();
     let rules =
         encode(&"Two players take turns. The first one knows a word, which the other one has to find. ".repeat(3));
@@ -82,9 +82,9 @@ fn compare(checkpoint: &Checkpoint, weights: &dyn WeightSource, load: impl Fn() 
         .collect();
     let eos = checkpoint.tokenizer.eos_ids();
     let (mut compared, mut differing) = (0, 0);
-    // Pages of three sizes; preemptions in the first; chunks of 17 tokens in the second; one sequence after the other in the third.
+    // Three page sizes; preemptions in the first, chunks of 17 tokens in the second, sequential execution in the third.
     let settings = [(16, 20, 200, PrefixSharing::On), (64, 3, 17, PrefixSharing::On), (48, 1, 500, PrefixSharing::Off)];
-    // Adapters change products only, which `adapter_rows` compares over batches and chunks.
+    // Adapters only change products, which `adapter_rows` compares over batches and chunks.
     let settings = if weights.adapter().is_some() { &settings[..1] } else { &settings[..] };
     for (page_size, max_running, max_step_tokens, prefix_sharing) in settings.iter().copied() {
         let pages = if page_size == 16 { 40 } else { 100 };
@@ -111,8 +111,8 @@ fn compare(checkpoint: &Checkpoint, weights: &dyn WeightSource, load: impl Fn() 
     (compared, differing)
 }
 
-/// Some completions as one batch of training, and as a tree: the log-probabilities compared, and those that differ. Those of prompts
-/// are under the model's own distribution, those of other tokens under the one that they were drawn from.
+/// Runs some completions as a training batch, and as a tree: returns the number of compared log-probabilities, and of those that
+/// differ. Those of prompts are under the model's own distribution, those of other tokens under their sampling distribution.
 fn of_training(
     (model, weights): (&Model, &dyn WeightSource),
     done: &[Completion],

@@ -1,7 +1,7 @@
-//! Tiny models of all families against PyTorch: logits, log-probabilities and the gradient of every parameter.
+//! Tiny models of all families compared with PyTorch: logits, log-probabilities and the gradient of every parameter.
 //!
-//! The README of the fixtures says how the values were computed. Folders of the same layout elsewhere are tested too, if
-//! `SPAG_FAMILIES` names their parent folder.
+//! The README of the fixtures documents how the values were computed. Folders of the same layout elsewhere are tested
+//! too, if `SPAG_FAMILIES` names their parent folder.
 
 use std::collections::{BTreeMap, HashMap};
 use std::path::PathBuf;
@@ -93,12 +93,12 @@ fn losses_and_gradients_equal_those_of_pytorch() {
     }
 }
 
-/// In one batch with chunked prefill and pages that prompts share, and one by one.
+/// In one batch with chunked prefill and shared pages, and one by one.
 #[test]
 fn greedy_tokens_equal_those_of_pytorch() {
     for folder in families() {
         let (Checkpoint { model, tokenizer }, expected) = (Checkpoint::load(&folder).unwrap(), Expected::read(&folder));
-        // As the fixtures were computed: with BOS, if the tokenizer has one.
+        // As for the fixtures: with BOS, if the tokenizer has one.
         let checkpoint = Checkpoint { model, tokenizer: tokenizer.with_bos_rule(BosRule::IfKnown) };
         let config = Arc::new(GenerationConfig { max_new_tokens: 24, ..GenerationConfig::default() });
         let requests: Vec<Request> = (expected.prompts.iter())
@@ -117,7 +117,7 @@ fn greedy_tokens_equal_those_of_pytorch() {
     }
 }
 
-/// A saved model has the same tensors under the same names, and computes the same.
+/// A saved model has the same tensors under the same names and computes the same results.
 #[test]
 fn saved_models_compute_the_same() {
     for folder in families() {

@@ -5,7 +5,7 @@ use std::path::Path;
 use serde::Deserialize;
 use spag_model::batch::{PackedBatch, Targets};
 
-/// The expected values of a family that concern the model.
+/// The expected values of a family's model.
 #[derive(Deserialize)]
 pub(crate) struct Expected {
     pub(crate) prompts: Vec<Prompt>,
@@ -40,7 +40,7 @@ pub(crate) struct Sample {
 }
 
 impl Expected {
-    /// Those of the family in a folder.
+    /// Reads those of the family in a folder.
     pub(crate) fn read(folder: &Path) -> Self {
         serde_json::from_slice(&std::fs::read(folder.with_extension("json")).unwrap()).unwrap()
     }

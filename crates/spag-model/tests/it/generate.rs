@@ -140,8 +140,8 @@ fn impossible_requests_are_rejected_with_the_reason() {
     }
 }
 
-/// Engines pack the weights in their own memory, but not in that of a clone. All sizes here are multiples of a panel's 64
-/// rows, so that they can.
+/// Engines pack the weights in place, but not in the memory of a clone. All sizes here are multiples of a panel's 64
+/// rows, which allows packing in place.
 #[test]
 fn engines_leave_the_weights_of_clones_as_they_are() {
     for tied in [true, false] {
@@ -162,7 +162,7 @@ fn engines_leave_the_weights_of_clones_as_they_are() {
     }
 }
 
-/// The pieces and the rest add up to the text; no piece splits a character, although characters span several tokens.
+/// The concatenated pieces equal the text; no piece splits a character, although characters span several tokens.
 #[test]
 fn detokenizer_never_splits_characters() {
     let tokenizer = &checkpoint().tokenizer;

@@ -1,4 +1,4 @@
-//! What loading a model and generating takes, against the size of its weights.
+//! Memory of loading and generation, relative to the size of the weights.
 
 use candle_core::Device;
 use spag_model::checkpoint::{LoadOptions, WriteOptions, load_tokenizer, write_random_model};
@@ -10,10 +10,10 @@ use spag_tests::{fixture, test_process};
 
 use crate::HELD;
 
-/// In the environment of the process whose memory is counted: that of other tests is not.
+/// Set in the child process whose memory is measured, without that of other tests.
 const ALONE: &str = "SPAG_MEMORY_TEST_ALONE";
 
-/// A model whose vocabulary is a quarter of it, as in small models of today, and in whole panels of 64 rows, as in all of
+/// A model in which the vocabulary takes a quarter, as in small current models, in whole panels of 64 rows, as in all of
 /// them.
 fn config(family: &str, layers: usize, tied: bool) -> ModelConfig {
     let mut keys = serde_json::json!({
@@ -26,8 +26,8 @@ fn config(family: &str, layers: usize, tied: bool) -> ModelConfig {
     serde_json::from_value(keys).unwrap()
 }
 
-/// Loads the model of a folder and generates. Returns the highest mark above what was held before, less what an engine plans
-/// for its pages and one pass: it tries to allocate that much before it begins.
+/// Loads the model of a folder and generates. Returns the peak above the memory held before, minus what the engine plans for
+/// its pages and one pass, which it tries to allocate at the start.
 fn taken(folder: &std::path::Path, dtype: WeightDtype) -> usize {
     let (before, mark) = (HELD.allocated(), HELD.max_allocated());
     let checkpoint = Checkpoint::load_with(folder, &LoadOptions { device: Device::Cpu, dtype }).unwrap();
@@ -51,7 +51,7 @@ fn taken(folder: &std::path::Path, dtype: WeightDtype) -> usize {
     HELD.max_allocated() - before - planned
 }
 
-/// In one test: the highest mark is that of the process's life, so smaller models come first.
+/// In one test, smaller models first: the peak is that of the process's lifetime.
 #[test]
 fn weights_are_held_once() {
     if std::env::var_os(ALONE).is_none() {

@@ -1,4 +1,5 @@
-//! GGUF files against the folders that they are made of: configuration, weights, tokenizer, and what is saved.
+//! GGUF files compared with the folders from which they are made: configuration, weights, tokenizer, and saved
+//! folders.
 
 use std::collections::HashSet;
 use std::fs;
@@ -18,7 +19,7 @@ use spag_tests::gguf::{GgufFile, Value};
 use spag_tests::{fixture, json};
 use tempfile::TempDir;
 
-/// Folders of every architecture that is read, with every scaling of RoPE and every kind of tokenizer.
+/// Folders of every supported architecture, with every RoPE scaling and every kind of tokenizer.
 pub(crate) fn folders() -> Vec<PathBuf> {
     let families = ["llama-linear-rope", "llama-tf5", "llama3", "mistral", "qwen2", "qwen3", "smollm"];
     let mut folders = families.map(|family| fixture("families").join(family)).to_vec();
@@ -26,7 +27,7 @@ pub(crate) fn folders() -> Vec<PathBuf> {
     folders
 }
 
-/// Writes a file and returns where it is.
+/// Writes a file and returns its path.
 pub(crate) fn write(file: &GgufFile) -> (TempDir, PathBuf) {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("model.gguf");
@@ -84,7 +85,7 @@ fn tokens_and_texts_are_those_of_the_folder() {
             texts.extend(prompts.iter().map(|prompt| prompt["text"].as_str().unwrap().to_owned()));
         }
         let pieces = json(folder.join("tokenizer.json"));
-        // Such a tokenizer puts a blank in front of the first text only, and not of one that begins with a blank.
+        // Such a tokenizer prepends a blank to the first text only, unless it begins with a blank.
         let is_first_only = pieces["pre_tokenizer"]["prepend_scheme"] == "first";
         for text in texts.iter().filter(|text| !is_first_only || !(text.starts_with(' ') || text.contains("<s>"))) {
             let encoded = expected.encode(text).unwrap();
@@ -100,7 +101,7 @@ fn fixture_prompts(folder: &Path) -> Option<Vec<Json>> {
     expected.is_file().then(|| json(expected)["prompts"].as_array().unwrap().clone())
 }
 
-/// What is saved is a folder: of the same weights, with the files of the tokenizer.
+/// Saving writes a folder with the same weights and the tokenizer's files.
 #[test]
 fn saved_folders_hold_the_same() {
     for family in ["smollm", "llama3", "mistral"] {
@@ -120,7 +121,7 @@ fn saved_folders_hold_the_same() {
         for file in ["config.json", "tokenizer.json", "tokenizer_config.json", "generation_config.json"] {
             assert!(files.contains(file), "{family}: {files:?}");
         }
-        // The number is the one that people write, not the nearest of 32 bits.
+        // The number is the human-readable one, not the nearest 32-bit float.
         let eps = &json(out.path().join("config.json"))["rms_norm_eps"];
         assert_eq!(eps, &json(folder.join("config.json"))["rms_norm_eps"], "{family}");
     }
@@ -135,7 +136,7 @@ fn settings_of_the_tokenizer_are_those_of_the_file() {
         let tokenizer = load_tokenizer(&path).unwrap();
         serde_json::from_slice(tokenizer.file("tokenizer_config.json").unwrap()).unwrap()
     };
-    // llama.cpp's default of this way of splitting texts.
+    // llama.cpp's default for this pre-tokenizer.
     file.remove("tokenizer.ggml.add_bos_token");
     let found = config(&file);
     assert_eq!(
@@ -158,7 +159,7 @@ fn settings_of_the_tokenizer_are_those_of_the_file() {
     assert_eq!(found["unk_token"], "<unk>");
 }
 
-/// Without a key for it, the end of a turn is found by its name.
+/// Without its key, the end-of-turn token is found by name.
 #[test]
 fn ids_that_end_a_turn_are_found_by_key_or_name() {
     let mut file = GgufFile::from_folder(fixture("families/llama3"));
@@ -178,7 +179,7 @@ fn ids_that_end_a_turn_are_found_by_key_or_name() {
 fn rope_is_scaled_as_the_file_says_or_refused() {
     let mut file = GgufFile::from_folder(fixture("families/llama3"));
     let frequencies = file.tensors.iter().position(|tensor| tensor.name == "rope_freqs.weight").unwrap();
-    // Factors of one change nothing.
+    // Factors of one have no effect.
     let ones = file.tensors[frequencies].data.chunks(4).flat_map(|_| 1f32.to_le_bytes()).collect();
     let kept = std::mem::replace(&mut file.tensors[frequencies].data, ones);
     let (_kept, path) = write(&file);
@@ -196,9 +197,9 @@ fn rope_is_scaled_as_the_file_says_or_refused() {
     }
 }
 
-/// A published model against what transformers says of the folder that it stands for: `SPAG_GGUF` names the file, and
+/// A published model compared with transformers' results for the original folder: `SPAG_GGUF` names the file, and
 /// `SPAG_GGUF_EXPECTED` a JSON file with `cases` of `prompt`, `input_ids` (without BOS) and `output_ids` (greedy, in f32).
-/// With `SPAG_GGUF_ROUNDED` set, that folder has the weights rounded to bf16.
+/// Set `SPAG_GGUF_ROUNDED` if that folder has the weights rounded to bf16.
 #[test]
 #[ignore = "needs a published model"]
 fn greedy_tokens_of_a_published_model_are_those_of_transformers() {

@@ -1,4 +1,4 @@
-//! Quantised tensors of every format that is read, against candle's.
+//! Quantised tensors of every supported format, compared with candle's.
 
 use candle_core::quantized::{GgmlDType, QTensor};
 use candle_core::{Device, Tensor};
@@ -10,7 +10,7 @@ use spag_tests::gguf::{GgufFile, Value, interleave};
 
 use crate::gguf::write;
 
-/// Every format with its number in ggml.
+/// Every format with its ggml number.
 const FORMATS: [(GgmlDType, u32); 15] = [
     (GgmlDType::F32, 0),
     (GgmlDType::F16, 1),
@@ -39,7 +39,7 @@ pub(crate) fn model() -> Model {
     Model::init(&config, 7).unwrap()
 }
 
-/// The names of llama.cpp in the order of the model's parameters.
+/// llama.cpp's names in the order of the model's parameters.
 const NAMES: [&str; 12] = [
     "token_embd.weight",
     "blk.0.attn_norm.weight",
@@ -55,7 +55,7 @@ const NAMES: [&str; 12] = [
     "output.weight",
 ];
 
-/// The names of Hugging Face in the same order.
+/// Hugging Face's names in the same order.
 fn names_of_parameters() -> Vec<String> {
     let in_block = |part: &str| format!("model.layers.0.{part}.weight");
     let mut names = vec!["model.embed_tokens.weight".to_owned()];
@@ -66,7 +66,7 @@ fn names_of_parameters() -> Vec<String> {
     names
 }
 
-/// The file of the model with matrices in a format, and the numbers that these stand for, by name.
+/// The file of the model with matrices in a format, and their dequantised values, by name.
 pub(crate) fn quantised(model: &Model, format: (GgmlDType, u32)) -> (GgufFile, Vec<(String, Vec<f32>)>) {
     let mut file = GgufFile::default();
     for (key, value) in [

@@ -1,4 +1,4 @@
-//! What loading a quantised model takes, against the size of its weights.
+//! Memory of loading a quantised model, relative to the size of its weights.
 
 use candle_core::Device;
 use candle_core::quantized::{GgmlDType, QTensor};
@@ -11,10 +11,10 @@ use spag_tests::{fixture, test_process};
 use crate::HELD;
 use crate::gguf::write;
 
-/// In the environment of the process whose memory is counted: the file that it loads.
+/// Set in the child process whose memory is measured: the file that it loads.
 const FILE: &str = "SPAG_GGUF_MEMORY_TEST";
 
-/// Two of them are loaded, the smaller one first: the highest mark is that of the process's life.
+/// Loads two models, the smaller one first: the peak is that of the process's lifetime.
 #[test]
 fn a_quantised_model_takes_little_more_than_its_weights() {
     if let Some(path) = std::env::var_os(FILE) {

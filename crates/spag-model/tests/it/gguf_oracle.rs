@@ -1,5 +1,5 @@
-//! Logits of GGUF files of architecture llama against a second implementation, which computes as llama.cpp does: candle's
-//! reader and formats, rotation of pairs of neighbours in the rows as they are in the file, and the factors of frequencies.
+//! Logits of GGUF files of architecture llama, compared with a second implementation of llama.cpp's computation: candle's
+//! reader and formats, rotation of adjacent pairs in file row order, and frequency factors.
 
 use std::fs::File;
 use std::path::Path;
@@ -15,7 +15,7 @@ use spag_tests::gguf::GgufFile;
 use crate::gguf::write;
 use crate::gguf_blocks::{model, quantised};
 
-/// A file as candle reads it.
+/// A file read with candle.
 struct Llama {
     file: File,
     content: Content,

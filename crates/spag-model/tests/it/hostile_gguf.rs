@@ -1,4 +1,4 @@
-//! GGUF files that are damaged, hostile, or of what is not supported.
+//! GGUF files that are damaged, hostile or unsupported.
 
 use std::fs;
 use std::path::Path;
@@ -14,7 +14,7 @@ fn tiny() -> GgufFile {
     GgufFile::from_folder(fixture("tiny-llama"))
 }
 
-/// The error of a file, which is the same before its weights are read.
+/// The error of a file, which must be the same before its weights are read.
 fn refused_bytes(bytes: &[u8]) -> String {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("model.gguf");
@@ -53,14 +53,14 @@ fn other_formats_and_versions_are_named() {
     assert!(error.contains("tokenizer.json") && error.contains("its folder"), "{error}");
     let error = load_model(fixture("missing.gguf")).map(|_| ()).unwrap_err().to_string();
     assert!(error.contains("no such checkpoint folder or GGUF file"), "{error}");
-    // A version of 2 is read.
+    // Version 2 is supported.
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("two.gguf");
     fs::write(&path, [&b"GGUF\x02\0\0\0"[..], &bytes[8..]].concat()).unwrap();
     load_model(&path).unwrap();
 }
 
-/// A header of these counts, and what follows.
+/// A header with these counts, followed by `rest`.
 fn header(tensors: u64, keys: u64, rest: &[u8]) -> Vec<u8> {
     [b"GGUF\x03\0\0\0", &tensors.to_le_bytes()[..], &keys.to_le_bytes(), rest].concat()
 }
@@ -111,7 +111,7 @@ fn keys_and_tensors_are_there_once() {
 fn places_of_tensors_are_checked() {
     let whole = tiny();
     let mut file = whole.clone();
-    // Data that are shorter than the sizes say.
+    // The data is shorter than the sizes say.
     file.tensors.last_mut().unwrap().data.truncate(8);
     assert!(refused(&file).contains("incomplete"));
     let mut file = whole.clone();
@@ -138,7 +138,7 @@ fn places_of_tensors_are_checked() {
     assert!(refused(&file).contains("power of two"));
     file.set("general.alignment", Value::Int(0));
     assert!(refused(&file).contains("power of two"));
-    // Written for 32: with another alignment the data are not where the table says.
+    // Written for 32: with another alignment, the data is not where the table says.
     file.set("general.alignment", Value::Int(1 << 18));
     let error = refused(&file);
     assert!(error.contains("multiple") || error.contains("incomplete"), "{error}");
@@ -229,7 +229,7 @@ fn weights_that_are_not_finite_are_refused() {
     check_checkpoint(&path).unwrap();
 }
 
-/// Without its tokenizer a model can still be loaded, as from a folder.
+/// A model without a tokenizer can still be loaded, as from a folder.
 #[test]
 fn a_file_without_a_tokenizer_is_a_model() {
     let mut file = tiny();

@@ -1,4 +1,4 @@
-//! `tokenizer.model` files that are damaged, too large, or of a kind that is not supported.
+//! `tokenizer.model` files that are damaged, too large, or of an unsupported kind.
 
 use std::fs;
 use std::time::{Duration, Instant};
@@ -24,7 +24,7 @@ fn load(bytes: &[u8]) -> Result<Tokenizer, String> {
     Ok(tokenizer)
 }
 
-/// The error of a model that is not loaded.
+/// The error of loading a model.
 fn refused(model: &PieceModel) -> String {
     let error = load(&model.to_bytes()).expect_err("the file is refused");
     assert!(error.contains("tokenizer.model") && error.len() < 2000, "{error}");
@@ -48,7 +48,7 @@ fn damaged_files_are_errors() {
         changed[at] = changed[at].wrapping_add(0x81);
         let _ = load(&changed);
     }
-    // The ranks of another library, a length beyond the file, a number without an end, groups within groups.
+    // Another library's ranks, a length beyond the file, an unterminated number, nested groups.
     let text = "IQ== 0\nIg== 1\nIw== 2\n";
     for bytes in [text.as_bytes(), &[0x0a, 0xff, 0xff, 0xff, 0xff, 0x0f], &[0xff; 40], &[0x0b; 100_000]] {
         let error = load(bytes).unwrap_err();

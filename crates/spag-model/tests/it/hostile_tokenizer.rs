@@ -1,4 +1,4 @@
-//! Tokenizer files that the tokenizers library would panic on, run out of memory for, or encode wrongly with.
+//! Tokenizer files with which the tokenizers library would panic, exhaust memory, or encode wrongly.
 
 use std::fs;
 use std::path::PathBuf;
@@ -160,7 +160,7 @@ fn panics_of_the_library_become_errors_that_name_the_file() {
             json["normalizer"] = Value::Null;
         }),
         ("a character map that leaves its trie", |json| {
-            // A trie of one unit, whose offset points beyond it.
+            // A trie of one unit, whose offset is out of range.
             json["normalizer"] = json!({"type": "Precompiled", "precompiled_charsmap": "BAAAAP///39hAA=="});
         }),
         ("a character map shorter than its trie", |json| {
@@ -187,7 +187,7 @@ fn texts_cannot_grow_without_bound() {
     assert!(failure(|json| json["normalizer"] = everywhere).contains("without bound"));
     let prefix = json!({"type": "Prepend", "prepend": "x".repeat(1 << 20)});
     assert!(failure(|json| json["normalizer"] = prefix).contains("without bound"));
-    // The text, not the file: 12 bytes for each byte of the fixture's normalizer.
+    // The text is too long, not the file: the fixture's normalizer takes 12 bytes per byte.
     let long = load(&changed(|_| ())).unwrap().encode(&"x".repeat(40 << 20)).unwrap_err().to_string();
     assert!(long.contains("cannot encode a text") && long.contains("shorten it"), "{long}");
 }
@@ -225,7 +225,7 @@ fn tokens_without_an_embedding_are_named() {
     let folder = changed(|json| json["model"]["vocab"]["zzzzz"] = json!(70_000));
     let error = load_tokenizer(folder.path()).unwrap_err().to_string();
     assert!(error.contains("id 70000") && error.contains("1000 embeddings"), "{error}");
-    // An added token without an embedding is harmless until a text has it.
+    // An added token without an embedding is harmless until a text contains it.
     let folder = changed(|json| {
         let pad = json!({"id": 1000, "content": "[PAD]", "single_word": false, "lstrip": false, "rstrip": false,
                          "normalized": false, "special": true});

@@ -1,4 +1,4 @@
-//! Checkpoint folders whose configuration, weights and index do not belong together, or are no weights at all.
+//! Checkpoint folders with inconsistent configuration, weights and index, or invalid weights.
 
 use std::fs;
 use std::path::Path;
@@ -122,7 +122,7 @@ fn head_of_its_own_is_used_though_the_configuration_ties_it() {
         weights(a) == weights(b)
     };
     assert!(is_same(&model, &load_model(fixture("tiny-llama")).unwrap()));
-    // What is saved says so.
+    // The saved configuration says so.
     let saved = tempfile::tempdir().unwrap();
     save_model(&model, saved.path(), WriteOptions::new(WeightDtype::F32)).unwrap();
     assert_eq!(load_config(saved.path()).unwrap().keys()["tie_word_embeddings"], false);
@@ -161,7 +161,7 @@ fn sizes_that_the_weights_do_not_have_are_refused_before_allocation() {
         let error = refused(configured(&[(key, json!(value))]).path());
         assert!(error.contains("config") || error.contains("tensor"), "{key} {value}: {error}");
     }
-    // Positions have no weights: what is computed for them follows from the sequences.
+    // Positions have no weights: their memory depends only on the sequences.
     let folder = configured(&[("max_position_embeddings", json!(1_u64 << 31))]);
     load_model(folder.path()).unwrap();
 }

@@ -36,6 +36,6 @@ mod tokenizer_families;
 mod torch_files;
 mod trees;
 
-/// Counts every byte that is held, for the tests of memory.
+/// Counts all bytes held, for memory tests.
 #[global_allocator]
 static HELD: cap::Cap<std::alloc::System> = cap::Cap::new(std::alloc::System, usize::MAX);

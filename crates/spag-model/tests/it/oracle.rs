@@ -127,7 +127,7 @@ fn hidden(model: &Model, vars: &HashMap<String, Var>, ids: &[u32]) -> Tensor {
     candle_nn::ops::rms_norm_slow(&x, &factors(vars["model.norm.weight"].as_tensor()), eps).unwrap()
 }
 
-/// What is added to the scores, [heads, t, t].
+/// Added to the scores, [heads, t, t].
 fn mask(t: usize, heads: usize, window: Option<usize>, position: Position) -> Tensor {
     let mut mask = Vec::with_capacity(heads * t * t);
     for slope in slopes(heads) {
@@ -140,7 +140,7 @@ fn mask(t: usize, heads: usize, window: Option<usize>, position: Position) -> Te
     Tensor::from_vec(mask, (heads, t, t), &Device::Cpu).unwrap()
 }
 
-/// ALiBi's slopes as Press et al. give them: a geometric sequence, and between its members for other counts.
+/// ALiBi slopes by Press et al.: a geometric sequence, with intermediate members for other head counts.
 fn slopes(heads: usize) -> Vec<f32> {
     let power = if heads.is_power_of_two() { heads } else { heads.next_power_of_two() / 2 };
     let sequence = |n: usize| (1..=n).map(move |k| 2f32.powf(-8.0 * k as f32 / n as f32));

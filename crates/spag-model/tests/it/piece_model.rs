@@ -1,6 +1,6 @@
-//! Writes `tokenizer.model` files, with whatever is wrong in them.
+//! Writes `tokenizer.model` files, including invalid ones.
 
-/// A SentencePiece model as it is written.
+/// A SentencePiece model to write.
 #[derive(Clone)]
 pub(crate) struct PieceModel {
     /// Texts, scores and types.

@@ -1,4 +1,4 @@
-//! Log-probabilities of prompts, and the most likely tokens beside those that were chosen.
+//! Log-probabilities of prompts, and the most likely tokens at each position.
 
 use std::sync::Arc;
 
@@ -27,7 +27,7 @@ fn reference(model: &Model, tokens: &[u32]) -> Vec<Vec<f32>> {
     all.chunks(size as usize).map(<[f32]>::to_vec).collect()
 }
 
-/// Compares with the row of a plain forward pass: the token's value, and the most likely tokens.
+/// Compares with the row of a plain forward pass: the token's value and the most likely tokens.
 fn check(got: &TokenLogProb, want: &[f32], top: usize, what: &str) {
     let close = |got: f32, want: f32| assert!((got - want).abs() < 1e-4, "{what}: {got}, not {want}");
     close(got.log_prob, want[got.token as usize]);
@@ -77,7 +77,7 @@ fn log_probabilities_equal_a_plain_forward_pass_for_every_family() {
             assert_eq!(done.top_log_probs.len(), done.token_ids.len());
             for (at, top) in done.top_log_probs.iter().enumerate() {
                 let (token, log_prob) = (done.token_ids[at], done.model_log_probs[at]);
-                // The greedy choice is the first of them, as the same float.
+                // The greedy choice is the first of them, with the same bits.
                 assert_eq!((top[0].0, top[0].1.to_bits()), (token, log_prob.to_bits()));
                 let got = TokenLogProb { token, log_prob, top: top.clone() };
                 check(&got, &want[prompt.len() + at - 1], 5, &format!("{}, new token {at}", folder.display()));
@@ -87,7 +87,7 @@ fn log_probabilities_equal_a_plain_forward_pass_for_every_family() {
     assert!(compared > 500, "{compared}");
 }
 
-/// What must not depend on the batch, as bits.
+/// The data that must not depend on the batch, as bits.
 fn bits(done: &Completion) -> (Vec<u32>, Vec<u32>, String) {
     let values = |one: &TokenLogProb| {
         let top = one.top.iter().flat_map(|(token, log_prob)| [*token, log_prob.to_bits()]);
@@ -99,7 +99,7 @@ fn bits(done: &Completion) -> (Vec<u32>, Vec<u32>, String) {
     (prompt, new, done.text.clone())
 }
 
-/// Requests that ask for all positions, for some or for none, that generate or only score, and two with the same prompt.
+/// Requests that score all, some or no positions, that generate or only score, and two with the same prompt.
 fn mixed() -> Vec<Request> {
     let plain = requests(&config(Sampling::at_temperature(1.2)));
     let long = cases().iter().map(|case| case.prompt.clone()).collect::<String>();
@@ -115,7 +115,7 @@ fn mixed() -> Vec<Request> {
         };
         all.push(Request { config: Arc::new(settings), ..request.clone() });
         if at % 5 == 0 {
-            // The same prefix, of which no log-probabilities are asked for.
+            // The same prefix without scoring.
             all.push(request.clone());
         }
         if at % 5 == 1 {
@@ -165,12 +165,12 @@ fn scoring_alone_computes_the_prompt_and_nothing_else() {
     assert_eq!((done.token_ids.len(), done.finish, done.text.as_str()), (0, FinishReason::Length, ""));
     assert_eq!(done.prompt_log_probs.unwrap().len(), case.input_ids.len());
     let stats = engine.stats();
-    // The last token is predicted and not seen.
+    // The last token is a target, not an input.
     assert_eq!((stats.computed_tokens as usize, stats.requests), (case.input_ids.len() - 1, 1));
     // A prompt of one token has nothing to score.
     let one = Request { prompt: vec![5].into(), ..request(scored(PromptRange::All, 2, 0)) };
     assert_eq!(engine.generate(vec![one]).unwrap()[0].prompt_log_probs, Some(vec![None]));
-    // The longest prompt leaves no room for a token, and its last one takes none.
+    // The longest prompt leaves no room for a token, and its last token needs none.
     for (given, scored_tokens) in [(512, 512), (513, 513), (514, 513)] {
         let longest = Request { prompt: vec![5; given].into(), ..request(scored(PromptRange::All, 0, 0)) };
         let done = engine.generate(vec![longest]).unwrap().remove(0);
@@ -179,7 +179,7 @@ fn scoring_alone_computes_the_prompt_and_nothing_else() {
     }
 }
 
-/// Positions before the range come from the cache; those in it are computed, although they are cached.
+/// Positions before the range come from the cache; those in it are computed, even if cached.
 #[test]
 fn cached_prefix_is_computed_if_its_log_probabilities_are_asked_for() {
     let case = cases().into_iter().max_by_key(|case| case.input_ids.len()).unwrap();

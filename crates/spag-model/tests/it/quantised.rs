@@ -1,5 +1,4 @@
-//! Engines with quantised weights: near f32, with the bits of a request alone in every batch and on every path, under adapters,
-//! and never refreshed.
+//! Engines with quantised weights: close to f32, bit-identical across batches and paths, with adapters, and refused refreshes.
 
 use std::sync::Arc;
 
@@ -15,7 +14,7 @@ use spag_ops::CpuPath;
 use spag_tests::{fixture, test_process};
 
 const FORMATS: [BlockFormat; 6] = BlockFormat::ALL;
-/// What precedes the bits in the output of the test on one path.
+/// Prefix of the bits in the output of the test on one path.
 const BITS: &str = "quantised bits: ";
 
 fn quantised(checkpoint: Checkpoint, format: BlockFormat) -> Checkpoint {
@@ -27,7 +26,7 @@ fn asked(adapter: &AdapterChoice) -> Vec<Request> {
     mixed_requests(adapter, 4, 2)
 }
 
-/// Chunks, batches, preemption and threads: the bits of each request alone.
+/// Chunks, batches, preemption and threads give the bits of each request alone.
 #[test]
 fn results_do_not_depend_on_the_batch() {
     let base = engine_config(16);
@@ -50,7 +49,7 @@ fn results_do_not_depend_on_the_batch() {
                 assert_eq!(bits(completion), alone[*index], "{format}: request {index}, {setting:?}");
             }
         }
-        // Layers are freed as they are quantised when the engine takes the checkpoint.
+        // If the engine takes the checkpoint, layers are freed as they are quantised.
         let taken = Engine::from_checkpoint(checkpoint, base).unwrap().generate(all).unwrap();
         assert_eq!(taken.iter().map(bits).collect::<Vec<_>>(), alone, "{format}");
     }
@@ -91,7 +90,7 @@ fn log_probabilities_are_near_those_of_f32() {
     }
 }
 
-/// Families with other heads, norms and biases: tied heads are quantised apart from the embedding.
+/// Families with different heads, norms and biases: tied heads are quantised separately from the embedding.
 #[test]
 fn every_family_generates_from_quantised_weights() {
     let folders = std::fs::read_dir(fixture("families")).unwrap().map(|entry| entry.unwrap().path());
@@ -149,7 +148,7 @@ fn a_refresh_is_refused_and_changes_nothing() {
     assert_eq!((engine.version(), before), (0, after));
 }
 
-/// An adapter is taken over quantised weights.
+/// A refresh over quantised weights takes only the adapter.
 #[test]
 fn a_refresh_of_an_adapter_is_its_rows() {
     let checkpoint = quantised(checkpoint(), BlockFormat::Q5_0);
@@ -164,7 +163,7 @@ fn a_refresh_of_an_adapter_is_its_rows() {
     assert!(own.iter().map(bits).eq(named.iter().map(bits)));
 }
 
-/// Starts [`on_this_path`] for each path of the processor: a process has one.
+/// Runs [`on_this_path`] in a process for each path: the path is fixed per process.
 #[test]
 fn every_path_has_the_same_bits() {
     let mut found = Vec::new();
@@ -177,7 +176,7 @@ fn every_path_has_the_same_bits() {
     assert!(found.windows(2).all(|pair| pair[0].1 == pair[1].1), "{found:?}");
 }
 
-/// The path that `SPAG_CPU` selects, in a process that was started for it.
+/// Tests the path selected by `SPAG_CPU`, in a child process.
 #[test]
 fn on_this_path() {
     if std::env::var_os("SPAG_CPU").is_none() {

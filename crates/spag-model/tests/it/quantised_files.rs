@@ -1,4 +1,4 @@
-//! Models whose weights are quantised as they are read, and GGUF files whose tensors stay as they are.
+//! Models quantised while loading, and GGUF files whose tensors are kept.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -34,7 +34,7 @@ fn folder(keys: serde_json::Value) -> TempDir {
     folder
 }
 
-/// The GGUF file of a folder, with each matrix in the format that `format` names, and its number in ggml.
+/// The GGUF file of a folder, with each matrix in the format returned by `format`, with its ggml number.
 fn gguf(folder: &Path, format: impl Fn(&str) -> (GgmlDType, u32)) -> GgufFile {
     let mut file = GgufFile::from_folder(folder);
     for tensor in file.tensors.iter_mut().filter(|tensor| tensor.sizes.len() == 2) {
@@ -65,7 +65,7 @@ fn load(path: impl AsRef<Path>, dtype: WeightDtype, quantisation: Quantisation) 
     load_quantised(path, &on_cpu(dtype), quantisation).unwrap().0
 }
 
-/// Folders of models with other heads, norms and biases among them.
+/// Includes models with different heads, norms and biases.
 #[test]
 fn weights_quantised_as_they_are_read_are_those_quantised_as_they_are_packed() {
     let [plain, tied] = [false, true].map(|tied| folder(serde_json::json!({"tie_word_embeddings": tied})));
@@ -129,7 +129,7 @@ fn tensors_of_a_file_stay_as_they_are() {
             let (stored, dequantised) = load_quantised(&path, &on_cpu(WeightDtype::F32), Quantisation::Stored).unwrap();
             let counted: Vec<_> = dequantised.iter().map(|(format, count)| (format.as_str(), *count)).collect();
             assert_eq!(counted, if name == "mixed" { vec![("F16", 2), ("Q5K", 2)] } else { Vec::new() });
-            // What is left is the error of activations in 8 bits.
+            // Only the error of 8-bit activations remains.
             let (found, wanted) = (scores(&stored), scores(&Checkpoint::load(&path).unwrap()));
             let worst = found.iter().zip(&wanted).fold(0f32, |worst, (a, b)| worst.max((a - b).abs()));
             let mean = found.iter().zip(&wanted).map(|(a, b)| (a - b).abs()).sum::<f32>() / found.len() as f32;
@@ -139,7 +139,7 @@ fn tensors_of_a_file_stay_as_they_are() {
     }
 }
 
-/// Engines of one model have one copy of its weights, which nothing else can use.
+/// Engines of one model share one copy of its weights, which nothing else can use.
 #[test]
 fn weights_are_shared_by_engines_and_of_no_other_use() {
     let folder = folder(serde_json::json!({}));
@@ -147,7 +147,7 @@ fn weights_are_shared_by_engines_and_of_no_other_use() {
     let first = completions(&checkpoint);
     let before = HELD.allocated();
     let engine = Engine::new(&checkpoint, EngineConfig { pages: 16, ..setting() }).unwrap();
-    // Keys and values of 16 pages are 0.5 MB; the weights are 1.6 MB.
+    // Keys and values of 16 pages take 0.5 MB; the weights 1.6 MB.
     let taken = HELD.allocated() - before;
     drop(engine);
     assert!(taken < 1_000_000 || cfg!(not(target_os = "linux")), "{taken} bytes");
@@ -174,10 +174,10 @@ fn files_that_cannot_stay_as_they_are_are_refused_by_name() {
     assert!(error.contains("model.layers.1.mlp.up_proj.weight") && error.contains("768"), "{error}");
 }
 
-/// In the environment of the process whose memory is counted: the model that it loads, and how.
+/// Set in the child process whose memory is measured: the model that it loads, and how.
 const MODEL: &str = "SPAG_QUANTISED_MEMORY_TEST";
 
-/// Loading takes the packed weights and one layer in its stored format, not the model.
+/// Loading takes the packed weights and one layer in its stored format, not the whole model.
 #[test]
 fn loading_takes_little_more_than_the_quantised_weights() {
     if let Some(model) = std::env::var_os(MODEL) {

@@ -1,4 +1,4 @@
-//! New weights in a running engine: it computes what a new engine computes, and never mixes versions.
+//! New weights in a running engine: bit-identical to a new engine, without mixing versions.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use spag_model::params::{FlatBuffers, Layout, WeightSource};
 use spag_model::{Checkpoint, Engine, EngineConfig, Error, Generate, GenerationConfig, Model, Request, Result};
 use spag_tests::fixture;
 
-/// Other weights for the same architecture: a mixture with random ones.
+/// Other weights of the same architecture: a mixture with random ones.
 fn other(model: &Model) -> Model {
     let random = Model::init(model.config(), 11).unwrap();
     let mixed = FlatBuffers::zeros(model.parameters().layout(), &Device::Cpu).unwrap();
@@ -44,9 +44,8 @@ fn folders() -> Vec<PathBuf> {
     folders
 }
 
-/// All families, which have tied, plain and normalised heads, biases and head norms; engines and weights in both number
-/// formats; weights that the engine packed in its own memory and in that of the checkpoint. The prompts of the first version
-/// are in the cache.
+/// All families, with tied, plain and normalised heads, biases and head norms; engines and weights in both number formats;
+/// weights packed in the engine's own memory and in the checkpoint's. The first version's prompts are in the cache.
 #[test]
 fn refreshed_engines_compute_as_new_ones() {
     let formats = [WeightDtype::F32, WeightDtype::Bf16];
@@ -64,7 +63,7 @@ fn refreshed_engines_compute_as_new_ones() {
             let taken = with(old.model.deep_copy().unwrap());
             for mut engine in [Engine::new(&old, setting).unwrap(), Engine::from_checkpoint(taken, setting).unwrap()] {
                 let before = engine.generate(requests.clone()).unwrap();
-                // Twice: the first refresh may give the engine memory of its own, which the second one writes.
+                // Twice: the first refresh may allocate memory for the engine, which the second one overwrites.
                 for version in [7, 8] {
                     engine.refresh(weights.parameters(), version).unwrap();
                     let after = engine.generate(requests.clone()).unwrap();
@@ -88,8 +87,8 @@ fn refreshed_engines_compute_as_new_ones() {
     }
 }
 
-/// Running and preempted requests keep the engine from new weights, and are not changed by the refusal. One that waits for
-/// its first step is completed by the new weights.
+/// Running and preempted requests block a refresh and are not affected by the refusal. A request that waits for its first
+/// step uses the new weights.
 #[test]
 fn versions_are_not_mixed_within_a_request() {
     let checkpoint = checkpoint();
@@ -148,7 +147,7 @@ fn preempted_requests_refuse_new_weights() {
     while engine.stats().preemptions == 0 {
         engine.step().unwrap();
     }
-    // Abort what runs: the oldest first, since those are never preempted for younger ones.
+    // Aborts the running requests, oldest first, since those are never preempted for younger ones.
     for id in ids {
         let load = engine.load();
         if load.running == 0 {
@@ -196,7 +195,7 @@ impl WeightSource for Failing<'_> {
     }
 }
 
-/// An engine whose refresh failed in the middle computes nothing until a refresh succeeds.
+/// After a failed refresh, an engine refuses to compute until a refresh succeeds.
 #[test]
 fn a_failed_refresh_stops_the_engine_until_the_next() {
     let checkpoint = checkpoint();

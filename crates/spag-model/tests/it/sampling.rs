@@ -31,7 +31,7 @@ fn log_probs() -> Vec<f32> {
     checkpoint.model.log_probs(&PackedBatch::new([case.input_ids.as_slice()]), &targets).unwrap()
 }
 
-/// The 50 likeliest tokens with their probabilities at temperature 1.2 among themselves.
+/// The 50 likeliest tokens with their renormalized probabilities at temperature 1.2.
 fn expected(logits: &[f32]) -> Vec<(u32, f64)> {
     let mut order: Vec<u32> = (0..logits.len() as u32).collect();
     order.sort_by(|a, b| logits[*b as usize].total_cmp(&logits[*a as usize]));

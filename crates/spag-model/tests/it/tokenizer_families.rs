@@ -1,5 +1,5 @@
-//! Compares the tokenizers of ten families with transformers and SentencePiece: prompt ids, decoded texts, the ids that end
-//! an utterance. Any folder of the same format will do.
+//! Compares the tokenizers of ten families with transformers and SentencePiece: prompt ids, decoded texts, EOS ids. Also
+//! runs on any folder of the same format.
 
 use std::collections::HashSet;
 use std::fs;
@@ -57,7 +57,7 @@ fn families() -> Vec<(Expected, Tokenizer)> {
     assert_eq!(names.len(), 12);
     let read = |path: PathBuf| {
         let expected: Expected = serde_json::from_value(json(&path)).unwrap();
-        // The fixtures were computed with a BOS in front for every family that has one.
+        // The fixtures have BOS prepended for every family that has one.
         let tokenizer = open(path.with_extension("")).unwrap().with_bos_rule(BosRule::IfKnown);
         (expected, tokenizer)
     };
@@ -237,7 +237,7 @@ fn saved_folders_have_every_file_of_the_tokenizer() {
     }
 }
 
-/// A vocabulary of many pieces, each put together from two before it.
+/// A vocabulary of many pieces, each the concatenation of two earlier ones.
 fn large(count: usize) -> PieceModel {
     let letters: Vec<String> = ('a'..='z').chain(['▁']).map(String::from).collect();
     let (mut texts, mut seed) = (letters.clone(), 1_u64);
@@ -282,7 +282,7 @@ fn the_piece_with_the_highest_score_is_merged_first() {
     assert_eq!(encode(&model, "abcab"), ["ab", "c", "ab"]);
     model.pieces[259].1 = -9.0;
     assert_eq!(encode(&model, "abcab"), ["a", "bc", "ab"]);
-    // Pieces that no merge leads to are never found, and a special token is not merged to.
+    // Pieces without a merge are never found, and merges do not produce a special token.
     let mut model = PieceModel::new(["abc", "a", "b", "c", "<", "s>", "s", ">"]);
     model.dummy_prefix = 0;
     assert_eq!(encode(&model, "abc<s>"), ["a", "b", "c", "<", "s>"]);

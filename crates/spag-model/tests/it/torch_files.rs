@@ -1,4 +1,4 @@
-//! `pytorch_model.bin`: what PyTorch reads from a file is read, and everything else is refused by name.
+//! `pytorch_model.bin`: what PyTorch reads is read, and everything else is refused by name.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -58,7 +58,7 @@ fn read_weight(bytes: &[u8]) -> Result<Vec<f32>> {
     Ok(all.remove("weight").unwrap())
 }
 
-/// The error that refuses these bytes.
+/// The error for these bytes.
 fn refused(bytes: &[u8]) -> String {
     let error = read_weight(bytes).unwrap_err();
     assert_eq!(error.class(), ErrorClass::BadInput, "{error}");
@@ -88,7 +88,7 @@ fn tensors_of_the_families_equal_those_of_pytorch() {
         for dtype in [WeightDtype::F32, WeightDtype::Bf16] {
             let found = read(&folder, &layout(&shapes), dtype).unwrap();
             assert_eq!(found.len(), shapes.len());
-            // The weights of one family are f16, which bf16 does not hold.
+            // One family has f16 weights, which bf16 cannot represent.
             if dtype == WeightDtype::Bf16 && family == "llama2-bin" {
                 continue;
             }
@@ -198,7 +198,7 @@ fn safetensors_come_first_and_both_are_part_of_the_digest() {
     bytes[at] ^= 1;
     fs::write(&shard, &bytes).unwrap();
     assert_ne!(weights_digest(folder.path()).unwrap(), sharded);
-    // A single file comes before an index, and safetensors before both.
+    // A single file takes precedence over an index, and safetensors over both.
     fs::write(folder.path().join("pytorch_model.bin"), "x").unwrap();
     assert!(load_model(folder.path()).unwrap_err().to_string().contains("pytorch_model.bin: "));
     fs::write(folder.path().join("model.safetensors.index.json"), "x").unwrap();
@@ -224,7 +224,7 @@ fn every_cut_and_every_changed_byte_is_survived() {
         for value in [0xff, whole[at] ^ 1] {
             let mut bytes = whole.clone();
             bytes[at] = value;
-            // Values and padding may change. What is read has the right shape.
+            // Values and padding may change, but shapes must be right.
             if let Ok(values) = read_weight(&bytes) {
                 assert_eq!(values.len(), 24);
             }
@@ -265,7 +265,7 @@ fn archives_that_are_not_torchs_are_refused() {
     let directory = end - parts.iter().map(|(name, _)| 46 + name.len()).sum::<usize>();
     let second = directory + 46 + parts[0].0.len();
     for (at, value, reason) in [
-        // The number of entries, the size and the place of the directory.
+        // The number of entries, and the size and offset of the directory.
         (end + 10, vec![0xfe, 0xff], "its directory is not inside the file"),
         (end + 10, vec![3], "its directory is not inside the file"),
         (end + 12, vec![0xfe, 0xff, 0xff, 0xff], "its directory is not inside the file"),
@@ -273,7 +273,7 @@ fn archives_that_are_not_torchs_are_refused() {
         (end + 16, vec![0; 4], "its directory is damaged"),
         (end + 10, vec![0xff, 0xff], "not that of a zip archive with sizes of 64 bits"),
         (end + 20, vec![1], "its end is not that of a zip archive"),
-        // An entry's flags, sizes and place.
+        // An entry's flags, sizes and offset.
         (second + 8, vec![1], "entry `a/data/0` is encrypted"),
         (second + 10, vec![8], "entry `a/data/0` is compressed"),
         (second + 20, vec![95], "entry `a/data/0` is compressed"),
@@ -291,7 +291,7 @@ fn archives_that_are_not_torchs_are_refused() {
     assert!(refused(&archive(&two)).contains("more than one data.pkl"));
     assert!(refused(&archive(&parts[1..])).contains("no entry that ends in /data.pkl"));
     assert!(refused(&archive(&[parts[0], parts[0]])).contains("entry `a/data.pkl` is there twice"));
-    // The data of one entry hold another entry.
+    // The data of one entry contains another entry.
     let inner = archive(&[("a/data/0", &[0; 96])]);
     let header = &inner[..inner.len() - 22 - 46 - "a/data/0".len()];
     let mut outer = archive(&[("a/data.pkl", &[&pickle[..], header].concat()), ("a/data/0", &[0; 96])]);

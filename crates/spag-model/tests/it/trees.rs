@@ -1,4 +1,5 @@
-//! Sequences merged to trees against the same sequences apart: log-probabilities bit by bit, and gradients.
+//! Sequences packed as trees compared with the same sequences unpacked: log-probabilities bit by bit, and
+//! gradients.
 
 use candle_core::Device;
 use rand::{Rng, SeedableRng};
@@ -11,7 +12,8 @@ use spag_model::params::FlatBuffers;
 
 use crate::autograd::{configs, largest, perturb};
 
-/// Sequences of few tokens, so that many begin alike: equal ones, prefixes of others, and such that share nothing.
+/// Sequences of few distinct tokens, so that many share prefixes: equal ones, prefixes of others, and unrelated
+/// ones.
 fn sequences(rng: &mut ChaCha8Rng) -> Vec<Vec<u32>> {
     let mut all: Vec<Vec<u32>> = Vec::new();
     for _ in 0..rng.random_range(2..8) {
@@ -40,7 +42,7 @@ fn targets(sequences: &[Vec<u32>], rows: &[Vec<u32>]) -> Targets {
     targets
 }
 
-/// The sequences apart and as a tree, each with its targets.
+/// The sequences unpacked and as a tree, each with its targets.
 fn packed(sequences: &[Vec<u32>]) -> [(PackedBatch, Targets); 2] {
     let slices = || sequences.iter().map(Vec::as_slice);
     let mut next = 0;
@@ -77,7 +79,7 @@ fn trees_have_the_log_probabilities_and_gradients_of_sequences_apart() {
             };
             let ((want, want_gradients), (found, gradients)) = (pass(apart), pass(tree));
             assert_eq!(found, want, "{sequences:?}, {keys}");
-            // Both have errors of rounding.
+            // Both have rounding errors.
             for (name, found) in gradients {
                 let want = &want_gradients.iter().find(|(other, _)| *other == name).unwrap().1;
                 let worst = largest(&(&found - want).unwrap());

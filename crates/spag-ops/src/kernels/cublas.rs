@@ -169,7 +169,7 @@ impl Cublas {
         let few = sides.into_iter().filter(|(_, bytes)| *bytes < 16);
         settings.extend(few.map(|(attribute, bytes)| (attribute, bytes.to_ne_bytes().to_vec())));
         let set = settings.into_iter().try_for_each(|(attribute, value)| {
-            // SAFETY: the preference is alive; an attribute has as many bytes, which are read during the call.
+            // SAFETY: the preference is alive; an attribute has that many bytes, which are read during the call.
             unsafe { result::set_matmul_pref_attribute(preference, attribute, value.as_ptr().cast(), value.len()) }
         });
         let [a, b, c] = descriptors.layouts;

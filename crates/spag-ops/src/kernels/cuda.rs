@@ -203,8 +203,8 @@ impl CudaKernels {
     fn start(&self, launch: &Launch<'_>) -> Result<()> {
         self.bind()?;
         let function = self.function(launch)?;
-        // The driver reads as many bytes of a value as its parameter has; on little-endian hosts, all hosts of GPUs, the
-        // first are the low ones.
+        // The driver reads as many bytes of a value as its parameter has. Hosts of GPUs are little-endian, so the first
+        // bytes are the low ones.
         let value = |arg: &Arg<'_>| {
             Ok(match arg {
                 Arg::In(tensor) | Arg::Out(tensor) => self.address(tensor)?,
@@ -265,7 +265,7 @@ impl Kernels for CudaKernels {
             return Ok(());
         }
         self.bind()?;
-        // SAFETY: the memory belongs to the tensor and has as many bytes; work on the stream is ordered.
+        // SAFETY: the memory belongs to the tensor and has that many bytes; work on the stream is ordered.
         unsafe { result::memset_d8_async(self.address(tensor)?, 0xff, bytes, self.stream.cu_stream()) }
             .map_err(Error::wrap)
     }
@@ -286,7 +286,7 @@ impl Kernels for CudaKernels {
         self.bind()?;
         let bytes = from.elem_count() * from.dtype().size_in_bytes();
         let (from, to) = (self.address(from)?, self.address(to)?);
-        // SAFETY: both tensors have as many bytes on this device, and work on its stream is ordered.
+        // SAFETY: both tensors have that many bytes on this device, and work on its stream is ordered.
         unsafe { result::memcpy_dtod_async(to, from, bytes, self.stream.cu_stream()) }.map_err(Error::wrap)
     }
 

@@ -44,7 +44,7 @@ impl TransposedLhs {
             for (pair, to) in turned.chunks_exact_mut(2 * width).enumerate() {
                 interleave(part(2 * pair), part(2 * pair + 1), to);
             }
-            // SAFETY: the buffer has `pairs` rows of `width` pairs, and `to` as many rows of `row` as there are of those.
+            // SAFETY: the buffer has `pairs` rows of `width` pairs, and `to` has `width` rows of `row` pairs.
             unsafe { transpose((pairs, width), buffer.as_ptr(), width, to.as_mut_ptr(), row) }
         });
         Self { memory, stride }

@@ -1,4 +1,4 @@
-//! The OpenAI-compatible API: requests and errors.
+//! The OpenAI-compatible API: request parsing, errors, and response formats of log-probabilities.
 
 mod chat;
 mod completions;

@@ -149,7 +149,7 @@ impl Gguf {
         }
     }
 
-    /// The number format before quantisation: 16-bit or f32.
+    /// The number format of the model before quantisation, inferred from the embedding; bf16 if that is quantised.
     fn torch_dtype(&self) -> &'static str {
         match self.tensors.get(names::EMBEDDING).map(|embedding| &embedding.dtype) {
             Some(StoredDtype::Read(GgmlDType::F32)) => "float32",

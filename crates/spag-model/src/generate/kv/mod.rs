@@ -22,14 +22,15 @@ use spag_ops::paged_attention::{self, PageShape, Plan, Span};
 /// Index of a page in every layer's tensors.
 pub(crate) type PageId = u32;
 
-/// Which sequences share prefixes: those of one adapter, or of none, since keys and values depend on it.
+/// The group of sequences that share prefixes: those with the same adapter, or with none, since keys and values
+/// depend on it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct PrefixRoot(pub(crate) u64);
 
 /// A sequence's pages.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct PageTable {
-    /// The prefixes that it shares.
+    /// Its prefix-sharing group.
     pub(crate) root: PrefixRoot,
     /// Number of tokens whose keys and values are in the cache, or will be after the scheduled forward pass.
     pub(crate) computed: usize,
@@ -38,7 +39,7 @@ pub(crate) struct PageTable {
 }
 
 impl PageTable {
-    /// What the page at `index` follows.
+    /// The parent of the page at `index`.
     fn parent(&self, index: usize) -> Parent {
         let last = index.checked_sub(1).and_then(|last| self.pages.get(last));
         last.map_or(Parent::Root(self.root), |page| Parent::Page(*page))
@@ -64,7 +65,7 @@ impl KvCache {
         let shape = PageShape { tokens: config.page_size, heads: model.architecture.heads };
         let extents = (config.pages, shape.elements());
         let zeros = || match (device, dtype) {
-            // Zeros of integers and floats are mapped on first use; those of bf16 would be written.
+            // Zeros of integers and floats are mapped on first use; bf16 zeros would be written.
             (Device::Cpu, DType::F32) => aligned(vec![0f32; padded::<f32>(extents)], extents),
             (Device::Cpu, DType::BF16) => {
                 aligned::<bf16>(vec![0u16; padded::<bf16>(extents)].reinterpret_into(), extents)
@@ -83,7 +84,7 @@ impl KvCache {
         })
     }
 
-    /// Forgets all keys and values. No sequence may have pages.
+    /// Clears all keys and values. No sequence may hold pages.
     pub(crate) fn clear(&mut self) {
         self.pool = PagePool::new(self.pool.len());
         self.pending.clear();
@@ -119,7 +120,7 @@ impl KvCache {
         Ok(table.computed - before)
     }
 
-    /// As [`KvCache::match_prefix`], for full pages only, which allocates nothing.
+    /// [`KvCache::match_prefix`] for full pages only, without allocation.
     pub(crate) fn match_full_pages(&mut self, table: &mut PageTable, tokens: &[u32]) -> usize {
         let (size, before) = (self.shape.tokens, table.computed);
         while self.sharing == PrefixSharing::On {
@@ -162,7 +163,8 @@ impl KvCache {
         copied.unwrap_or(Ok(()))
     }
 
-    /// Allocates pages for the first `tokens` tokens. Returns `false` if pages run out; those allocated are kept.
+    /// Allocates pages for the first `tokens` tokens. Returns `false` if pages run out; pages already allocated are
+    /// kept.
     pub(crate) fn allocate(&mut self, table: &mut PageTable, tokens: usize) -> bool {
         while table.pages.len() < self.pages_for(tokens) {
             match self.pool.allocate() {
@@ -173,8 +175,8 @@ impl KvCache {
         true
     }
 
-    /// Records that the scheduled pass computes `tokens` up to `computed`. Pages that it fills can be shared at once,
-    /// because every layer writes all keys and values before it reads any.
+    /// Records that the scheduled pass computes `tokens` up to `computed`. Pages that it fills can be shared
+    /// immediately, because every layer writes all keys and values before it reads any.
     pub(crate) fn commit(&mut self, table: &mut PageTable, tokens: &[u32], computed: usize) {
         let size = self.shape.tokens;
         let full = table.computed / size..computed / size;
@@ -187,7 +189,7 @@ impl KvCache {
             let page = table.pages[index];
             match self.pool.tree.insert(parent, &tokens[index * size..(index + 1) * size], page) {
                 Some(other) if other != page => {
-                    // Two sequences compute the same tokens in one pass: both use one page.
+                    // Two sequences that compute the same tokens in one pass share one page.
                     self.pool.retain(other);
                     self.pool.release(page);
                     table.pages[index] = other;
@@ -204,7 +206,7 @@ impl KvCache {
         }
     }
 
-    /// Releases a sequence's pages. Their contents stay in the prefix tree until they are evicted.
+    /// Releases a sequence's pages. Their contents stay in the prefix tree until evicted.
     pub(crate) fn release(&mut self, table: &mut PageTable, tokens: &[u32]) {
         let size = self.shape.tokens;
         let (full, rest) = (table.computed / size, table.computed % size);
@@ -226,15 +228,15 @@ impl KvCache {
 /// Bytes of a cache line.
 const LINE: usize = 64;
 
-/// Elements of pages that can begin at a cache line.
+/// Elements of pages aligned to a cache line.
 fn padded<T>((pages, elements): (usize, usize)) -> usize {
     pages * elements + LINE / size_of::<T>()
 }
 
-/// The part of `values` that begins at a cache line, as [pages, elements], so that no vector load crosses two lines.
+/// The cache-line-aligned part of `values`, as [pages, elements], so that no vector load crosses a line boundary.
 fn aligned<T: WithDType>(values: Vec<T>, (pages, elements): (usize, usize)) -> candle_core::Result<Tensor> {
     let skip = values.as_ptr().align_offset(LINE).min(LINE / size_of::<T>());
     let length = values.len();
-    // The tensor takes the vector as it is.
+    // The tensor takes the vector without copying.
     Tensor::from_vec(values, length, &Device::Cpu)?.narrow(0, skip, pages * elements)?.reshape((pages, elements))
 }

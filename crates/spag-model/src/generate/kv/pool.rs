@@ -14,8 +14,8 @@ struct PageState {
 
 /// A fixed number of reference-counted pages.
 ///
-/// Unreferenced pages stay in the prefix tree until they are evicted, least recently used first. A sequence's pages are
-/// released from the last to the first, so that a page is always evicted before its parent: only leaves are evicted.
+/// Unreferenced pages stay in the prefix tree until evicted, least recently used first. A sequence's pages are released
+/// from last to first, so that a page is always evicted before its parent: only leaves are evicted.
 #[derive(Debug)]
 pub(crate) struct PagePool {
     states: Vec<PageState>,

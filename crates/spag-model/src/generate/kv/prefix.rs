@@ -1,17 +1,17 @@
 //! Prefix tree: finds pages by their tokens.
 //!
 //! A node is a page; its path from the root spells the tokens of a sequence. Tokens are compared rather than hashed, so
-//! that different texts never collide.
+//! different texts never collide.
 
 use std::collections::{BTreeMap, HashMap};
 use std::ops::Bound;
 
 use super::{PageId, PrefixRoot};
 
-/// What a page follows.
+/// The parent of a page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Parent {
-    /// Nothing: it holds the first tokens of sequences.
+    /// None: the page holds the first tokens of sequences.
     Root(PrefixRoot),
     /// Another page.
     Page(PageId),
@@ -21,12 +21,12 @@ pub(super) enum Parent {
 struct Node {
     parent: Parent,
     tokens: Box<[u32]>,
-    /// Whether the page's contents may be copied.
+    /// Whether the page's contents are computed and may be copied.
     ready: bool,
     children: Children,
 }
 
-/// Pages by their tokens in lexicographic order, so that the longest common prefix is at a neighbour.
+/// Pages by their tokens in lexicographic order, so that the longest common prefix is at an adjacent entry.
 type Children = BTreeMap<Box<[u32]>, PageId>;
 
 /// The prefix tree.
@@ -72,7 +72,7 @@ impl PrefixTree {
         self.children(parent)?.get(tokens).copied()
     }
 
-    /// The ready child of `parent` with the longest common prefix with `tokens`, and that length.
+    /// The ready child of `parent` with the longest prefix in common with `tokens`, and its length.
     pub(super) fn longest(&self, parent: Parent, tokens: &[u32]) -> Option<(PageId, usize)> {
         let children = self.children(parent)?;
         let before = children.range::<[u32], _>((Bound::Unbounded, Bound::Included(tokens))).next_back();
@@ -89,7 +89,7 @@ impl PrefixTree {
 
     /// Inserts a page, or returns the existing page with the same tokens.
     ///
-    /// Returns `None` if the parent is not in the tree; the page then stays outside.
+    /// Returns `None` if the parent is not in the tree; the page is then not inserted.
     pub(super) fn insert(&mut self, parent: Parent, tokens: &[u32], page: PageId) -> Option<PageId> {
         let children = self.children_mut(parent)?;
         if let Some(other) = children.get(tokens) {

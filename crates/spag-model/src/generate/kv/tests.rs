@@ -1,4 +1,4 @@
-//! Property tests: whatever the order of allocation, sharing and release, pages hold what their readers expect.
+//! Property tests: for every order of allocation, sharing and release, pages hold what their readers expect.
 
 use std::collections::HashSet;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -189,7 +189,7 @@ fn least_recently_used_page_is_evicted_first() {
         cache.release(&mut table, tokens);
         found
     };
-    // The first prefix is used again, so the second is the least recently used and is evicted for the third.
+    // The first prefix is used again, so the second is least recently used and is evicted for the third.
     assert_eq!((found(&mut cache, &[2, 2, 2, 2]), found(&mut cache, &[1, 1, 1, 1])), (2, 2));
     let mut third = filled(&mut cache, &[3, 3]);
     cache.release(&mut third, &[3, 3]);

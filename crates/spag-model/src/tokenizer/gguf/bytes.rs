@@ -1,4 +1,4 @@
-//! A byte-level vocabulary with merges as the definition of a pipeline.
+//! Converts a byte-level vocabulary with merges to a `tokenizer.json`.
 
 use serde_json::{Map, Value, json};
 use spag_io::quote;
@@ -6,7 +6,7 @@ use spag_io::quote;
 use super::splits::Splits;
 use super::vocabulary::{Kind, Vocabulary};
 
-/// The splits that the file names.
+/// The pre-tokenizer splits named by the file.
 pub(super) fn splits(vocabulary: &Vocabulary<'_>) -> Result<Splits, String> {
     match vocabulary.metadata.text("tokenizer.ggml.pre")? {
         Some(name) => Splits::named(name),
@@ -64,7 +64,7 @@ pub(super) fn definition(vocabulary: &Vocabulary<'_>, splits: &Splits) -> Result
     Ok(parts.into_iter().map(|(key, part)| (key.to_owned(), part)).collect())
 }
 
-/// Pairs of parts, the first to merge first. A part can begin with a blank, but not have another.
+/// Pairs of parts in merge order. A part may begin with a blank, but not contain another.
 fn merges(vocabulary: &Vocabulary<'_>) -> Result<Vec<Value>, String> {
     let key = "tokenizer.ggml.merges";
     let merges = vocabulary.metadata.texts(key)?.ok_or_else(|| format!("it has no `{key}`"))?;

@@ -1,4 +1,4 @@
-//! The tokenizer of a GGUF file as the files of a Hugging Face folder, which a saved folder then carries.
+//! Converts the tokenizer of a GGUF file to the files of a Hugging Face folder, which are also written when saving.
 
 mod bytes;
 mod pieces;
@@ -13,11 +13,11 @@ use super::roles::Roles;
 use crate::error::Result;
 use crate::gguf::Gguf;
 
-/// `tokenizer.json`, `tokenizer_config.json` and `generation_config.json`, which say what the file says.
+/// `tokenizer.json`, `tokenizer_config.json` and `generation_config.json` with the content of the GGUF file.
 ///
 /// # Errors
-/// [`Error::WeightFile`](crate::Error::Gguf): a kind of tokenizer or a way of splitting texts that is not supported, or keys that
-/// are missing or contradict each other.
+/// [`Error::WeightFile`](crate::Error::Gguf): the kind of tokenizer or pre-tokenizer is not supported, or keys are missing or
+/// contradictory.
 pub(super) fn files(gguf: &Gguf) -> Result<Files> {
     let made = || -> Result<_, String> {
         let vocabulary = Vocabulary::read(&gguf.metadata)?;
@@ -48,7 +48,7 @@ pub(super) fn files(gguf: &Gguf) -> Result<Files> {
     Ok(Files { dir: gguf.path.clone(), all: made().map_err(|reason| gguf.invalid(reason))? })
 }
 
-/// `tokenizer_config.json`. The class is that which takes `tokenizer.json` as it is in every version of transformers.
+/// `tokenizer_config.json`. The class is one that uses `tokenizer.json` unchanged in every version of transformers.
 fn config(vocabulary: &Vocabulary<'_>, gguf: &Gguf, add_bos: bool) -> Result<Value, String> {
     let mut config = json!({
         "tokenizer_class": "PreTrainedTokenizerFast",
@@ -86,7 +86,7 @@ fn generation(vocabulary: &Vocabulary<'_>) -> Value {
     config
 }
 
-/// A definition whose merges are texts, as older versions of the tokenizers library read them, if no part has a blank.
+/// Joins merges to texts, as older versions of the tokenizers library expect, if no part contains a blank.
 fn with_joined_merges(mut definition: Map<String, Value>) -> Map<String, Value> {
     let merges = definition.get_mut("model").and_then(|model| model.get_mut("merges")).and_then(Value::as_array_mut);
     let joined = |merge: &Value| match [merge.get(0)?.as_str()?, merge.get(1)?.as_str()?] {
@@ -101,7 +101,7 @@ fn with_joined_merges(mut definition: Map<String, Value>) -> Map<String, Value> 
     definition
 }
 
-/// A definition whose post-processor puts BOS in front, if the configuration says so.
+/// Adds a post-processor that prepends BOS, if the configuration requests it.
 fn with_bos(mut definition: Map<String, Value>, config: &Value, bos: Option<u32>) -> Value {
     if let (Some(id), Some(token), true) = (bos, config["bos_token"].as_str(), config["add_bos_token"] == true) {
         let special = |kind: u8| json!({"SpecialToken": {"id": token, "type_id": kind}});

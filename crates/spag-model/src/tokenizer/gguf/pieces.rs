@@ -1,4 +1,4 @@
-//! A vocabulary of SentencePiece's pieces as the definition of a pipeline.
+//! Converts a SentencePiece vocabulary to a `tokenizer.json`.
 
 use std::collections::HashSet;
 
@@ -13,17 +13,17 @@ use crate::tokenizer::sentencepiece::{
 /// The contents of a `tokenizer.json`.
 ///
 /// # Errors
-/// Pieces that are not valid, or have no order of merges.
+/// The pieces are invalid or have no merge order.
 pub(super) fn definition(vocabulary: &Vocabulary<'_>, roles: &Roles) -> Result<Map<String, Value>, String> {
     let key = "tokenizer.ggml.scores";
     let scores = vocabulary.metadata.floats(key)?.ok_or_else(|| format!("it has no `{key}`"))?;
     if scores.len() != vocabulary.tokens.len() {
         return Err(format!("it has {} tokens and scores of {}", vocabulary.tokens.len(), scores.len()));
     }
-    // Ids without a piece are at the end.
+    // Unused ids are at the end.
     let last = (0..vocabulary.tokens.len()).rfind(|id| vocabulary.kind(*id) != Kind::Unused);
     let stored = vocabulary.tokens.iter().zip(scores).take(last.map_or(0, |last| last + 1)).enumerate();
-    // The numbers of the types are SentencePiece's.
+    // The type numbers are SentencePiece's.
     let stored = stored.map(|(id, (text, score))| StoredPiece {
         text: text.clone(),
         score: *score,

@@ -1,7 +1,7 @@
-//! How texts are split before merges, by the name that llama.cpp gives to a model's way.
+//! Pre-tokenizer patterns by their names in llama.cpp.
 //!
-//! Patterns are those of the models' own `tokenizer.json` where they are known, else those of llama.cpp. Both mean the same:
-//! what matches is a part, and so is what is between matches.
+//! Patterns are those of the models' own `tokenizer.json` if known, else those of llama.cpp. They are equivalent: both
+//! matches and the text between matches become parts.
 
 use serde_json::{Value, json};
 use spag_io::quote;
@@ -10,7 +10,7 @@ use spag_io::quote;
 const GPT2: &str = r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+";
 const DIGITS: &str = r"\p{N}";
 const UP_TO_THREE_DIGITS: &str = r"\p{N}{1,3}";
-/// That of cl100k, with groups of up to three digits, or with single digits.
+/// The pattern of cl100k, with groups of up to three digits or with single digits.
 const LLAMA3: &str = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+";
 const QWEN2: &str =
     r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+";
@@ -18,23 +18,23 @@ const SEED: &str =
     r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1}| ?[^\s\p{L}\p{N}\r\n]+|\s*[\r\n]+|\s+(?!\S)|\s+";
 const TEKKEN: &str = r"[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+|[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+";
 const GPT4O: &str = r"[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+(?i:'s|'t|'re|'ve|'m|'ll|'d)?|[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*(?i:'s|'t|'re|'ve|'m|'ll|'d)?|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+";
-/// DeepSeek's, after digits and after the characters of Chinese and Japanese.
+/// The pattern of DeepSeek, after splitting digits and Chinese and Japanese characters.
 const DEEPSEEK3: &str = r##"[!"#$%&'()*+,\-./:;<=>?@\[\\\]^_`{|}~][A-Za-z]+|[^\r\n\p{L}\p{P}\p{S}]?[\p{L}\p{M}]+| ?[\p{P}\p{S}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"##;
 
-/// How the texts of a model are split.
+/// How a model's texts are split.
 pub(super) struct Splits {
-    /// Applied one after the other.
+    /// Applied in sequence.
     patterns: &'static [&'static str],
-    /// Whether texts are normalised to NFC first.
+    /// Whether texts are first normalised to NFC.
     pub(super) nfc: bool,
-    /// Whether a part that is a token is that token, whatever the merges say.
+    /// Whether a part that is a token is not merged.
     pub(super) ignore_merges: bool,
-    /// Whether llama.cpp puts BOS in front if the file does not say.
+    /// Whether llama.cpp prepends BOS by default.
     pub(super) add_bos: bool,
 }
 
 impl Splits {
-    /// The splits of this name.
+    /// Looks up splits by name.
     pub(super) fn named(name: &str) -> Result<Self, String> {
         let plain = |patterns| Self { patterns, nfc: false, ignore_merges: false, add_bos: false };
         Ok(match name {

@@ -1,4 +1,4 @@
-//! The vocabulary of a GGUF file: tokens, their types, and which of them have a role.
+//! The vocabulary of a GGUF file: tokens, their types and roles.
 
 use std::collections::HashSet;
 
@@ -6,19 +6,19 @@ use spag_io::quote;
 
 use crate::gguf::Metadata;
 
-/// Tokens that end a turn, in files that do not name one.
+/// End-of-turn tokens, for files that do not name one.
 const ENDS_OF_TURNS: [&str; 4] = ["<|eot_id|>", "<|im_end|>", "<|end|>", "<end_of_turn>"];
-/// The token that ends a message before a tool answers, in files that do not name one.
+/// The token that ends a message before a tool call's result, for files that do not name one.
 const END_OF_MESSAGE: &str = "<|eom_id|>";
-/// The token that ends a text, where models stop that end turns with another one.
+/// The end-of-text token, which also stops models that end turns with another one.
 const END_OF_TEXT: &str = "<|end_of_text|>";
-/// The same of Qwen's models. Others may use it for padding alone.
+/// The same for Qwen models. Others may use it only for padding.
 const END_OF_TEXT_OF_QWEN: &str = "<|endoftext|>";
 
-/// What a vocabulary is.
+/// The kind of a vocabulary.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Model {
-    /// SentencePiece's, of kind BPE, with scores.
+    /// SentencePiece BPE, with scores.
     Pieces,
     /// Byte-level BPE, with merges.
     Bytes,
@@ -32,14 +32,14 @@ pub(super) enum Kind {
     /// Such as BOS and EOS.
     Control,
     UserDefined,
-    /// In place of an id that has no token.
+    /// Placeholder for an unused id.
     Unused,
     Byte,
 }
 
-/// A checked vocabulary.
+/// A validated vocabulary.
 pub(super) struct Vocabulary<'a> {
-    /// All keys, for those of one kind of vocabulary.
+    /// All keys, including those specific to one kind of vocabulary.
     pub(super) metadata: &'a Metadata,
     pub(super) model: Model,
     /// In order of their ids.
@@ -81,7 +81,7 @@ impl<'a> Vocabulary<'a> {
             }
             id => Ok(id.and_then(|id| u32::try_from(id).ok())),
         };
-        // llama.cpp's defaults of SentencePiece.
+        // llama.cpp's defaults for SentencePiece.
         let default = |id: u32| Some(id).filter(|id| model == Model::Pieces && (*id as usize) < tokens.len());
         let mut vocabulary = Self {
             metadata,
@@ -129,7 +129,7 @@ impl<'a> Vocabulary<'a> {
         [self.bos, self.eos, self.unknown, self.padding].iter().flatten().any(|role| *role as usize == id)
     }
 
-    /// The truth value of a key of the tokenizer, or `default`.
+    /// A boolean key of the tokenizer, or `default`.
     pub(super) fn setting(&self, key: &str, default: bool) -> Result<bool, String> {
         Ok(self.metadata.truth(&format!("tokenizer.ggml.{key}"))?.unwrap_or(default))
     }

@@ -1,4 +1,4 @@
-//! SentencePiece's own decoder. It differs from a pipeline's where bytes are not valid UTF-8, and at the begin of a text.
+//! SentencePiece's own decoder. It differs from the pipeline's for invalid UTF-8 and at the start of a text.
 
 use serde_json::Value;
 
@@ -9,21 +9,21 @@ use crate::tokenizer::bytes::REPLACEMENT;
 pub(crate) struct PieceDecoder {
     /// By id.
     units: Vec<Unit>,
-    /// Whether the blank is dropped that the first piece begins with.
+    /// Whether the leading blank of the first piece is dropped.
     drops_blank: bool,
 }
 
-/// What an id stands for.
+/// The meaning of an id.
 enum Unit {
     /// A piece with its blanks.
     Piece(String),
-    /// Text in which no blank is dropped.
+    /// Text whose blanks are kept.
     Surface(String),
     Byte(u8),
 }
 
 impl PieceDecoder {
-    /// The decoder of a model's pieces and of tokens that were added after them.
+    /// The decoder of a model's pieces and of tokens added after them.
     pub(super) fn new(model: &PieceModel, added: &[Value]) -> Self {
         let pieces = model.pieces.iter().map(|piece| match piece.kind {
             Kind::Byte(byte) => Unit::Byte(byte),
@@ -38,7 +38,7 @@ impl PieceDecoder {
         Self { units: pieces.chain(later).collect(), drops_blank: model.normalizer.dummy_prefix }
     }
 
-    /// The text of `ids`. An id beyond the vocabulary has none.
+    /// The text of `ids`. Ids beyond the vocabulary have none.
     pub(crate) fn decode(&self, ids: impl Iterator<Item = u32>) -> String {
         let (mut text, mut bytes) = (String::new(), Vec::new());
         let mut drops_blank = self.drops_blank;
@@ -63,7 +63,7 @@ impl PieceDecoder {
     }
 }
 
-/// Appends a run of bytes, in which every byte that is not part of a character is replaced.
+/// Appends a run of bytes, replacing every byte that is not part of a valid character.
 fn append(text: &mut String, bytes: &mut Vec<u8>) {
     for chunk in bytes.utf8_chunks() {
         text.push_str(chunk.valid());
@@ -94,7 +94,7 @@ mod tests {
         ] {
             assert_eq!(decoder(false).decode(bytes.iter().map(|byte| u32::from(*byte))), expected);
         }
-        // A piece between two bytes keeps them apart.
+        // A piece between two bytes separates them.
         assert_eq!(decoder(false).decode([0xc3, 259, 0xa9].into_iter()), "\u{fffd}b\u{fffd}");
     }
 

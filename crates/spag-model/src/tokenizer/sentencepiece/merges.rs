@@ -1,18 +1,18 @@
-//! The merges of a SentencePiece model. The file has none: two neighbours may merge if their text together is a piece, and
-//! the piece with the highest score is merged first.
+//! Derives the merges of a SentencePiece model, which stores none: two adjacent parts merge if their concatenation is a
+//! piece, the piece with the highest score first.
 
 use std::cmp::Ordering;
 use std::collections::HashMap;
 
 use super::{Kind, PieceModel};
 
-/// The most merges. The largest published models have some 600 thousand.
+/// Maximum merges. The largest published models have some 600 thousand.
 const MAX_MERGES: usize = 1 << 21;
-/// Sum of the squares of all lengths in bytes, at most: the time to look all parts of all pieces up, and the size of the
-/// result. The largest published models have some 30 million.
+/// Maximum sum of squared piece lengths in bytes, which bounds the time to look up all parts of all pieces and the size
+/// of the result. The largest published models have some 30 million.
 const MAX_WORK: usize = 1 << 28;
 
-/// A merge as it is sorted.
+/// A merge with its sort key.
 struct Merge<'a> {
     score: f32,
     /// Characters of the left and of the right part.
@@ -20,10 +20,10 @@ struct Merge<'a> {
     parts: (&'a str, &'a str),
 }
 
-/// All merges, the first to apply first.
+/// All merges, in application order.
 ///
-/// As in transformers, merges of one score are ordered by the length of the left part, then of the right, the longest
-/// first, then by ids. Control pieces and bytes take no part: SentencePiece never finds them in a text.
+/// As in transformers, merges with equal scores are ordered by the length of the left part, then of the right
+/// (longest first), then by ids. Control pieces and bytes are excluded: SentencePiece never finds them in a text.
 pub(super) fn merges(model: &PieceModel) -> Result<Vec<(&str, &str)>, String> {
     let mergeable = |kind| matches!(kind, Kind::Normal | Kind::UserDefined);
     let pieces = || model.pieces.iter().enumerate().filter(|(_, piece)| mergeable(piece.kind));
@@ -49,7 +49,7 @@ pub(super) fn merges(model: &PieceModel) -> Result<Vec<(&str, &str)>, String> {
             return Err(format!("its pieces have more than {MAX_MERGES} merges"));
         }
     }
-    // Stable: merges that are equal stay in the order of the pieces.
+    // Stable: equal merges stay in piece order.
     all.sort_by(|a, b| {
         // Scores are finite.
         let by_score = b.score.partial_cmp(&a.score).unwrap_or(Ordering::Equal);

@@ -1,5 +1,5 @@
-//! Only the fields needed here of SentencePiece's `sentencepiece_model.proto`, with their numbers. Others are skipped, and
-//! take no memory.
+//! The required fields of SentencePiece's `sentencepiece_model.proto`, with their numbers. Others are skipped and take no
+//! memory.
 
 use prost::Message;
 
@@ -23,14 +23,14 @@ pub(crate) struct StoredPiece {
     pub(crate) text: String,
     #[prost(float, tag = "2")]
     pub(crate) score: f32,
-    /// 1 (normal, also if it is absent), 2 (unknown), 3 (control), 4 (user-defined), 5 (not used) or 6 (a byte).
+    /// 1 (normal, the default), 2 (unknown), 3 (control), 4 (user-defined), 5 (unused) or 6 (byte).
     #[prost(int32, optional, tag = "3")]
     pub(crate) kind: Option<i32>,
 }
 
 #[derive(Message)]
 pub(super) struct TrainerSpec {
-    /// 1 (Unigram, also if it is absent), 2 (BPE), 3 (words) or 4 (characters).
+    /// 1 (Unigram, the default), 2 (BPE), 3 (words) or 4 (characters).
     #[prost(int32, optional, tag = "3")]
     pub(super) model_type: Option<i32>,
     #[prost(bool, tag = "24")]

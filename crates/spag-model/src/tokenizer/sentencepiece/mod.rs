@@ -1,5 +1,5 @@
-//! `tokenizer.model`, as SentencePiece writes it, or the pieces of a GGUF file: parsed, checked, and made a pipeline of the
-//! tokenizers library.
+//! Parses and validates SentencePiece's `tokenizer.model`, or the pieces of a GGUF file, and converts them to a pipeline of
+//! the tokenizers library.
 
 mod decoder;
 mod merges;
@@ -21,32 +21,32 @@ pub(super) use decoder::PieceDecoder;
 pub(super) use message::StoredPiece;
 pub(super) use pipeline::pipeline;
 
-/// Bytes of a `tokenizer.model`, at most. Those of published models have some 5 MB.
+/// Maximum bytes of a `tokenizer.model`. Those of published models have some 5 MB.
 const MAX_BYTES: usize = 16 << 20;
-/// The most pieces.
+/// Maximum pieces.
 const MAX_PIECES: usize = 1 << 21;
-/// What stands for a blank in pieces.
+/// Represents a blank in pieces.
 const BLANK: char = '▁';
-/// What SentencePiece decodes the unknown piece to if the file does not say.
+/// Default decoding of the unknown piece.
 pub(super) const UNKNOWN_SURFACE: &str = " \u{2047} ";
 
-/// The pipeline of a `tokenizer.model` with these contents, and SentencePiece's decoder if it decodes instead of the
-/// pipeline.
+/// The pipeline of a `tokenizer.model` with these contents, and SentencePiece's decoder if it is used instead of the
+/// pipeline's.
 ///
 /// # Errors
-/// A malformed file, or a model that is not supported.
+/// A malformed file, or an unsupported model.
 pub(super) fn read(bytes: &[u8], roles: &Roles) -> Result<(Definition, Option<PieceDecoder>), String> {
     let (definition, decoder) = pipeline(&PieceModel::read(bytes)?, roles)?;
     Ok((Definition::check(definition, &roles.all_named())?, decoder))
 }
 
-/// A checked model of kind BPE.
+/// A validated BPE model.
 pub(super) struct PieceModel {
     /// In order of their ids.
     pub(super) pieces: Vec<Piece>,
     /// The id of the unknown piece.
     pub(super) unknown: usize,
-    /// What the unknown piece is decoded to.
+    /// The decoded text of the unknown piece.
     pub(super) unknown_surface: String,
     pub(super) byte_fallback: bool,
     pub(super) normalizer: Normalizer,
@@ -62,28 +62,28 @@ pub(super) struct Piece {
 pub(super) enum Kind {
     /// Found by merging characters.
     Normal,
-    /// Matched whole in a text, and not skipped in decoding.
+    /// Matched whole in a text, and kept in decoding.
     UserDefined,
-    /// Such as BOS and EOS: never found in a text.
+    /// E.g. BOS and EOS: never found in a text.
     Control,
     Unknown,
     Byte(u8),
 }
 
-/// What is done to a text before it is split.
+/// Normalization of a text before it is split.
 pub(super) struct Normalizer {
-    /// Replacements of characters, in the library's format; empty for none.
+    /// Character replacements, in the library's format; may be empty.
     pub(super) charsmap: Vec<u8>,
-    /// A blank is put in front of every text.
+    /// Whether a blank is prepended to every text.
     pub(super) dummy_prefix: bool,
-    /// Blanks at the ends, and all but one of several in a row, are removed.
+    /// Whether leading and trailing blanks are removed, and runs of blanks collapsed.
     pub(super) remove_extra_whitespaces: bool,
-    /// Decoding replaces characters.
+    /// Whether decoding replaces characters.
     pub(super) denormalizes: bool,
 }
 
 impl PieceModel {
-    /// Reads and checks the contents of a `tokenizer.model`.
+    /// Parses and validates the contents of a `tokenizer.model`.
     fn read(bytes: &[u8]) -> Result<Self, String> {
         let invalid = |reason: String| format!("not a valid SentencePiece model: {}", quote(&reason));
         // An empty piece takes two bytes here and some forty in memory.
@@ -134,7 +134,7 @@ impl PieceModel {
 }
 
 impl Piece {
-    /// The byte that it stands for.
+    /// The byte that it represents.
     pub(super) fn byte(&self) -> Option<u8> {
         match self.kind {
             Kind::Byte(byte) => Some(byte),
@@ -157,7 +157,7 @@ impl Normalizer {
     }
 }
 
-/// The pieces, checked.
+/// Validates the pieces.
 pub(super) fn read_pieces(stored: Vec<StoredPiece>) -> Result<Vec<Piece>, String> {
     if stored.len() > MAX_PIECES {
         return Err(format!("it has {} pieces; at most {MAX_PIECES} are supported", stored.len()));
@@ -175,7 +175,7 @@ pub(super) fn read_pieces(stored: Vec<StoredPiece>) -> Result<Vec<Piece>, String
             return refuse("has a score that is no finite number");
         }
         let kind = match kind {
-            // Pieces that are not used do not occur in models of kind BPE.
+            // BPE models have no unused pieces.
             None | Some(1 | 5) => Kind::Normal,
             Some(2) => Kind::Unknown,
             Some(3) => Kind::Control,

@@ -1,4 +1,4 @@
-//! A SentencePiece model as the definition of a pipeline, as transformers converts the tokenizers of LLaMA.
+//! Converts a SentencePiece model to a pipeline, as transformers converts LLaMA tokenizers.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -9,13 +9,13 @@ use super::merges::merges;
 use super::{BLANK, Kind, PieceModel};
 use crate::tokenizer::roles::{Roles, is_true};
 
-/// Classes that transformers converts. Those of a folder's own Python code run SentencePiece itself.
+/// Classes that transformers converts. Tokenizers with a folder's own Python code run SentencePiece itself.
 const CONVERTED: [&str; 4] = ["LlamaTokenizer", "CodeLlamaTokenizer", "PreTrainedTokenizer", "TokenizersBackend"];
 
-/// The contents of a `tokenizer.json`, and SentencePiece's decoder if it decodes instead of the pipeline.
+/// The contents of a `tokenizer.json`, and SentencePiece's decoder if it is used instead of the pipeline's.
 ///
 /// # Errors
-/// A model with settings that are not supported, or with too many merges.
+/// A model with unsupported settings or too many merges.
 pub(crate) fn pipeline(
     model: &PieceModel,
     roles: &Roles,
@@ -29,7 +29,7 @@ pub(crate) fn pipeline(
         );
     }
     let flag = |key: &str| roles.setting(key).and_then(Value::as_bool);
-    // SentencePiece itself knows neither key.
+    // SentencePiece itself has neither key.
     let legacy = !is_converted || flag("legacy").unwrap_or(true);
     let prefix = flag("add_prefix_space").filter(|_| is_converted).unwrap_or(normalizer.dummy_prefix);
 
@@ -77,8 +77,8 @@ pub(crate) fn pipeline(
     Ok((parts.into_iter().map(|(key, part)| (key.to_owned(), part)).collect(), decoder))
 }
 
-/// Tokens that are matched whole: control and user-defined pieces, pieces with the role of a special token, and tokens
-/// that were added later. All but the user-defined ones are special.
+/// Tokens matched whole: control and user-defined pieces, pieces with a special token's role, and tokens added later.
+/// All but the user-defined ones are special.
 fn added_tokens(model: &PieceModel, roles: &Roles) -> Vec<Value> {
     let (named, mut later) = (roles.all_named(), roles.added());
     let token = |id: usize, content: &str, special: bool, flags: &Map<String, Value>| {
@@ -102,7 +102,7 @@ fn added_tokens(model: &PieceModel, roles: &Roles) -> Vec<Value> {
         }
     }
     for (id, flags) in later {
-        // The library ignores a token without text; the ids of those after it are then refused.
+        // The library ignores tokens without text, which shifts later ids; these are then refused.
         let content = flags.get("content").and_then(Value::as_str).unwrap_or_default();
         tokens.push(token(id as usize, content, named.contains(content), &flags));
     }

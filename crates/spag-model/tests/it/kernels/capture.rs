@@ -1,4 +1,4 @@
-//! Captures of decoding passes beside the work of other threads, and captures that fail.
+//! Graph captures of decoding passes concurrent with work of other threads, and failing captures.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, mpsc};
@@ -13,7 +13,7 @@ use spag_tests::fixture;
 
 use super::{copied, small_engine};
 
-/// An emulator that calls a function at the beginning of every capture, and fails the capture if that fails.
+/// An emulator that calls a function at the start of every capture; if it fails, the capture fails.
 struct Hooked<F> {
     emulator: Emulator,
     in_capture: F,
@@ -88,7 +88,7 @@ fn engines_on_one_device_do_not_capture_each_others_work() {
     let want = [alone(1), alone(30)];
     let (capturing, captured) = mpsc::channel();
     let in_capture = move || {
-        // The other engine has time for passes of its own, if it may.
+        // Gives the other engine time for its own passes, if it is allowed to run.
         if capturing.send(()).is_ok() {
             std::thread::sleep(Duration::from_millis(300));
         }

@@ -1,4 +1,4 @@
-//! What a decoding pass launches: a block has no kernel that only adds a residual, rotates, or copies.
+//! Launches of a decoding pass: no kernel of a block only adds a residual, rotates, or copies.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use spag_ops::kernels;
 use super::{copied, small_engine};
 use crate::common::checkpoint;
 
-/// The launches of a pass over a row for each of `requests`, and the number of blocks.
+/// The launches of a pass with one row for each of `requests`, and the number of blocks.
 fn launches(dtype: WeightDtype, requests: u32) -> (Vec<String>, usize) {
     let Checkpoint { model, tokenizer } = checkpoint();
     let model = copied(&model.to_dtype(dtype).unwrap(), &Place::cpu());

@@ -1,4 +1,4 @@
-//! Launches at the sizes of large models, checked against the limits of GPUs and not run.
+//! Launches at the sizes of large models, validated against the limits of GPUs without running.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ use spag_ops::attention::{Heads, Mask};
 use spag_ops::paged_attention::{PageShape, Plan, Span, append, forward};
 use spag_ops::{kernels, sample};
 
-/// GPUs of compute capabilities 8.0, 8.6 and 8.9, and 9.0, which have this much shared memory per block.
+/// GPUs of compute capabilities 8.0, 8.6 and 8.9, and 9.0, by their shared memory per block.
 fn gpus() -> [Arc<Dry>; 3] {
     let [old, small, hopper] = [163, 99, 227].map(|kib| Dry::with_shared_bytes(kib << 10));
     [old, small, hopper.with_warpgroups(132)].map(Arc::new)
@@ -23,10 +23,10 @@ fn gpus() -> [Arc<Dry>; 3] {
 /// Tokens of a micro-batch and of a prefill pass.
 const TOKENS: usize = 32_768;
 const SEQUENCE: usize = 4096;
-/// Requests that decode.
+/// Decoding requests.
 const REQUESTS: usize = 256;
 
-/// One block of each shape; a second one would launch the same.
+/// One block of each shape; a second one would have the same launches.
 fn models() -> Vec<Value> {
     let model = |keys: Value| {
         let mut all = json!({"num_hidden_layers": 1, "max_position_embeddings": 32768, "vocab_size": 32000});
@@ -87,7 +87,7 @@ fn training_steps_of_large_models_fit_every_gpu() {
     }
 }
 
-/// Attention and sampling of the largest passes; the rest of a pass is in a training step.
+/// Attention and sampling of the largest passes; a training step covers the rest.
 #[test]
 fn generation_of_large_models_fits_every_gpu() {
     for (query, kv, dim, vocabulary) in

@@ -1,4 +1,4 @@
-//! Compares the generation engine with the CPU's.
+//! Compares the generation engine with that on the CPU.
 
 use std::sync::Arc;
 
@@ -16,15 +16,15 @@ const TOKENS: usize = 6;
 /// f32 sums in another order, through three blocks.
 const LOG_PROB_TOLERANCE: f32 = 1e-4;
 
-/// In f32, with chunked prefill, shared and copied pages, greedy and random sampling. No two tokens of the fixture are so close
-/// that rounding could swap them.
+/// In f32, with chunked prefill, shared and copied pages, greedy and random sampling. No two tokens of the fixture are close
+/// enough for rounding to swap them.
 #[test]
 fn tokens_equal_those_of_the_cpu() {
     let (place, checkpoint, cases) = (Place::of_this_build(), checkpoint(), cases());
     let sampled = Sampling::Random { temperature: 1.2, top_k: Some(400), top_p: Some(0.98) };
     let mut requests = Vec::new();
     for (sampling, seed) in [(Sampling::Greedy, 1), (Sampling::at_temperature(1.2), 2), (sampled, 3)] {
-        // Prompts whose log-probabilities are asked for are not taken from the cache.
+        // Scored prompts are not taken from the cache.
         let prompt = (seed == 2).then_some(PromptRange::All);
         let config = GenerationConfig {
             max_new_tokens: TOKENS,
@@ -72,7 +72,7 @@ fn tokens_equal_those_of_the_cpu() {
     }
 }
 
-/// Rows of two adapters and of the base in one batch, with prefixes that adapters do not share.
+/// Rows of two adapters and of the base in one batch; prefixes are not shared across adapters.
 #[test]
 fn adapters_give_the_tokens_of_the_cpu() {
     let (place, checkpoint) = (Place::of_this_build(), checkpoint());
@@ -103,7 +103,7 @@ fn adapters_give_the_tokens_of_the_cpu() {
     assert!(want[0].model_log_probs != want[1].model_log_probs && want[1].model_log_probs != want[2].model_log_probs);
 }
 
-/// From weights in both number formats, bit by bit.
+/// With weights in both number formats, bit by bit.
 #[test]
 fn refreshed_engines_compute_as_new_ones() {
     let place = &Place::of_this_build();
@@ -135,7 +135,7 @@ fn refreshed_engines_compute_as_new_ones() {
     }
 }
 
-/// The log-probabilities of a prompt, and those of the most likely tokens everywhere.
+/// The log-probabilities of a prompt, and those of the most likely tokens at every position.
 fn reported(completion: &Completion) -> Vec<f32> {
     let prompt = completion.prompt_log_probs.iter().flatten().flatten();
     let prompt = prompt.flat_map(|one| one.top.iter().map(|(_, log_prob)| *log_prob).chain([one.log_prob]));

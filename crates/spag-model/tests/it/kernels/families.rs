@@ -18,10 +18,10 @@ use super::copied;
 use crate::families::families;
 use crate::family_samples::{Expected, batch};
 
-/// Together they have everything that distinguishes a family.
+/// Together these cover every option that distinguishes families.
 const DIFFERENT: [&str; 7] = ["qwen2", "qwen3", "mistral", "baichuan2-13b", "smollm", "olmo2", "gemma3"];
 
-/// The folders of the families: in the emulator those of [`DIFFERENT`].
+/// The folders of the families; in the emulator only [`DIFFERENT`].
 fn folders(place: &Place) -> Vec<PathBuf> {
     if place.is_emulated() { DIFFERENT.map(|name| fixture("families").join(name)).to_vec() } else { families() }
 }
@@ -36,10 +36,10 @@ fn bf16_gradients_are_near_those_of_pytorch() {
     gradients(WeightDtype::Bf16);
 }
 
-/// The loss and the gradient of every parameter of a fixture's samples against PyTorch's. Tolerances: in f32 1e-4 for the loss
-/// and for gradients, relative in the 2-norm; in bf16 0.05 and 0.1, the effect of rounding to 8 bits. Gradients that are small
-/// beside the others, as that of a bias of keys, are sums in which larger terms cancel; in bf16 their rounding is compared
-/// with a hundredth of the whole gradient.
+/// Compares the loss and the gradient of every parameter on a fixture's samples with PyTorch's. Tolerances: in f32 1e-4 for
+/// the loss and for gradients, relative in the 2-norm; in bf16 0.05 and 0.1, the effect of rounding to 8 bits. Gradients that
+/// are small relative to the others, such as those of key biases, are sums of larger terms that cancel; in bf16 their rounding
+/// is compared with a hundredth of the whole gradient.
 fn gradients(dtype: WeightDtype) {
     let place = Place::of_this_build();
     for folder in folders(&place) {

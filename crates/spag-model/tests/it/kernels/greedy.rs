@@ -17,14 +17,14 @@ fn f32_tokens_equal_those_of_the_reference() {
     assert_eq!(equal, all);
 }
 
-/// Close tokens may be swapped, which changes all later tokens.
+/// Rounding may swap close tokens, which changes all later tokens.
 #[test]
 fn half_of_the_bf16_tokens_come_before_a_difference() {
     let (equal, all) = before_a_difference(WeightDtype::Bf16);
     assert!(2 * equal >= all, "{equal} of {all}");
 }
 
-/// How many tokens of all completions come before the first one that differs from the reference's, and how many there are.
+/// The number of tokens of all completions before the first difference to the reference, and their total number.
 fn before_a_difference(dtype: WeightDtype) -> (usize, usize) {
     let place = Place::of_this_build();
     let (count, tokens) = if place.is_emulated() { (3, 12) } else { (30, 48) };

@@ -1,5 +1,5 @@
-//! Whole models on kernels, against PyTorch's numbers, the reference implementation and the CPU: in the emulator, or on the GPU
-//! of a build with the feature `cuda`, which runs more of the same cases.
+//! Whole models on kernels, compared with PyTorch's numbers, the reference implementation and the CPU: in the emulator, or,
+//! with more cases, on the GPU in a build with the feature `cuda`.
 
 mod capture;
 mod decode_launches;

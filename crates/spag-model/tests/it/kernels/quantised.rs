@@ -20,7 +20,7 @@ use spag_tests::fixture;
 use super::{copied, small_engine};
 use crate::common::{bits, checkpoint, random_adapter};
 
-/// Prompts shorter and longer than the rows that are multiplied by the codes.
+/// Prompts shorter and longer than the maximum rows multiplied with the codes.
 fn requests() -> Vec<Request> {
     [AdapterChoice::Base, AdapterChoice::named("a")].into_iter().flat_map(requests_of).collect()
 }
@@ -46,14 +46,14 @@ fn run(checkpoint: &Checkpoint, setting: EngineConfig, requests: Vec<Request>) -
     completions
 }
 
-/// The log-probabilities of a prompt but for its first token, and of its answer.
+/// The log-probabilities of a prompt except its first token, and of its answer.
 fn log_probs(completion: &Completion) -> Vec<f32> {
     let prompt = completion.prompt_log_probs.iter().flatten().flatten().map(|token| token.log_prob);
     prompt.chain(completion.model_log_probs.iter().copied()).collect()
 }
 
-/// Against models whose weights are the numbers that the quantised ones stand for: in f32 the sums have another order, in bf16 up to 16
-/// rows are also multiplied by weights that are not rounded to bf16.
+/// Compared with models with dequantised weights: in f32 the summation order differs; in bf16, up to 16 rows also use weights that are
+/// not rounded to bf16.
 #[test]
 fn engines_compute_with_the_dequantised_weights() {
     let place = &Place::of_this_build();
@@ -68,7 +68,7 @@ fn engines_compute_with_the_dequantised_weights() {
             let options = LoadOptions { device: place.device().clone(), dtype };
             let load = || load_quantised(&path, &options, Quantisation::To(format)).unwrap().0;
             let quantised = place.run(load);
-            // Prompts in passes of many rows, and of few.
+            // Prompts in passes of many and of few rows.
             for max_step_tokens in [64, 8] {
                 let setting = EngineConfig { max_step_tokens, ..small_engine(24, 4) };
                 let requests = match dtype {
@@ -83,7 +83,7 @@ fn engines_compute_with_the_dequantised_weights() {
                             assert_eq!(found.token_ids, wanted.token_ids, "{format}");
                             usize::MAX
                         }
-                        // Answers in bf16 may be others.
+                        // Answers in bf16 may differ.
                         WeightDtype::Bf16 => found.prompt_tokens - 1,
                     };
                     let pairs = log_probs(found).into_iter().zip(log_probs(wanted)).take(count);
@@ -96,8 +96,8 @@ fn engines_compute_with_the_dequantised_weights() {
     }
 }
 
-/// With a tied head, biases, and a matrix that is not quantised: as a model is read, of one that others use and of one whose layers
-/// are freed, alone and in a batch.
+/// With a tied head, biases, and a matrix that is not quantised: quantised while loading, from a shared model, and from one whose
+/// layers are freed; alone and in a batch.
 #[test]
 fn results_depend_neither_on_the_way_of_loading_nor_on_the_batch() {
     let place = &Place::of_this_build();
@@ -137,8 +137,8 @@ fn results_depend_neither_on_the_way_of_loading_nor_on_the_batch() {
     }
 }
 
-/// Whole decoding passes of a block and the head, on compute capabilities 8.0, 8.6 and 8.9, and 9.0. A second block would launch the
-/// same.
+/// Complete decoding passes of one block and the head, on compute capabilities 8.0, 8.6 and 8.9, and 9.0. A second block would have
+/// the same launches.
 #[test]
 fn decoding_with_large_models_fits_every_gpu() {
     let tokenizer = checkpoint().tokenizer;

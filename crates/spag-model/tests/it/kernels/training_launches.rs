@@ -1,4 +1,4 @@
-//! What a training pass launches: layers with the same input have one product, and no kernel only copies, adds a residual or rotates.
+//! Launches of a training pass: layers with the same input share one product, and no kernel only copies, adds a residual or rotates.
 
 use candle_core::{DType, Tensor};
 use spag_emulator::Place;
@@ -53,16 +53,16 @@ fn block(keys: &serde_json::Value, keep: Activations) -> (u64, u64) {
 #[test]
 fn a_block_has_few_launches() {
     let (llama, qwen3) = (serde_json::json!({}), serde_json::json!({"model_type": "qwen3", "head_dim": 8}));
-    // Forward: two norms, heads taken apart, attention, activation. Backward: three of attention, heads put together, activation, and
-    // for each norm its gradients and the sum of those of its weight.
+    // Forward: two norms, QKV split, attention, activation. Backward: three attention kernels, QKV join, activation, and for each
+    // norm its gradients and the sum of its weight's gradients.
     assert_eq!(block(&llama, Activations::Keep), (5 + 9, 4 + 8));
     // All but the activation and the last product.
     assert_eq!(block(&llama, Activations::Recompute), (5 + 4 + 9, 4 + 3 + 8));
-    // Two norms and two rotations more each way, and two sums.
+    // Two more norms and two rotations each way, and two sums.
     assert_eq!(block(&qwen3, Activations::Keep), (5 + 4 + 9 + 6, 4 + 8));
 }
 
-/// Memory of a pass is used again by the next blocks and passes. Two passes add twice the gradients of one.
+/// Memory of a pass is reused by later blocks and passes. Two passes accumulate twice the gradients of one.
 #[test]
 fn memory_that_is_used_again_changes_nothing() {
     let place = Place::of_this_build();
