@@ -11,6 +11,7 @@ mod prompts;
 mod properties;
 mod record;
 mod session;
+mod shown;
 mod textarena;
 mod toy;
 mod views;
