@@ -5,6 +5,7 @@ mod endings;
 mod files;
 mod judge;
 mod long_words;
+mod perfect;
 mod playing;
 mod plural;
 mod prompts;
