@@ -123,6 +123,9 @@ mod tests {
         };
         assert_eq!(said(r"a\ud83d\ude00b\uD800").as_deref(), Some("a😀b\u{fffd}"));
         assert_eq!(said(r"\\ud800\udc00\ud800x").as_deref(), Some("\\ud800\u{fffd}\u{fffd}x"));
+        // Escapes between characters of several bytes.
+        assert_eq!(said(r"é\né\u0041\ud800é\\").as_deref(), Some("é\né\u{41}\u{fffd}é\\"));
         assert_eq!(said(r"\ud8é"), None);
+        assert_eq!(said(r"\ud800\é"), None);
     }
 }

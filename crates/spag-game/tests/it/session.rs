@@ -268,3 +268,25 @@ fn variants_of_spiral() {
     }
     assert_eq!((&last["reason"], &last["rewards"]["1"]), (&json!("chips"), &json!(1)), "{last}");
 }
+
+#[test]
+fn abandoned_game_has_no_result() {
+    let mut nim = session("nim");
+    assert_eq!(nim.legal_actions(), None);
+    let reset = json!({"type": "reset", "seed": 1, "options": {"piles": [1]}});
+    answer(&mut nim, &reset);
+    assert_eq!(nim.legal_actions(), Some(vec!["[0 1]".to_owned()]));
+    nim.abandon();
+    assert_eq!(nim.legal_actions(), None);
+    assert_eq!(answer(&mut nim, &json!({"type": "step", "action": "[0 1]"}))["code"], "SESSION_ERROR");
+    answer(&mut nim, &reset);
+    assert_eq!(answer(&mut nim, &json!({"type": "step", "action": "[0 1]"}))["reason"], "last_object");
+    // A game of words has no list of actions.
+    let mut taboo = session("taboo");
+    let first = answer(&mut taboo, &json!({"type": "reset"}));
+    assert_eq!(taboo.legal_actions(), None);
+    // A seed that is drawn is one that all JSON libraries read exactly, and another one each time.
+    let again = answer(&mut taboo, &json!({"type": "reset", "seed": null}));
+    let [first, again] = [first, again].map(|reset| reset["seed"].as_u64().unwrap());
+    assert!(first.max(again) < 1 << 53 && first.max(again) > 1 && first != again, "{first} {again}");
+}

@@ -5,14 +5,18 @@ use spag_game::games::{DataKind, data_kind};
 use spag_game::session::{Reply, Session};
 use spag_game::{GameData, Labels, games};
 
-pub(crate) fn session(game: &str) -> Session {
-    let data = match data_kind(game).unwrap() {
+/// The data that a game needs.
+pub(crate) fn data_of(game: &str) -> Option<GameData> {
+    let file = match data_kind(game).unwrap() {
         DataKind::None => None,
         DataKind::Words => Some("games/words.txt"),
         DataKind::Facts => Some("games/facts.json"),
     };
-    let data = data.map(|file| GameData::read(game, spag_tests::fixture(file)).unwrap());
-    Session::new(game, data).unwrap()
+    file.map(|file| GameData::read(game, spag_tests::fixture(file)).unwrap())
+}
+
+pub(crate) fn session(game: &str) -> Session {
+    Session::new(game, data_of(game)).unwrap()
 }
 
 pub(crate) fn answer(session: &mut Session, request: &Value) -> Value {

@@ -3,5 +3,6 @@
 mod files;
 mod fixture_parity;
 mod hostile;
+mod rewarded;
 mod threads;
 mod wording;
