@@ -104,7 +104,7 @@ def radar(report, to):
     with tempfile.TemporaryDirectory() as folder:
         file = pathlib.Path(folder) / "radar.html"
         file.write_text(text[:found.start(2)] + alone + text[found.end(2):])
-        shoot(file.as_uri(), (720, 650), to)
+        shoot(file.as_uri(), (800, 720), to)
 
 
 def main():

@@ -5,6 +5,7 @@ import { createBoard, shareButtons } from "./board.js";
 import { fill, h, problem, quoted, select } from "./dom.js";
 import { newGame } from "./game.js";
 import { documentParts } from "./report.js";
+import { createTable } from "./table.js";
 import { seatClass } from "./talk.js";
 
 /** Whom games can be won by. */
@@ -142,21 +143,21 @@ async function list(body, run, asked, signal) {
     if (!known) return "failed";
     return known.winner === null && game.winner !== null ? `${known.title}, ${game.winner} wins` : known.title;
   };
-  const rows = found.games.map((game) => h("tr", {},
-    h("th", { scope: "row", "data-label": heading },
-      h("a", { href: address({ ...shown, page: found.page > 1 ? found.page : "", row: game.row }), dir: "auto" }, title(game))),
-    h("td", { "data-label": "Ending" }, h("span", { class: `dot ${seatClass(game.winner)}`, "aria-hidden": "true" }), ended(game)),
-    h("td", { "data-label": "Utterances", class: "number" }, String(game.length)),
-    h("td", { "data-label": "Last", class: "last", dir: "auto" }, game.failure ?? game.last)));
+  const games = createTable("Games", [heading, "Ending", "Utterances", "Last utterance"]);
+  games.root.classList.add("games");
+  games.show(found.games, () => found.games.map((game) => [
+    h("a", { href: address({ ...shown, page: found.page > 1 ? found.page : "", row: game.row }), dir: "auto" }, title(game)),
+    [h("span", { class: `dot ${seatClass(game.winner)}`, "aria-hidden": "true" }), ended(game)],
+    String(game.length),
+    h("span", { class: "last", dir: "auto" }, game.failure ?? game.last),
+  ]));
   fill(body, [
     run.report ? h("p", {}, h("a", { href: "#runs?report" }, "The report of this run")) : null,
     filters,
     unreadable(found),
     bar(found, shown),
     h("p", { class: "soft", role: "status" }, count(found)),
-    rows.length === 0 ? h("p", {}, "No game meets these conditions.") : h("table", { class: "games" },
-      h("thead", {}, h("tr", {}, [heading, "Ending", "Utterances", "Last utterance"].map((name) => h("th", { scope: "col", class: name === "Utterances" ? "number" : null }, name)))),
-      h("tbody", {}, rows)),
+    found.games.length === 0 ? h("p", {}, "No game meets these conditions.") : games.root,
     pages(found, shown),
   ]);
 }

@@ -4,8 +4,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use axum::extract::Request;
-use axum::http::{HeaderValue, header};
-use axum::response::{IntoResponse, Response};
+use axum::response::Response;
 use axum::routing::post;
 use rand::Rng;
 use serde::de::IgnoredAny;
@@ -20,7 +19,7 @@ use spag_serve::{Access, ApiError, ModelHandle, Routes, Services};
 use crate::assets;
 use crate::error::{Error, Result};
 use crate::game::{Game, Offered, PageEndpoint, PlayRules, PlayedGames, stream, stream_of_endpoint};
-use crate::runs::{self, ShownRun, json_route};
+use crate::runs::{self, ShownRun, json_response, json_route};
 
 /// The largest seed that JavaScript can hold exactly.
 const LARGEST_SEED: u64 = (1 << 53) - 1;
@@ -131,13 +130,6 @@ fn offered(PageGame { name, options, data }: PageGame) -> Result<Offered> {
     let data = data.map(|path| GameData::read(&name, path)).transpose()?;
     let game = by_name(&name, &options, data.as_ref(), PromptFormat::Plain)?;
     Ok(Offered::new(game.labels(), options, data))
-}
-
-pub(crate) fn json_response(body: &Value) -> Response {
-    let kind = (header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
-    // Games and settings are of this moment.
-    let cache = (header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
-    ([kind, cache], body.to_string()).into_response()
 }
 
 /// A turn that is to be played.

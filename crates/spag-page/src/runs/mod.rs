@@ -28,7 +28,7 @@ use files::GameFile;
 pub(crate) use games::RunGames;
 use index::{Entry, GameIndex};
 
-pub(crate) use routes::{add_routes, json_route};
+pub(crate) use routes::{add_routes, json_response, json_route};
 pub use settings::{RunGame, RunSettings};
 
 /// Games on a page.

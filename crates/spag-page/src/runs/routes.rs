@@ -4,16 +4,25 @@ use std::sync::Arc;
 
 use axum::extract::Query;
 use axum::extract::rejection::QueryRejection;
+use axum::http::{HeaderValue, header};
+use axum::response::{IntoResponse, Response};
 use axum::routing::{MethodRouter, get};
 use serde::de::{DeserializeOwned, IgnoredAny};
 use serde_json::Value;
 use spag_serve::{Access, ApiError, Routes, Services};
 
 use super::ShownRun;
-use crate::page::json_response;
 
 /// The run that a server shows, if any.
 pub(crate) type Shown = Option<Arc<ShownRun>>;
+
+/// An answer in JSON.
+pub(crate) fn json_response(body: &Value) -> Response {
+    let kind = (header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    // Games and settings are of this moment.
+    let cache = (header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    ([kind, cache], body.to_string()).into_response()
+}
 
 /// A route that answers a query with what `answer` makes of it, in JSON. It runs outside of the threads of the network.
 pub(crate) fn json_route<S, Q>(

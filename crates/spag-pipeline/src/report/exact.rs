@@ -1,7 +1,7 @@
 //! Measures against perfect play: their table and their chart.
 
 use spag_run::document::{Chart, Series, Table};
-use spag_selfplay::{GameMeter, MeterTable};
+use spag_selfplay::{GameMeter, KuhnMeter, MeterTable, SolvedMeter};
 
 use super::data::GameReport;
 
@@ -14,15 +14,24 @@ pub(super) fn exact_table(report: &GameReport) -> Option<Table> {
 
 /// The chart of the measures by model; none without them.
 pub(super) fn exact_chart(report: &GameReport) -> Option<Chart> {
-    let line = |name: &str, of: fn(&GameMeter) -> Option<f64>| {
+    let line = |name: &str, of: &dyn Fn(&GameMeter) -> Option<f64>| {
         let values = report.exact.iter().enumerate();
         Series::new(name, values.filter_map(|(at, play)| Some([at as f64, of(&play.measure)?])))
+    };
+    let kuhn = |name, of: fn(&KuhnMeter) -> Option<f64>| {
+        line(name, &|measure| if let GameMeter::Kuhn(kuhn) = measure { of(kuhn) } else { None })
+    };
+    let solved = |name, of: fn(&SolvedMeter) -> f64| {
+        line(name, &|measure| if let GameMeter::Solved(solved) = measure { Some(100.0 * of(solved)) } else { None })
     };
     let (title, up, series, note) = match report.exact.first()?.measure {
         GameMeter::Kuhn(_) => (
             "Exploitability by model",
             "chips a round; reward",
-            vec![line("exploitability", exploitability), line("opponent's match", match_value)],
+            vec![
+                kuhn("exploitability", |kuhn| Some(kuhn.exploitability)),
+                kuhn("opponent's match", |kuhn| kuhn.match_value),
+            ],
             "What a perfect opponent wins, the mean of both seats: in chips a round, and as its mean reward in a match, which \
              is what play is trained on. 0 is an equilibrium.",
         ),
@@ -30,9 +39,9 @@ pub(super) fn exact_chart(report: &GameReport) -> Option<Chart> {
             "Best moves by model",
             "%",
             vec![
-                line("best moves", best_moves),
-                line("no legal action", |measure| Some(100.0 * measure.invalid())),
-                Series { is_reference: true, ..line("by chance", best_moves_by_chance) },
+                solved("best moves", |solved| solved.optimal),
+                solved("no legal action", |solved| solved.invalid),
+                Series { is_reference: true, ..solved("by chance", |solved| solved.optimal_by_chance) },
             ],
             "Mean probabilities in positions in which some move is a mistake, the same positions for all models: of moves \
              that keep the value, among legal ones; of any legal move doing so; and of answers that are no legal action.",
@@ -48,32 +57,4 @@ pub(super) fn exact_chart(report: &GameReport) -> Option<Chart> {
         series,
         ..Chart::default()
     })
-}
-
-fn exploitability(measure: &GameMeter) -> Option<f64> {
-    match measure {
-        GameMeter::Kuhn(kuhn) => Some(kuhn.exploitability),
-        GameMeter::Solved(_) => None,
-    }
-}
-
-fn match_value(measure: &GameMeter) -> Option<f64> {
-    match measure {
-        GameMeter::Kuhn(kuhn) => kuhn.match_value,
-        GameMeter::Solved(_) => None,
-    }
-}
-
-fn best_moves(measure: &GameMeter) -> Option<f64> {
-    match measure {
-        GameMeter::Kuhn(_) => None,
-        GameMeter::Solved(solved) => Some(100.0 * solved.optimal),
-    }
-}
-
-fn best_moves_by_chance(measure: &GameMeter) -> Option<f64> {
-    match measure {
-        GameMeter::Kuhn(_) => None,
-        GameMeter::Solved(solved) => Some(100.0 * solved.optimal_by_chance),
-    }
 }

@@ -59,7 +59,7 @@ pub fn read_arms(folders: &[PathBuf]) -> Result<Vec<Arm>> {
 }
 
 fn read_report(folder: &Path) -> Result<Report> {
-    let path = folder.join("report.json");
+    let path = folder.join(files::REPORT_DATA);
     read_json(&path)?.ok_or_else(|| Error::Malformed {
         place: path.display().to_string(),
         message: "there is no report; finish the run with `spag run` first".to_owned(),
