@@ -7,7 +7,7 @@ use crate::textarena::data_of;
 
 /// Games with their options, a seed and the texts of the players.
 const GAMES: [(&str, &str, u64, &[&str]); 13] = [
-    ("taboo", "max_turns=2", 3, &["A thing.", "Which?", "I know the word!"]),
+    ("taboo", "max_turns=3", 3, &["A thing.", "Which?", "I know the word!", "Hm."]),
     // Each player wins a round.
     ("kuhn-poker", "rounds=2", 3, &["[bet]", "[fold]", "[bet]", "[fold]"]),
     ("tic-tac-toe", "", 1, &["4", "[4]", "I take [0].", "[8]", "hm", "[1]"]),
