@@ -73,6 +73,7 @@ mod tests {
             assert_eq!(items, shuffled);
             assert_eq!((0..6).map(|_| random.in_range(5, 25)).collect::<Vec<_>>(), drawn);
             assert_eq!((random.below(1), random.choice(&['a', 'b', 'c'])), (0, Some(&chosen)));
+            assert_eq!(random.choice::<char>(&[]), None);
         }
     }
 }

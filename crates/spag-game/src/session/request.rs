@@ -125,6 +125,8 @@ mod tests {
         assert_eq!(said(r"\\ud800\udc00\ud800x").as_deref(), Some("\\ud800\u{fffd}\u{fffd}x"));
         // Escapes between characters of several bytes.
         assert_eq!(said(r"é\né\u0041\ud800é\\").as_deref(), Some("é\né\u{41}\u{fffd}é\\"));
+        assert_eq!(said(r"\ud800x").as_deref(), Some("\u{fffd}x"));
+        assert_eq!(said(r"\uD800x").as_deref(), Some("\u{fffd}x"));
         assert_eq!(said(r"\ud8é"), None);
         assert_eq!(said(r"\ud800\é"), None);
     }

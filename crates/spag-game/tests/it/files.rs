@@ -214,6 +214,13 @@ fn invalid_word_list_names_the_line() {
         assert!(error.starts_with(message), "{error}");
     }
     assert!(read("x".repeat(201).as_bytes()).is_err());
+    // At most 64 MiB are read.
+    for (length, message) in
+        [(1 << 26, "line 1: this line has more than 200"), ((1 << 26) + 1, "line 1: the file has more")]
+    {
+        let error = read(&vec![b'x'; length]).unwrap_err();
+        assert!(error.starts_with(message), "{error}");
+    }
 }
 
 #[test]

@@ -4,8 +4,8 @@ use std::fs;
 
 use spag_game::taboo::Taboo;
 use spag_game::{
-    FailedGame, GameRecord, GameSpec, PlayConfig, PromptSet, ScriptedPolicy, Seats, TurnFailure, game_seed, play_games,
-    read_episodes, taboo,
+    FailedGame, GameRecord, GameSpec, PlayConfig, Policy, PolicyError, PollMode, PromptSet, Reply, ScriptedPolicy,
+    Seats, TurnFailure, TurnRequest, game_seed, play_games, read_episodes, taboo,
 };
 
 const PLAYERS: &str = "attacker=a; defender=b; temperature=1.2";
@@ -116,6 +116,37 @@ fn failed_games_are_recorded_until_the_next_start() {
     drop(record);
     let record = GameRecord::open(&path, &Taboo::default(), specs(3), PLAYERS).unwrap();
     assert_eq!((record.missing().len(), failed.exists()), (3, false));
+}
+
+#[test]
+fn record_takes_failed_games_of_a_run() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("games.jsonl");
+    let mut record = GameRecord::open(&path, &Taboo::default(), specs(3), PLAYERS).unwrap();
+    assert_eq!(record.path(), path);
+    let mut busy = Busy(Vec::new());
+    play_games(&Taboo::default(), specs(3), Seats::SelfPlay(&mut busy), &PlayConfig::default(), &mut record).unwrap();
+    assert_eq!((record.missing().len(), read_episodes(record.failed_path()).unwrap().len()), (3, 3));
+    // What cannot be removed is named.
+    fs::remove_file(record.failed_path()).unwrap();
+    fs::create_dir(record.failed_path()).unwrap();
+    drop(record);
+    let said = GameRecord::open(&path, &Taboo::default(), specs(3), PLAYERS).unwrap_err().to_string();
+    assert!(said.contains("games_failed.jsonl"), "{said}");
+}
+
+/// Has no utterance for any turn.
+struct Busy(Vec<Reply>);
+
+impl Policy for Busy {
+    fn submit(&mut self, turn: &TurnRequest<'_>) -> Result<(), PolicyError> {
+        self.0.push(Reply { number: turn.number, utterance: Err(TurnFailure::of_text("no such token")) });
+        Ok(())
+    }
+
+    fn poll(&mut self, _: PollMode) -> Result<Vec<Reply>, PolicyError> {
+        Ok(std::mem::take(&mut self.0))
+    }
 }
 
 #[test]

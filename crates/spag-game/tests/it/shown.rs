@@ -6,8 +6,9 @@ use spag_io::PromptFormat;
 use crate::textarena::data_of;
 
 /// Games with their options, a seed and the texts of the players.
-const GAMES: [(&str, &str, u64, &[&str]); 13] = [
-    ("taboo", "max_turns=2", 3, &["A thing.", "Which?", "I know the word!"]),
+const GAMES: [(&str, &str, u64, &[&str]); 14] = [
+    ("taboo", "max_turns=1", 3, &["A thing.", "Hm."]),
+    ("taboo", "max_turns=3", 3, &["A thing.", "Which?", "I know the word!", "Hm."]),
     // Each player wins a round.
     ("kuhn-poker", "rounds=2", 3, &["[bet]", "[fold]", "[bet]", "[fold]"]),
     ("tic-tac-toe", "", 1, &["4", "[4]", "I take [0].", "[8]", "hm", "[1]"]),

@@ -4,7 +4,7 @@ use spag_game::taboo::Taboo;
 use spag_game::{
     AsSeat, CollectedGames, Ending, EndingLabel, Episode, Game, GameRecord, GameSpec, Labels, Match, PerEnding,
     PerSeat, Play, PlayConfig, Refusal, Ruling, ScriptedPolicy, Seat, Seats, Tally, TurnRequest, UtteranceKind,
-    UtteranceRule, Verdict, play_games, read_games,
+    UtteranceRule, Verdict, play_games, read_games, taboo,
 };
 use spag_io::{PromptText, TurnPrompt};
 
@@ -250,4 +250,8 @@ fn records_are_read_by_the_names_of_the_game_at_hand() {
     assert_eq!((points[HIDER], points[SEEKER]), (1, 2));
     let counts: PerEnding<usize> = LABELS.reading(|| serde_json::from_str(endings)).unwrap();
     assert_eq!(counts.iter().map(|(ending, count)| (ending, *count)).collect::<Vec<_>>(), [(FOUND, 2), (NOT_FOUND, 1)]);
+    // Within another reading the names are those of its game, and afterwards those of the one before.
+    let hider = || serde_json::from_str::<Seat>("\"hider\"").ok();
+    let outer = LABELS.reading(|| (taboo::LABELS.reading(hider), hider()));
+    assert_eq!((outer, hider()), ((None, Some(HIDER)), None));
 }

@@ -1,11 +1,13 @@
 //! What judges read of a record, and the names and numbers that records of all versions share.
 
+use rand::SeedableRng;
 use serde_json::{Value, json};
 use spag_game::{
-    DRAW, Episode, EpisodeReader, EpisodeView, FailureCause, Generation, INVALID, JudgeKind, Labels, OfSeat, PerSeat,
-    PolicyError, Seat, TokenRecords, TurnContext, TurnFailure, UtteranceEnd, UtteranceRule, Verdict, game_seed, taboo,
+    DRAW, Episode, EpisodeReader, EpisodeView, FailureCause, Game, GameSpec, Generation, INVALID, JudgeKind, Labels,
+    OfSeat, PerEnding, PerSeat, PolicyError, PromptSet, Said, Seat, TokenRecords, TurnContext, TurnFailure,
+    UtteranceEnd, UtteranceRule, Verdict, game_seed, taboo,
 };
-use spag_io::{Classify, ErrorClass};
+use spag_io::{Classify, ErrorClass, PromptFormat};
 
 fn row(keys: &Value) -> String {
     let said = json!([{"role": "player 1", "content": "[0 \"3\"]", "refusal": "format"}]);
@@ -175,4 +177,62 @@ fn values_of_seats_are_under_their_names() {
         assert!(error.contains(said), "{error}");
     }
     assert!(serde_json::from_str::<OfSeat<u8>>("{}").unwrap_err().to_string().contains("a key SEAT is missing"));
+}
+
+#[test]
+fn values_of_another_kind_are_named() {
+    let said = |error: serde_json::Error| error.to_string();
+    for (error, expected) in [
+        (said(serde_json::from_str::<Seat>("5").unwrap_err()), "expected the name of a seat"),
+        (said(serde_json::from_str::<PerEnding<u8>>("5").unwrap_err()), "expected an object with the names of endings"),
+    ] {
+        assert!(error.contains(expected), "{error}");
+    }
+}
+
+#[test]
+fn utterance_rules_follow_the_form_of_prompts() {
+    let spec = GameSpec { number: 0, item: "tea".into(), max_turns: 1, seed: 0 };
+    for (format, rule) in [(PromptFormat::Plain, UtteranceRule::Trimmed), (PromptFormat::Chat, UtteranceRule::Message)]
+    {
+        let nim = spag_game::open_game("nim", &Default::default(), None, format).unwrap();
+        let state = nim.start(&spec).unwrap();
+        assert_eq!(state.utterance_rule(), rule);
+        // For those who debug a game.
+        assert!(format!("{state:?}").contains("Piles"), "{state:?}");
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("prompts.json");
+    let mut trimmed: Value = serde_json::from_str(include_str!("../../data/prompts.json")).unwrap();
+    trimmed["utterances"] = "trimmed".into();
+    std::fs::write(&path, trimmed.to_string()).unwrap();
+    for (prompts, rule) in
+        [(PromptSet::default(), UtteranceRule::AsDecoded), (PromptSet::load(&path).unwrap(), UtteranceRule::Trimmed)]
+    {
+        let game = spag_game::Taboo::new(&prompts);
+        assert_eq!(game.start(&spec).unwrap().utterance_rule(), rule);
+    }
+    assert_eq!(
+        (Said::from("tea"), Said::from("tea".to_owned()).generation),
+        (Said { text: "tea".into(), generation: None }, None)
+    );
+}
+
+/// A player is worded what it was told up to its utterance, without what the other was told alone.
+#[test]
+fn recorded_games_are_worded_from_their_transcripts() {
+    let game = spag_game::open_game("textarena:Chess-v0", &Default::default(), None, PromptFormat::Plain).unwrap();
+    let told = |text: &str| json!([{"from": -1, "kind": "prompt", "text": text}]);
+    let history: Vec<Value> =
+        (0..3).map(|at| json!({"role": format!("player {}", at % 2), "content": format!("move {at}")})).collect();
+    let transcript = json!({"told": [told("a"), told("b"), told("c")], "ending": "won", "winner": 0, "reason": "mate"});
+    let row =
+        json!({"history": history, "target_word": "", "game_name": "textarena:Chess-v0", "transcript": transcript});
+    let episode: Episode = serde_json::from_value(row).unwrap();
+    let mut rng = rand_chacha::ChaCha8Rng::seed_from_u64(0);
+    let prompts = [0, 1, 2].map(|at| game.training_prompt(&episode.view(), at, &mut rng).unwrap().text());
+    assert_eq!(prompts, ["[GAME] a\n", "[GAME] b\n", "[GAME] a\n[GAME] c\n"]);
+    assert!(game.training_prompt(&episode.view(), 3, &mut rng).is_err());
+    let verdict = game.judge().judge(&episode.view()).unwrap();
+    assert_eq!((verdict.winner().map(Seat::index), verdict.history_length), (Some(0), 3));
 }

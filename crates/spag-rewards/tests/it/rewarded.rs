@@ -4,7 +4,7 @@ use spag_game::taboo::{self, ATTACKER, DEFENDER, LABELS};
 use spag_game::{Episode, Verdict};
 use spag_rewards::{
     DecayedWinner, EstimatorSettings, OutcomeRewards, Rae, RewardNorm, RewardedGame, Signed, SignedSeats, Turn,
-    credit_games,
+    TurnBaseline, credit_games,
 };
 
 fn game(verdict: &Verdict) -> RewardedGame {
@@ -104,4 +104,59 @@ fn signed_rewards_of_one_game_have_the_sign_of_its_outcome() {
     let counted = rule.counted(&games).unwrap();
     assert_eq!(counted.rewards(&episode.view(), &Verdict::of(taboo::RIGHT_GUESS, 2)), [(0, -1.0), (1, 1.0)]);
     assert!(!counted.has_samples(&Verdict::of(taboo::BROKEN_RULE, 1)));
+}
+
+#[test]
+fn winners_alone_have_samples_of_the_rules_for_winners() {
+    use spag_rewards::{Credit, ImitatedWinner};
+    let decayed = DecayedWinner { decay_weight: 0.8, norm: RewardNorm::Sum };
+    for rule in [&decayed as &dyn Credit, &ImitatedWinner] {
+        let has = [taboo::RIGHT_GUESS, taboo::WRONG_GUESS, taboo::TIE, taboo::BROKEN_RULE]
+            .map(|ending| rule.has_samples(&Verdict::of(ending, 3)));
+        assert_eq!(has, [true, true, false, false]);
+    }
+}
+
+#[test]
+fn reward_norms_have_names() {
+    for (norm, name) in [(RewardNorm::Sum, "sum"), (RewardNorm::Mean, "mean")] {
+        assert_eq!((name.parse::<RewardNorm>().unwrap(), norm.to_string().as_str()), (norm, name));
+    }
+    assert!("most".parse::<RewardNorm>().unwrap_err().to_string().contains("most"));
+}
+
+/// The whole game before each sample, the sample and the word count.
+#[test]
+fn long_game_is_refused_with_the_bytes_of_its_samples() {
+    let mut episode = Episode::new("apple", 5);
+    let text = "a".repeat(1 << 18);
+    (0..66).for_each(|at| episode.push(LABELS.seat_at(at), text.as_str()));
+    let rule = DecayedWinner { decay_weight: 0.8, norm: RewardNorm::Sum };
+    let credit = |length| {
+        let game = (&episode, Verdict::of(taboo::WRONG_GUESS, length));
+        credit_games(&spag_game::Taboo::default(), &[game], &rule, 0)
+    };
+    // The attacker's utterances are the 1st, 3rd … 65th: 1 + 3 + … + 65 = 33² texts.
+    let Err(spag_rewards::Error::LongGame { samples, bytes, limit }) = credit(66) else { panic!("it is too long") };
+    assert_eq!((samples, bytes, limit), (33, 33 * 33 * (1 << 18) + 33 * 5, 1 << 28));
+    assert_eq!(credit(2).unwrap().samples.len(), 1);
+}
+
+/// Both deviations of MARSHAL have 1e-8 under the root, so that whitened values are a little less than 1.
+#[test]
+fn rewards_are_whitened_before_returns_are() {
+    let turns = |tokens: &[usize]| {
+        let seats = [ATTACKER, DEFENDER, ATTACKER];
+        seats.into_iter().zip(tokens).map(|(seat, tokens)| Turn { seat, tokens: *tokens }).collect::<Vec<_>>()
+    };
+    let game = |ending, tokens: &[usize]| {
+        RewardedGame::new(&LABELS, "apple", &Verdict::of(ending, 3), turns(tokens), &OutcomeRewards::default())
+    };
+    let games = [game(taboo::WRONG_GUESS, &[2, 1, 2]), game(taboo::RIGHT_GUESS, &[4])];
+    let found = EstimatorSettings::TurnBaseline(TurnBaseline::default()).build().advantages(&games).unwrap();
+    // Rewards 0, 1 | −1 of nine tokens have variance 2 / 8, returns the square of the whitened reward.
+    let reward = 1.0 / (0.25f64 + 1e-8).sqrt();
+    let expected = reward / (reward * reward + 1e-8).sqrt();
+    let first = found.iter().next().unwrap();
+    assert!((first[0].unwrap() - expected).abs() < 1e-11, "{first:?} {expected}");
 }

@@ -124,6 +124,11 @@ mod tests {
         let one = WordList::parse(b"a\n\na").unwrap();
         let said = "2 words, of which 1 is on an earlier line too and is played again; 1 blank line is skipped";
         assert_eq!(one.to_string(), said);
+        for text in ["a\na", "a\n\nb"] {
+            assert!(!WordList::parse(text.as_bytes()).unwrap().is_plain(), "{text}");
+        }
+        // Characters are counted, not bytes.
+        assert_eq!([200, 201].map(|length| WordList::parse("é".repeat(length).as_bytes()).is_ok()), [true, false]);
         let plain = WordList::parse(b"a\nb\n\n").unwrap();
         assert_eq!((plain.is_plain(), plain.to_string().as_str()), (true, "2 words"));
     }

@@ -134,6 +134,7 @@ mod tests {
             (DEFENDER, "I know the word! It is \"tiger\", yes", &["I know the word! It is \"tiger\""]),
             (DEFENDER, "I know the word! It is tigers!", &["I know the word! It is tigers"]),
             (DEFENDER, "I know the word! It is zebra. Not tiger!", &["I know the word! It is zebra"]),
+            (ATTACKER, "I know the word! It\ntiger", &["tiger"]),
             (DEFENDER, "I know the word! It", &[]),
             (DEFENDER, "Hello.", &[]),
             // Lower case is longer and shorter than the original.
