@@ -4,7 +4,7 @@ use spag_game::taboo::{self, ATTACKER, DEFENDER, LABELS};
 use spag_game::{Episode, Verdict};
 use spag_rewards::{
     DecayedWinner, EstimatorSettings, OutcomeRewards, Rae, RewardNorm, RewardedGame, Signed, SignedSeats, Turn,
-    TurnBaseline, credit_games,
+    TurnBaseline, credit_games, judge_and_credit,
 };
 
 fn game(verdict: &Verdict) -> RewardedGame {
@@ -159,4 +159,19 @@ fn rewards_are_whitened_before_returns_are() {
     let expected = reward / (reward * reward + 1e-8).sqrt();
     let first = found.iter().next().unwrap();
     assert!((first[0].unwrap() - expected).abs() < 1e-11, "{first:?} {expected}");
+}
+
+/// Samples of a game that is not Adversarial Taboo have its name, but not its options.
+#[test]
+fn samples_have_the_name_of_their_game() {
+    let nim = spag_game::open_game("nim", &spag_game::parse_options("piles=[1,1]"), None, Default::default()).unwrap();
+    let mut episode = Episode::new("", 0);
+    episode.extra.extend(nim.record_keys());
+    assert_eq!(episode.extra.len(), 2);
+    nim.labels().seats.into_iter().zip(["[0 1]", "[1 1]"]).for_each(|(seat, text)| episode.push(seat, text));
+    let rule = DecayedWinner { decay_weight: 0.8, norm: RewardNorm::Sum };
+    let credited = judge_and_credit(&[episode], &*nim, &rule, 0).unwrap();
+    let [sample] = &credited.samples[..] else { panic!("{credited:?}") };
+    assert_eq!((sample.target.as_str(), sample.seat), ("[1 1]", Some(nim.labels().seats[1])));
+    assert_eq!(serde_json::to_string(&sample.extra).unwrap(), r#"{"game_name":"nim"}"#);
 }
