@@ -157,7 +157,7 @@ fn rewards_are_whitened_before_returns_are() {
     // Rewards 0, 1 | −1 of nine tokens have variance 2 / 8, returns the square of the whitened reward.
     let reward = 1.0 / (0.25f64 + 1e-8).sqrt();
     let expected = reward / (reward * reward + 1e-8).sqrt();
-    let first = found.iter().next().unwrap();
+    let first = &found[0];
     assert!((first[0].unwrap() - expected).abs() < 1e-11, "{first:?} {expected}");
 }
 
@@ -174,4 +174,16 @@ fn samples_have_the_name_of_their_game() {
     let [sample] = &credited.samples[..] else { panic!("{credited:?}") };
     assert_eq!((sample.target.as_str(), sample.seat), ("[1 1]", Some(nim.labels().seats[1])));
     assert_eq!(serde_json::to_string(&sample.extra).unwrap(), r#"{"game_name":"nim"}"#);
+}
+
+/// Also in games that are so long that the rewards would overflow.
+#[test]
+fn rewards_grow_towards_the_end() {
+    for utterances in [3, 20_000] {
+        let rewards = spag_rewards::discounted_rewards(utterances, 0.5, RewardNorm::Sum);
+        for (found, want) in rewards.iter().rev().zip([4.0 / 7.0, 2.0 / 7.0, 1.0 / 7.0]) {
+            let want = if utterances == 3 { want } else { want * 7.0 / 8.0 };
+            assert!((found - want).abs() < 1e-12, "{found} {want}");
+        }
+    }
 }
