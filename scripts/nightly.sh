@@ -99,7 +99,7 @@ mutants() {
   local least=95 found=target/mutants/mutants.out ended missed caught timeout unviable viable
   mkdir -p target/mutants
   CARGO_PROFILE_DEV_DEBUG=0 CARGO_PROFILE_DEV_OPT_LEVEL=1 cargo mutants -p spag-game -p spag-rewards \
-    --shard "${MUTANTS_SHARD:-0/1}" --sharding round-robin --timeout 60 --output target/mutants
+    --shard "${MUTANTS_SHARD:-0/1}" --sharding round-robin --timeout-multiplier 3 --minimum-test-timeout 30 --output target/mutants
   ended=$?
   # 2 and 3: changes were missed, or ran until the limit.
   case $ended in 0 | 2 | 3) ;; *) return $ended ;; esac

@@ -128,6 +128,9 @@ fn records_name_games_and_options() {
     let arena =
         spag_game::RecordedTextArena::new("textarena:Chess-v0", &Map::new(), Default::default()).unwrap().unwrap();
     assert_eq!((arena.name(), arena.options().len()), ("textarena:Chess-v0", 0));
+    let (options, format) = (parse_options("max_turns=9"), spag_io::PromptFormat::Chat);
+    let chat = spag_game::RecordedTextArena::new("textarena:Chess-v0", &options, format).unwrap().unwrap();
+    assert_eq!((chat.format(), chat.options()), (format, &options));
     assert_eq!(spag_game::game_labels("textarena:Chess-v0").map(|labels| labels.name), Some(arena.labels().name));
     assert!(spag_game::game_labels("chess").is_none());
     // Adversarial Taboo's records are those of the reference, without a name.

@@ -6,9 +6,9 @@ use spag_game::taboo::{Rules, Taboo};
 
 use spag_game::taboo::Outcome;
 use spag_game::{
-    AfterDecision, FailedGame, FinishedGame, GameSink, GameSpec, JudgeKind, PlayConfig, Policy, PolicyError, PollMode,
-    PromptSet, Reply, ScriptedPolicy, Seat, Seats, TokenRecords, TurnFailure, TurnRequest, game_seed, play_games,
-    taboo,
+    AfterDecision, FailedGame, FinishedGame, GameSink, GameSpec, Generation, JudgeKind, PlayConfig, Policy,
+    PolicyError, PollMode, PromptSet, Reply, Said, ScriptedPolicy, Seat, Seats, TokenRecords, TurnFailure, TurnRequest,
+    game_seed, play_games, taboo,
 };
 
 const STOP: PlayConfig = PlayConfig { games_in_flight: 4, max_failed_in_a_row: 10, tokens: TokenRecords::Dropped };
@@ -444,4 +444,29 @@ fn poll_blocks_only_if_one_player_has_open_turns() {
         (attacker.1[0], attacker.1[1], defender.1[0]),
         (PollMode::Blocking, PollMode::NonBlocking, PollMode::NonBlocking)
     );
+}
+
+/// Says the same with the tokens of it.
+struct Sampled(Vec<Reply>);
+
+impl Policy for Sampled {
+    fn submit(&mut self, turn: &TurnRequest<'_>) -> Result<(), PolicyError> {
+        let generation = Some(Generation { token_ids: vec![5], ..Generation::default() });
+        self.0.push(Reply { number: turn.number, utterance: Ok(Said { text: "Hm.".into(), generation }) });
+        Ok(())
+    }
+
+    fn poll(&mut self, _: PollMode) -> Result<Vec<Reply>, PolicyError> {
+        Ok(std::mem::take(&mut self.0))
+    }
+}
+
+#[test]
+fn tokens_are_kept_if_they_are_asked_for() {
+    for (tokens, kept) in [(TokenRecords::Dropped, false), (TokenRecords::Kept, true)] {
+        let mut player = Sampled(Vec::new());
+        let games = play(specs(1), Seats::SelfPlay(&mut player), &PlayConfig { tokens, ..STOP });
+        assert_eq!(games[0].episode.history.len(), 6);
+        assert!(games[0].episode.history.iter().all(|said| said.generation.is_some() == kept), "{tokens:?}");
+    }
 }

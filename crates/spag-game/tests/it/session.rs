@@ -276,6 +276,8 @@ fn abandoned_game_has_no_result() {
     let reset = json!({"type": "reset", "seed": 1, "options": {"piles": [1]}});
     answer(&mut nim, &reset);
     assert_eq!(nim.legal_actions(), Some(vec!["[0 1]".to_owned()]));
+    // For those who debug a game.
+    assert!(format!("{nim:?}").contains("NativeMatch"), "{nim:?}");
     nim.abandon();
     assert_eq!(nim.legal_actions(), None);
     assert_eq!(answer(&mut nim, &json!({"type": "step", "action": "[0 1]"}))["code"], "SESSION_ERROR");

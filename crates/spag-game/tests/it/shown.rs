@@ -1,6 +1,8 @@
 //! What players of the native games are shown, word by word: models are trained on it.
 
-use spag_game::{Episode, Refusal, Ruling, Seat, games};
+use rand::SeedableRng;
+use rand_chacha::ChaCha8Rng;
+use spag_game::{Episode, Game, Refusal, Ruling, Seat, Taboo, games};
 use spag_io::PromptFormat;
 
 use crate::textarena::data_of;
@@ -57,9 +59,21 @@ fn shown((name, options, seed, said): (&str, &str, u64, &[&str])) -> String {
     text
 }
 
+/// Prompts that Adversarial Taboo is trained on, of both seats, in wordings that seeds draw.
+fn trained_on() -> String {
+    let mut episode = Episode::new("tea", 3);
+    ["Is it hot?", "Yes.", "Is it tea?"].into_iter().for_each(|text| episode.push(episode.next_role(), text));
+    let prompts = (0..12).map(|seed| {
+        let mut rng = ChaCha8Rng::seed_from_u64(seed);
+        let prompt = Taboo::default().training_prompt(&episode.view(), seed as usize % 3, &mut rng);
+        format!("==== taboo, drawn by {seed}\n{}\n", prompt.unwrap().text())
+    });
+    prompts.collect()
+}
+
 #[test]
 fn players_are_shown_the_recorded_texts() {
-    let found: String = GAMES.map(shown).concat();
+    let found = GAMES.map(shown).concat() + &trained_on();
     let recorded = std::fs::read_to_string(spag_tests::fixture("games/shown.txt")).unwrap();
     for (at, (found, recorded)) in found.lines().zip(recorded.lines()).enumerate() {
         assert_eq!(found, recorded, "line {}", at + 1);

@@ -3,8 +3,8 @@
 use spag_game::taboo::Taboo;
 use spag_game::{
     AsSeat, CollectedGames, Ending, EndingLabel, Episode, Game, GameRecord, GameSpec, Labels, Match, PerEnding,
-    PerSeat, Play, PlayConfig, Refusal, Ruling, ScriptedPolicy, Seat, Seats, Tally, TurnRequest, UtteranceKind,
-    UtteranceRule, Verdict, play_games, read_games, taboo,
+    PerSeat, Play, PlayConfig, Refusal, Ruling, ScriptedPolicy, Seat, Seats, Tally, TurnFailure, TurnRequest,
+    UtteranceKind, UtteranceRule, Verdict, play_games, read_games, taboo,
 };
 use spag_io::{PromptText, TurnPrompt};
 
@@ -254,4 +254,55 @@ fn records_are_read_by_the_names_of_the_game_at_hand() {
     let hider = || serde_json::from_str::<Seat>("\"hider\"").ok();
     let outer = LABELS.reading(|| (taboo::LABELS.reading(hider), hider()));
     assert_eq!((outer, hider()), ((None, Some(HIDER)), None));
+}
+
+/// A game whose program fails after the first utterance.
+#[derive(Debug)]
+struct Failing(usize);
+
+impl Game for Failing {
+    fn labels(&self) -> &'static Labels {
+        &LABELS
+    }
+
+    fn start(&self, _: &GameSpec) -> spag_game::Result<Box<dyn Match + '_>> {
+        Ok(Box::new(Self(0)))
+    }
+}
+
+impl Match for Failing {
+    fn to_move(&self) -> Seat {
+        HIDER
+    }
+
+    fn prompt(&self, _: Seat, _: &Episode) -> TurnPrompt {
+        TurnPrompt::Plain(PromptText::default())
+    }
+
+    fn utterance_rule(&self) -> UtteranceRule {
+        UtteranceRule::Trimmed
+    }
+
+    fn apply(&mut self, _: &str) -> Ruling {
+        self.0 += 1;
+        Ruling::ACCEPTED
+    }
+
+    fn fault(&self) -> Option<TurnFailure> {
+        (self.0 > 0).then(|| TurnFailure::of_text("the program has ended"))
+    }
+}
+
+#[test]
+fn game_that_cannot_go_on_has_failed() {
+    let spec = GameSpec { number: 3, item: String::new(), max_turns: 0, seed: 1 };
+    let mut player = ScriptedPolicy::new(|turn: &TurnRequest<'_>| {
+        assert!(turn.episode.history.is_empty(), "no turn follows the fault");
+        "hm".to_owned()
+    });
+    let mut collected = CollectedGames::default();
+    play_games(&Failing(0), [spec], Seats::SelfPlay(&mut player), &PlayConfig::default(), &mut collected).unwrap();
+    let [failed] = &collected.failed[..] else { panic!("{collected:?}") };
+    assert_eq!((failed.number, failed.seat, failed.episode.history.len()), (3, HIDER, 1));
+    assert_eq!(failed.failure.to_string(), "the program has ended");
 }

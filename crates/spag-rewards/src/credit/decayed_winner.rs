@@ -53,10 +53,8 @@ pub fn discounted_rewards(utterances: usize, decay_weight: f64, norm: RewardNorm
     let mut rewards: Vec<f64> = std::iter::successors(Some(growth), |r| Some(r * growth)).take(utterances).collect();
     let mut total: f64 = rewards.iter().sum();
     if !(total.is_finite() && total > 0.0) {
-        // Thousands of utterances overflow f64. Relative to the largest reward, the smallest underflow to 0.
-        let exponent = |k: usize| if growth > 1.0 { utterances - 1 - k } else { k };
-        let shrink = growth.min(decay_weight);
-        rewards = (0..utterances).map(|k| shrink.powf(exponent(k) as f64)).collect();
+        // Thousands of growing rewards overflow f64. Relative to the largest, the last, the smallest underflow to 0.
+        rewards = (0..utterances).rev().map(|after| decay_weight.powf(after as f64)).collect();
         total = rewards.iter().sum();
     }
     let scale = match norm {

@@ -4,7 +4,7 @@ use spag_game::taboo::{self, ATTACKER, DEFENDER, LABELS};
 use spag_game::{Episode, Verdict};
 use spag_rewards::{
     DecayedWinner, EstimatorSettings, OutcomeRewards, Rae, RewardNorm, RewardedGame, Signed, SignedSeats, Turn,
-    TurnBaseline, credit_games,
+    TurnBaseline, credit_games, judge_and_credit,
 };
 
 fn game(verdict: &Verdict) -> RewardedGame {
@@ -157,6 +157,33 @@ fn rewards_are_whitened_before_returns_are() {
     // Rewards 0, 1 | −1 of nine tokens have variance 2 / 8, returns the square of the whitened reward.
     let reward = 1.0 / (0.25f64 + 1e-8).sqrt();
     let expected = reward / (reward * reward + 1e-8).sqrt();
-    let first = found.iter().next().unwrap();
+    let first = &found.games()[0];
     assert!((first[0].unwrap() - expected).abs() < 1e-11, "{first:?} {expected}");
+}
+
+/// Samples of a game that is not Adversarial Taboo have its name, but not its options.
+#[test]
+fn samples_have_the_name_of_their_game() {
+    let nim = spag_game::open_game("nim", &spag_game::parse_options("piles=[1,1]"), None, Default::default()).unwrap();
+    let mut episode = Episode::new("", 0);
+    episode.extra.extend(nim.record_keys());
+    assert_eq!(episode.extra.len(), 2);
+    nim.labels().seats.into_iter().zip(["[0 1]", "[1 1]"]).for_each(|(seat, text)| episode.push(seat, text));
+    let rule = DecayedWinner { decay_weight: 0.8, norm: RewardNorm::Sum };
+    let credited = judge_and_credit(&[episode], &*nim, &rule, 0).unwrap();
+    let [sample] = &credited.samples[..] else { panic!("{credited:?}") };
+    assert_eq!((sample.target.as_str(), sample.seat), ("[1 1]", Some(nim.labels().seats[1])));
+    assert_eq!(serde_json::to_string(&sample.extra).unwrap(), r#"{"game_name":"nim"}"#);
+}
+
+/// Also in games that are so long that the rewards would overflow.
+#[test]
+fn rewards_grow_towards_the_end() {
+    for utterances in [3, 20_000] {
+        let rewards = spag_rewards::discounted_rewards(utterances, 0.5, RewardNorm::Sum);
+        for (found, want) in rewards.iter().rev().zip([4.0 / 7.0, 2.0 / 7.0, 1.0 / 7.0]) {
+            let want = if utterances == 3 { want } else { want * 7.0 / 8.0 };
+            assert!((found - want).abs() < 1e-12, "{found} {want}");
+        }
+    }
 }
