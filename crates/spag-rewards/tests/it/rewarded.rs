@@ -3,8 +3,8 @@
 use spag_game::taboo::{self, ATTACKER, DEFENDER, LABELS};
 use spag_game::{Episode, Verdict};
 use spag_rewards::{
-    DecayedWinner, EstimatorSettings, OutcomeRewards, Rae, RewardNorm, RewardedGame, Signed, SignedSeats, Turn,
-    TurnBaseline, credit_games, judge_and_credit,
+    CreditConfig, DecayedWinner, EstimatorSettings, OutcomeRewards, Rae, RewardNorm, RewardedGame, Signed, SignedSeats,
+    Turn, TurnBaseline, assign_rewards, credit_games,
 };
 
 fn game(verdict: &Verdict) -> RewardedGame {
@@ -169,8 +169,7 @@ fn samples_have_the_name_of_their_game() {
     episode.extra.extend(nim.record_keys());
     assert_eq!(episode.extra.len(), 2);
     nim.labels().seats.into_iter().zip(["[0 1]", "[1 1]"]).for_each(|(seat, text)| episode.push(seat, text));
-    let rule = DecayedWinner { decay_weight: 0.8, norm: RewardNorm::Sum };
-    let credited = judge_and_credit(&[episode], &*nim, &rule, 0).unwrap();
+    let credited = assign_rewards(&[episode], &*nim, &CreditConfig::default()).unwrap();
     let [sample] = &credited.samples[..] else { panic!("{credited:?}") };
     assert_eq!((sample.target.as_str(), sample.seat), ("[1 1]", Some(nim.labels().seats[1])));
     assert_eq!(serde_json::to_string(&sample.extra).unwrap(), r#"{"game_name":"nim"}"#);
