@@ -1,7 +1,7 @@
 //! Paths of the repository, JSON files, and checkpoints to change.
 
 use std::path::{Path, PathBuf};
-use std::{env, fs};
+use std::{env, fs, iter};
 
 use serde_json::Value;
 
@@ -14,6 +14,19 @@ pub fn root() -> PathBuf {
 /// A file or folder of `tests/fixtures`.
 pub fn fixture(name: impl AsRef<Path>) -> PathBuf {
     root().join("tests/fixtures").join(name)
+}
+
+/// Checks that a file of the repository, named from its root, is the text that a test makes. With the environment variable `variable`
+/// the test writes it first.
+pub fn assert_written(name: &str, text: &str, variable: &str) {
+    let path = root().join(name);
+    if env::var_os(variable).is_some() {
+        fs::write(&path, text).unwrap();
+    }
+    let written = fs::read_to_string(&path).unwrap_or_default();
+    let different = text.lines().zip(written.lines().chain(iter::repeat(""))).find(|(now, then)| now != then);
+    let remedy = format!("{name} is of other declarations; with {variable}=1 this test writes it");
+    assert_eq!((different, text.len()), (None, written.len()), "{remedy}");
 }
 
 /// The contents of a JSON file.

@@ -15,7 +15,7 @@ pub mod torch_archive;
 pub mod web_socket;
 
 pub use chat::{chat_model, chat_prompts, chatml_tiny};
-pub use files::{change_tensor, copy_folder, fixture, json, json_lines, root};
+pub use files::{assert_written, change_tensor, copy_folder, fixture, json, json_lines, root};
 pub use http::{Answer, Received, Server};
 pub use ports::{reserve_port, reserve_two_ports};
 pub use process::{Running, send_signal, test_process, wait_until};

@@ -296,11 +296,6 @@ mod tests {
     #[test]
     fn spag_train_accepts_every_flag() {
         let declared = flags::list_flags(&PlayArgs::command());
-        if std::env::var_os("SPAG_WRITE_FLAGS").is_some() {
-            let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../crates/spag-cli/src/flags/of_spag_play.txt");
-            std::fs::write(path, &declared).unwrap();
-        }
-        let remedy = "SPAG_WRITE_FLAGS=1 cargo test --release -p spag-play-bin accepts_every_flag writes the list";
-        assert_eq!(Task::Playing.written_flags(), declared, "{remedy}");
+        spag_tests::assert_written("crates/spag-cli/src/flags/of_spag_play.txt", &declared, "SPAG_WRITE_FLAGS");
     }
 }

@@ -185,10 +185,5 @@ fn unknown_flag_suggests_the_nearest_name() {
 #[test]
 fn spag_play_accepts_every_flag() {
     let declared = flags::list_flags(&<TrainArgs as clap::CommandFactory>::command());
-    if std::env::var_os("SPAG_WRITE_FLAGS").is_some() {
-        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../crates/spag-cli/src/flags/of_spag_train.txt");
-        std::fs::write(path, &declared).unwrap();
-    }
-    let remedy = "SPAG_WRITE_FLAGS=1 cargo test --release -p spag-train-bin accepts_every_flag writes the list";
-    assert_eq!(Task::Training.written_flags(), declared, "{remedy}");
+    spag_tests::assert_written("crates/spag-cli/src/flags/of_spag_train.txt", &declared, "SPAG_WRITE_FLAGS");
 }

@@ -17,6 +17,7 @@ mod in_place;
 mod jsonl;
 mod leftovers;
 mod lock;
+mod named;
 mod nearest;
 mod progress;
 mod prompt;

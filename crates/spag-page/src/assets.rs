@@ -4,8 +4,10 @@ use axum::extract::Request;
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{MethodRouter, get};
+use spag_run::document;
 
 /// A file that everybody may read.
+#[derive(Clone, Copy)]
 struct Asset {
     path: &'static str,
     kind: &'static str,
@@ -22,31 +24,11 @@ macro_rules! asset {
     };
 }
 
-/// A file of spag-run, of which reports are made too.
-macro_rules! shared {
-    ($file:literal, $kind:expr) => {
-        Asset {
-            path: concat!("/page/", $file),
-            kind: $kind,
-            text: include_str!(concat!("../../spag-run/assets/", $file)),
-        }
-    };
-}
-
 /// What both pages load.
 macro_rules! pages {
     ($($own:expr),* $(,)?) => {
         &[
             $($own,)*
-            shared!("shared.css", STYLE),
-            shared!("charts.js", SCRIPT),
-            shared!("dom.js", SCRIPT),
-            shared!("numbers.js", SCRIPT),
-            shared!("plane.js", SCRIPT),
-            shared!("radar.js", SCRIPT),
-            shared!("report.js", SCRIPT),
-            shared!("table.js", SCRIPT),
-            shared!("talk.js", SCRIPT),
             asset!("/page/page.css", "page.css", STYLE),
             asset!("/page/icon.svg", "icon.svg", "image/svg+xml"),
             asset!("/page/api.js", "api.js", SCRIPT),
@@ -59,8 +41,18 @@ macro_rules! pages {
     };
 }
 
-/// The files of a page.
+/// The files of a page, without those that draw documents.
 pub(crate) struct Files(&'static [Asset]);
+
+impl Files {
+    /// All files of the page.
+    fn all(&self) -> impl Iterator<Item = Asset> + use<> {
+        let (path, text) = document::STYLE;
+        let style = Asset { path, kind: STYLE, text };
+        let modules = document::MODULES.into_iter().map(|(path, text)| Asset { path, kind: SCRIPT, text });
+        self.0.iter().copied().chain([style]).chain(modules)
+    }
+}
 
 /// The page of `spag serve`.
 pub(crate) const PLAY: Files = Files(pages![
@@ -115,7 +107,7 @@ impl Asset {
 
 /// The routes of the files of a page: path and handler.
 pub(crate) fn routes(files: &Files) -> impl Iterator<Item = (&'static str, MethodRouter)> + use<> {
-    files.0.iter().map(|asset| {
+    files.all().map(|asset| {
         let digest = spag_io::sha256(asset.text.as_bytes());
         let tag = HeaderValue::from_str(&format!("\"{:.16}\"", digest));
         let tag = tag.unwrap_or_else(|_| HeaderValue::from_static("\"\""));
@@ -129,7 +121,7 @@ mod tests {
 
     #[test]
     fn files_name_nothing_outside_and_no_way_around_text() {
-        for Asset { path, text, .. } in PLAY.0.iter().chain(WATCH.0) {
+        for Asset { path, text, .. } in PLAY.all().chain(WATCH.all()) {
             for outside in ["http:", "https:", "//cdn", "@import", "innerHTML", "outerHTML", "insertAdjacentHTML"] {
                 let text = text.replace("http://www.w3.org/2000/svg", "");
                 assert!(!text.contains(outside), "{path}: {outside}");
@@ -143,10 +135,10 @@ mod tests {
     #[test]
     fn every_module_that_is_imported_is_served() {
         for files in [PLAY, WATCH] {
-            for Asset { path, text, kind } in files.0.iter().filter(|asset| asset.kind == SCRIPT) {
+            for Asset { path, text, kind } in files.all().filter(|asset| asset.kind == SCRIPT) {
                 for line in text.lines().filter(|line| line.starts_with("import ")) {
                     let name = line.split('"').nth(1).and_then(|name| name.strip_prefix("./")).unwrap_or_default();
-                    let is_served = files.0.iter().any(|other| other.path == format!("/page/{name}"));
+                    let is_served = files.all().any(|other| other.path == format!("/page/{name}"));
                     assert!(is_served, "{path} ({kind}): {line}");
                 }
             }

@@ -28,9 +28,8 @@ impl Task {
         REFERENCE_FLAGS.iter().copied().chain(others)
     }
 
-    /// The flags of the program for this task, which the other program does not link: a line for each number of values, `switch`, `one`
-    /// or `many`, with the names.
-    pub const fn written_flags(self) -> &'static str {
+    /// The flags of the program for this task, which the other program does not link, as [`list_flags`] writes them.
+    const fn written_flags(self) -> &'static str {
         match self {
             Self::Training => include_str!("of_spag_train.txt"),
             Self::Playing => include_str!("of_spag_play.txt"),
@@ -38,7 +37,7 @@ impl Task {
     }
 }
 
-/// The flags of a command in the form of [`Task::written_flags`].
+/// The flags of a command as text: a line for each number of values, `switch`, `one` or `many`, with the names.
 pub fn list_flags(command: &Command) -> String {
     let names = |kind: Values| {
         let args = command.get_arguments().filter(move |arg| values_of(arg) == kind);

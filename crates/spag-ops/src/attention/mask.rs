@@ -73,7 +73,7 @@ impl Mask {
         self.slopes.as_ref().map(|slopes| slopes.values[head])
     }
 
-    /// Checks that there is one slope per query head.
+    /// Checks that every query head has a slope.
     pub(crate) fn check(&self, heads: Heads) -> Result<()> {
         match &self.slopes {
             Some(slopes) if slopes.values.len() != heads.query => {

@@ -1,7 +1,6 @@
 //! `docs/SETTINGS.md` has every setting of a run file, as it is declared.
 
 use std::fmt::Write as _;
-use std::path::Path;
 
 use serde_json::Value;
 use spag_io::{Declared, Settings as _};
@@ -69,12 +68,6 @@ fn shown(default: &Value) -> String {
 fn settings_page_is_that_of_the_declarations() {
     let mut page = HEAD.to_owned() + "\n";
     tables("", &RunConfig::default().declared(), &mut page);
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/SETTINGS.md");
-    if std::env::var_os("SPAG_WRITE_SETTINGS").is_some() {
-        std::fs::write(&path, &page).unwrap();
-    }
-    let written = std::fs::read_to_string(&path).unwrap_or_default();
-    let different = page.lines().zip(written.lines().chain(std::iter::repeat(""))).find(|(now, then)| now != then);
-    assert_eq!((different, page.len()), (None, written.len()), "docs/SETTINGS.md is of other settings: see its head");
+    spag_tests::assert_written("docs/SETTINGS.md", &page, "SPAG_WRITE_SETTINGS");
     assert!(page.matches("\n| `").count() > 150, "{page}");
 }

@@ -1,9 +1,5 @@
 //! The rules of credit by their names, as flags and configurations have them.
 
-use std::fmt;
-use std::str::FromStr;
-
-use serde::de::value::{Error, StrDeserializer};
 use serde::{Deserialize, Serialize};
 
 use super::{Credit, DecayedWinner, SignedSeats};
@@ -31,16 +27,4 @@ impl CreditRule {
     }
 }
 
-impl FromStr for CreditRule {
-    type Err = Error;
-
-    fn from_str(text: &str) -> Result<Self, Error> {
-        Self::deserialize(StrDeserializer::new(text))
-    }
-}
-
-impl fmt::Display for CreditRule {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.serialize(f)
-    }
-}
+spag_io::named_choices!(CreditRule);

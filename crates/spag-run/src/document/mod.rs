@@ -6,6 +6,7 @@ mod page;
 use serde::{Deserialize, Serialize};
 
 pub use chart::{Chart, Look, Series};
+pub use page::{MODULES, STYLE};
 
 /// A report, a comparison or an evaluation.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]

@@ -7,20 +7,23 @@ use spag_io::escape_table;
 
 use super::Document;
 
-/// The style that reports share with the live pages.
-const STYLE: &str = include_str!("../../assets/shared.css");
-/// The modules that draw a document, each after those that it imports from.
-const MODULES: [&str; 9] = [
-    include_str!("../../assets/dom.js"),
-    include_str!("../../assets/numbers.js"),
-    include_str!("../../assets/plane.js"),
-    include_str!("../../assets/radar.js"),
-    include_str!("../../assets/charts.js"),
-    include_str!("../../assets/table.js"),
-    include_str!("../../assets/talk.js"),
-    include_str!("../../assets/report.js"),
-    include_str!("../../assets/file.js"),
-];
+macro_rules! assets {
+    ($($name:literal),* $(,)?) => {
+        [$((concat!("/page/", $name), include_str!(concat!("../../assets/", $name)))),*]
+    };
+}
+
+/// The style that documents share with the live pages: its path in a server and its text.
+pub const STYLE: (&str, &str) = assets!["shared.css"][0];
+
+/// The modules that draw documents, in files and in the live pages: their paths in a server and their texts, each after those that it
+/// imports from.
+pub const MODULES: [(&str, &str); 8] =
+    assets!["dom.js", "numbers.js", "plane.js", "radar.js", "charts.js", "table.js", "talk.js", "report.js"];
+
+/// Draws the document of a file.
+const OF_FILE: &str = include_str!("../../assets/file.js");
+
 /// What the data begin with in the file.
 const DATA: &str = r#"<script type="application/json" id="document">"#;
 /// What the data end with. They have no `<` of their own.
@@ -34,7 +37,8 @@ impl Document {
         show_invisible(&mut data);
         let data = data.to_string().replace('<', "\\u003c");
         let (script, without_script) = (script(), self.without_script);
-        let [script_digest, style_digest] = [&*script, STYLE].map(|text| BASE64_STANDARD.encode(Sha256::digest(text)));
+        let style = STYLE.1;
+        let [script_digest, style_digest] = [&*script, style].map(|text| BASE64_STANDARD.encode(Sha256::digest(text)));
         format!(
             r#"<!doctype html>
 <html lang="en">
@@ -44,7 +48,7 @@ impl Document {
 <meta name="viewport" content="width=device-width, initial-scale=1">
 <meta name="color-scheme" content="light dark">
 <title>SPAG</title>
-<style>{STYLE}</style>
+<style>{style}</style>
 </head>
 <body class="wide">
 <main id="main"><noscript><p>This page needs JavaScript. {without_script}</p></noscript></main>
@@ -66,7 +70,8 @@ impl Document {
 
 /// All modules as one: a file cannot import others.
 fn script() -> String {
-    let lines = MODULES.iter().flat_map(|module| module.lines()).filter(|line| !line.starts_with("import "));
+    let modules = MODULES.into_iter().map(|(_, text)| text).chain([OF_FILE]);
+    let lines = modules.flat_map(str::lines).filter(|line| !line.starts_with("import "));
     lines.flat_map(|line| [line.strip_prefix("export ").unwrap_or(line), "\n"]).collect()
 }
 

@@ -1,26 +1,20 @@
 //! An endpoint as a player, against a server on a real socket.
 
 use std::collections::HashSet;
-use std::io::Write;
-use std::net::TcpListener;
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use serde_json::json;
 use spag_game::taboo::Outcome;
 use spag_game::taboo::Taboo;
-use spag_game::{
-    CollectedGames, Episode, FailedGame, FinishedGame, GameRecord, GameSink, GameSpec, PlayConfig, Policy, PromptSet,
-    ScriptedPolicy, Seats, TurnRequest, UtteranceRule, game_seed, play_games, read_episodes, taboo,
-};
-use spag_io::{PromptFormat, PromptText, TurnPrompt};
+use spag_game::{CollectedGames, GameSpec, PlayConfig, PromptSet, ScriptedPolicy, Seats, game_seed, play_games};
+use spag_io::PromptFormat;
 use spag_selfplay::{
     ApiKey, EndpointConfig, EndpointPlayer, EndpointSpec, PromptStyle, RetryConfig, SamplingSettings, Servers,
 };
-use spag_tests::{Answer, Received, Server, reserve_port};
+use spag_tests::{Answer, Received, Server};
 
-fn config() -> EndpointConfig {
+pub(crate) fn config() -> EndpointConfig {
     let ms = Duration::from_millis;
     EndpointConfig {
         max_tokens: 32,
@@ -31,13 +25,13 @@ fn config() -> EndpointConfig {
     }
 }
 
-fn player(base_url: String, style: PromptStyle, config: EndpointConfig) -> EndpointPlayer {
+pub(crate) fn player(base_url: String, style: PromptStyle, config: EndpointConfig) -> EndpointPlayer {
     let servers = Servers::One(base_url);
     EndpointPlayer::new(EndpointSpec { servers, model: "org/model-7b".into(), style, key_variable: None }, config)
         .unwrap()
 }
 
-fn try_play(player: &mut EndpointPlayer, games: usize) -> (spag_game::Result<()>, CollectedGames) {
+pub(crate) fn try_play(player: &mut EndpointPlayer, games: usize) -> (spag_game::Result<()>, CollectedGames) {
     let specs =
         (0..games).map(|number| GameSpec { number, item: "tea".into(), max_turns: 2, seed: game_seed(5, number) });
     let config = PlayConfig { games_in_flight: 8, ..PlayConfig::default() };
@@ -48,14 +42,14 @@ fn try_play(player: &mut EndpointPlayer, games: usize) -> (spag_game::Result<()>
     (result, sink)
 }
 
-fn play(player: &mut EndpointPlayer, games: usize) -> CollectedGames {
+pub(crate) fn play(player: &mut EndpointPlayer, games: usize) -> CollectedGames {
     let (result, games) = try_play(player, games);
     result.unwrap();
     games
 }
 
 /// An utterance that depends on the request and sometimes ends the game.
-fn utterance(asked: &Received) -> String {
+pub(crate) fn utterance(asked: &Received) -> String {
     match asked.seed() % 4 {
         0 => "It is tea.".into(),
         _ => format!("I have {} and {}.", asked.seed(), asked.prompt().len()),
@@ -63,7 +57,7 @@ fn utterance(asked: &Received) -> String {
 }
 
 /// Why the only game of `play` failed.
-fn reason(games: &CollectedGames) -> String {
+pub(crate) fn reason(games: &CollectedGames) -> String {
     assert_eq!((games.finished.len(), games.failed.len()), (0, 1), "{games:?}");
     games.failed[0].failure.to_string()
 }
@@ -252,373 +246,4 @@ fn endpoint_plays_against_a_script() {
     assert!(sink.finished.iter().all(|game| Outcome::from(game.verdict) == Outcome::Tie));
     // The defender's prompts do not have the word.
     assert!(server.received().iter().all(|asked| !asked.prompt().contains("tea")));
-}
-
-#[test]
-fn status_429_pauses_all_requests() {
-    for header in ["0.2".to_owned(), httpdate::fmt_http_date(std::time::SystemTime::now() + Duration::from_secs(60))] {
-        let server = Server::start(move |asked| match asked.number {
-            0 => Answer::error(429, "slow down").header("Retry-After", &header),
-            _ => Answer::says("tea"),
-        });
-        let mut player = player(server.base_url(), PromptStyle::Chat, EndpointConfig { in_flight: 1, ..config() });
-        let games = play(&mut player, 3);
-        assert_eq!((games.finished.len(), player.stats().retries), (3, 1));
-        let asked = server.received();
-        let pause = asked[1].at - asked[0].at;
-        // The date asks for a minute; the cap is 300 ms.
-        assert!(pause >= Duration::from_millis(195) && pause < Duration::from_secs(30), "{pause:?}");
-    }
-
-    // Three concurrent requests, one of which gets status 429: no other request starts during the pause.
-    let begun = AtomicUsize::new(0);
-    let server = Server::start(move |asked| {
-        begun.fetch_add(1, Ordering::SeqCst);
-        if asked.number > 0 {
-            return Answer::says("tea").after(Duration::from_millis(120));
-        }
-        while begun.load(Ordering::SeqCst) < 3 {
-            std::thread::yield_now();
-        }
-        Answer::error(429, "slow down").header("Retry-After", "0.3")
-    });
-    let mut player = player(server.base_url(), PromptStyle::Chat, EndpointConfig { in_flight: 3, ..config() });
-    assert_eq!(play(&mut player, 6).finished.len(), 6);
-    let asked = server.received();
-    let third = asked[2].at;
-    assert!(asked.len() == 7 && asked[3].at - third >= Duration::from_millis(290), "{:?}", asked[3].at - third);
-}
-
-type Fault = (&'static str, fn() -> Answer);
-
-#[test]
-fn transient_errors_are_retried() {
-    let faults: [Fault; 8] = [
-        ("500", || Answer::error(500, "out of memory")),
-        ("503 without a body", || Answer::new(503, "")),
-        ("408", || Answer::error(408, "timeout")),
-        ("409", || Answer::error(409, "conflict")),
-        ("425", || Answer::error(425, "too early")),
-        ("garbage", || Answer::new(200, "<html>welcome</html>")),
-        ("no choices", || Answer::new(200, json!({"choices": []}))),
-        ("torn", || Answer { torn_at: Some(20), ..Answer::says("tea") }),
-    ];
-    for (name, fault) in faults {
-        let server = Server::start(move |asked| if asked.number < 2 { fault() } else { Answer::says("tea") });
-        let mut player = player(server.base_url(), PromptStyle::Chat, config());
-        let games = play(&mut player, 1);
-        assert_eq!((games.finished.len(), games.failed.len()), (1, 0), "{name}");
-        let stats = player.stats();
-        assert_eq!((stats.requests, stats.retries, stats.failures), (3, 2, 0), "{name}");
-        let asked = server.received();
-        assert!(asked.iter().all(|one| one.body == asked[0].body), "{name}: each try asks the same");
-    }
-}
-
-#[test]
-fn game_fails_after_the_last_try() {
-    let server = Server::start(|_| Answer::error(502, "bad gateway"));
-    let mut player = player(server.base_url(), PromptStyle::Chat, config());
-    let said = reason(&play(&mut player, 1));
-    assert!(said.starts_with("no answer after 4 tries, the last one: http://127.0.0.1:"), "{said}");
-    assert!(said.contains("502") && said.ends_with("bad gateway"), "{said}");
-    assert_eq!((server.received().len(), player.stats().failures), (4, 1));
-}
-
-#[test]
-fn hanging_server_times_out() {
-    let slow = Duration::from_secs(60);
-    let server = Server::start(move |asked| {
-        let delay = if asked.number < 2 { slow } else { Duration::ZERO };
-        Answer::says("tea").after(delay)
-    });
-    let timeout = Duration::from_millis(500);
-    let mut player = player(server.base_url(), PromptStyle::Chat, EndpointConfig { timeout, ..config() });
-    let began = Instant::now();
-    assert_eq!(play(&mut player, 1).finished.len(), 1);
-    assert!(player.stats().retries >= 2);
-    assert!(began.elapsed() < Duration::from_secs(50));
-}
-
-#[test]
-fn dropping_the_player_never_hangs() {
-    let server = Server::start(|_| Answer::says("tea").after(Duration::from_secs(60)));
-    struct Brief(Instant);
-    impl GameSink for Brief {
-        fn finished(&mut self, _: FinishedGame) -> spag_game::Result<()> {
-            Ok(())
-        }
-        fn failed(&mut self, _: FailedGame) -> spag_game::Result<()> {
-            Ok(())
-        }
-        fn should_continue(&mut self) -> bool {
-            self.0.elapsed() < Duration::from_millis(150)
-        }
-    }
-    let began = Instant::now();
-    let mut player = player(server.base_url(), PromptStyle::Chat, config());
-    let specs = (0..9).map(|number| GameSpec { number, item: "tea".into(), max_turns: 2, seed: 1 });
-    let prompts = PromptSet::default();
-    play_games(&Taboo::new(&prompts), specs, Seats::SelfPlay(&mut player), &PlayConfig::default(), &mut Brief(began))
-        .unwrap();
-    drop(player);
-    assert!(began.elapsed() < Duration::from_secs(30), "{:?}", began.elapsed());
-}
-
-#[test]
-fn unreachable_endpoint_ends_the_run() {
-    let port = reserve_port();
-    let mut player = player(format!("http://127.0.0.1:{port}/v1"), PromptStyle::Chat, config());
-    let (result, games) = try_play(&mut player, 50_000);
-    let said = result.unwrap_err().to_string();
-    assert!(said.starts_with("10 games in a row failed, the last one: game "), "{said}");
-    assert!(said.contains(&format!("http://127.0.0.1:{port}/v1/chat/completions: ")), "{said}");
-    assert_eq!((games.finished.len(), games.failed.len()), (0, 10));
-}
-
-#[test]
-fn fatal_errors_end_the_run_at_once() {
-    for (status, key, parts) in [
-        (401, None, ["401", "set the environment variable OPENAI_API_KEY"]),
-        (401, Some("sk-secret-2"), ["Incorrect API key: [key]", "the key in OPENAI_API_KEY"]),
-        (403, Some("sk-secret-2"), ["403", "the key in OPENAI_API_KEY"]),
-        (404, None, ["no such model", "/v1/models lists the models"]),
-        (308, None, ["redirects to http://elsewhere/v1", "use that address"]),
-    ] {
-        let server = Server::start(move |_| {
-            Answer::error(status, "Incorrect API key: sk-secret-2").header("Location", "http://elsewhere/v1")
-        });
-        let key = key.map(|key| ApiKey::new(key).unwrap());
-        let mut player = player(server.base_url(), PromptStyle::Chat, EndpointConfig { key, ..config() });
-        let (result, games) = try_play(&mut player, 100);
-        let said = result.unwrap_err().to_string();
-        assert!(said.starts_with("the player of both seats failed: http://127.0.0.1:"), "{said}");
-        assert!(parts.iter().all(|part| said.contains(part)), "{said}");
-        assert!(player.stats().requests <= 8, "the rest is not tried");
-        assert_eq!(games, CollectedGames::default());
-    }
-}
-
-#[test]
-fn fatal_error_is_told_by_a_turn_submitted_after_it() {
-    let server = Server::start(|_| Answer::error(401, "no such key"));
-    let mut player = player(server.base_url(), PromptStyle::Chat, EndpointConfig { in_flight: 1, ..config() });
-    let began = Instant::now();
-    // Nothing is polled.
-    let error = loop {
-        let episode = Episode::new("tea", 2);
-        let turn = TurnRequest {
-            number: 0,
-            seat: taboo::ATTACKER,
-            episode: &episode,
-            prompt: &TurnPrompt::Plain(PromptText::own("Begin.")),
-            utterance_rule: UtteranceRule::default(),
-            legal_actions: None,
-            game_seed: 1,
-            seed: 1,
-        };
-        match player.submit(&turn) {
-            Ok(()) => assert!(began.elapsed() < Duration::from_secs(300), "no turn was refused"),
-            Err(error) => break error.to_string(),
-        }
-        std::thread::sleep(Duration::from_millis(1));
-    };
-    assert!(error.contains("401") && error.contains("OPENAI_API_KEY"), "{error}");
-}
-
-#[test]
-fn refused_turn_fails_only_its_game() {
-    // Cut at 300 characters, in the middle of the second echo of the key.
-    let echo = format!("too long for sk-secret-3: {} sk-secret-3 {}", "x".repeat(265), "y".repeat(900));
-    let server = Server::start(move |asked| match asked.seed() % 5 {
-        0 => Answer::error(400, &echo),
-        1 => Answer::new(200, json!({"choices": [{"message": {"content": "t"}, "finish_reason": "content_filter"}]})),
-        2 => Answer::new(200, json!({"choices": [{"message": {"content": null, "refusal": "No."}}]})),
-        _ => Answer::says("Hm."),
-    });
-    let key = Some(ApiKey::new("sk-secret-3").unwrap());
-    let mut player = player(server.base_url(), PromptStyle::Chat, EndpointConfig { key, ..config() });
-    let (result, games) = try_play(&mut player, 60);
-    // Most games fail; whether ten in a row do does not matter here.
-    drop(result);
-    assert!(games.finished.iter().all(|game| Outcome::from(game.verdict) == Outcome::Tie));
-    assert!(games.failed.len() >= 10);
-    let reasons: Vec<String> = games.failed.iter().map(|game| game.failure.to_string()).collect();
-    for reason in &reasons {
-        assert!(reason.len() < 450 && !reason.contains("sk-se"), "{reason}");
-    }
-    for part in ["too long for [key]", "content filter", "has no text (finish_reason: none given): No."] {
-        assert!(reasons.iter().any(|reason| reason.contains(part)), "{part}: {reasons:#?}");
-    }
-    for FailedGame { number, seed, episode, seat, .. } in &games.failed {
-        assert_eq!((*seed, *seat), (game_seed(5, *number), taboo::seat_at(episode.history.len())));
-    }
-    let stats = player.stats();
-    assert_eq!((stats.retries, stats.failures >= games.failed.len() as u64), (0, true));
-}
-
-#[test]
-fn failed_games_are_recorded_and_played_again() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("games.jsonl");
-    let specs = || -> Vec<GameSpec> {
-        let spec = |number| GameSpec { number, item: "tea".into(), max_turns: 2, seed: game_seed(5, number) };
-        (0..9).map(spec).collect()
-    };
-    let play_missing = |server: &Server| {
-        let mut player = player(server.base_url(), PromptStyle::Chat, config());
-        let mut record =
-            GameRecord::open(&path, &Taboo::default(), specs(), "endpoint; temperature=1.2; max_tokens=32".to_owned())
-                .unwrap();
-        let missing = record.missing();
-        let (prompts, play) = (PromptSet::default(), PlayConfig::default());
-        play_games(&Taboo::new(&prompts), missing, Seats::SelfPlay(&mut player), &play, &mut record).unwrap();
-        let failed = read_episodes(record.failed_path()).unwrap_or_default();
-        (record.into_episodes(), failed)
-    };
-    // The defender of every third game gets no answer.
-    let doomed: Vec<u64> = (0..9).step_by(3).map(|game| game_seed(game_seed(5, game), 1) >> 33).collect();
-    let server = Server::start(move |asked| match doomed.contains(&asked.seed()) {
-        true => Answer::error(422, "that prompt I do not like"),
-        false => Answer::says(&utterance(asked)),
-    });
-    let (finished, failed) = play_missing(&server);
-    assert_eq!(finished.len() + failed.len(), 9);
-    assert!(!failed.is_empty());
-    for episode in &failed {
-        let text = serde_json::to_string(episode).unwrap();
-        assert!(episode.history.len() == 1 && text.contains("that prompt I do not like"), "{text}");
-        assert!(text.contains("\"role\":\"defender\"") && text.contains("endpoint; temperature=1.2; max_tokens=32"));
-    }
-    // With a working server only the failed games are played.
-    let mended = Server::start(|asked| Answer::says(&utterance(asked)));
-    let (finished, none) = play_missing(&mended);
-    assert_eq!((finished.len(), none.len()), (9, 0));
-    assert!(mended.received().len() <= 4 * failed.len());
-}
-
-#[test]
-fn requests_keep_the_maximum_rate() {
-    let server = Server::start(|_| Answer::says("tea"));
-    let limited = EndpointConfig { requests_per_minute: Some(1200.0), ..config() };
-    let mut player = player(server.base_url(), PromptStyle::Chat, limited);
-    // Twenty a second: twenty at once, then ten more in half a second.
-    let began = Instant::now();
-    play(&mut player, 30);
-    assert!(began.elapsed() >= Duration::from_millis(480), "{:?}", began.elapsed());
-}
-
-#[test]
-fn invalid_settings_are_refused() {
-    let spec = EndpointSpec {
-        servers: Servers::One("http://a/v1".into()),
-        model: "m".into(),
-        style: PromptStyle::Chat,
-        key_variable: None,
-    };
-    for (config, setting) in [
-        (EndpointConfig { in_flight: 0, ..config() }, "in_flight"),
-        (
-            EndpointConfig { sampling: SamplingSettings { temperature: f64::NAN, ..config().sampling }, ..config() },
-            "temperature",
-        ),
-        (EndpointConfig { sampling: SamplingSettings { top_p: Some(1.5), ..config().sampling }, ..config() }, "top_p"),
-        (EndpointConfig { max_tokens: 0, ..config() }, "max_tokens"),
-        (EndpointConfig { timeout: Duration::ZERO, ..config() }, "timeout"),
-        (EndpointConfig { timeout: Duration::MAX, ..config() }, "timeout"),
-        (EndpointConfig { retry: RetryConfig { cap: Duration::MAX, ..config().retry }, ..config() }, "retry"),
-        (EndpointConfig { retry: RetryConfig { tries: 0, ..config().retry }, ..config() }, "retry.tries"),
-        (EndpointConfig { requests_per_minute: Some(0.0), ..config() }, "requests_per_minute"),
-    ] {
-        let said = EndpointPlayer::new(spec.clone(), config).unwrap_err().to_string();
-        assert!(said.contains(setting), "{said}");
-    }
-}
-
-#[test]
-fn short_key_is_left_in_utterances() {
-    // A common key for servers without keys.
-    let server = Server::start(|_| Answer::says("x marks the spot"));
-    let key = Some(ApiKey::new("x").unwrap());
-    let mut player = player(server.base_url(), PromptStyle::Chat, EndpointConfig { key, ..config() });
-    assert_eq!(play(&mut player, 1).finished[0].episode.history[0].content, "x marks the spot");
-}
-
-/// A server that sends `head` and then `piece` again and again, with a pause.
-fn dripping(head: &'static str, piece: &'static str, pause: Duration) -> String {
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let address = listener.local_addr().unwrap();
-    std::thread::spawn(move || {
-        for stream in listener.incoming().map_while(Result::ok) {
-            std::thread::spawn(move || {
-                let mut stream = stream;
-                let mut sent = stream.write_all(head.as_bytes());
-                while sent.is_ok() {
-                    std::thread::sleep(pause);
-                    sent = stream.write_all(piece.as_bytes());
-                }
-            });
-        }
-    });
-    format!("http://{address}/v1")
-}
-
-#[test]
-fn endless_answers_end_in_bounded_time_and_memory() {
-    let ms = Duration::from_millis;
-    let kib = |text: &str| -> &'static str { Box::leak(text.repeat(1024 / text.len()).into_boxed_str()) };
-    let body = "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n\r\n{";
-    let chunked = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n";
-    for (what, head, piece, pause, timeout) in [
-        ("a slow body", body, " ", ms(50), ms(1500)),
-        ("slow chunks", chunked, "1\r\n \r\n", ms(50), ms(1500)),
-        ("slow headers", "HTTP/1.1 200 OK\r\n", "X-A: b\r\n", ms(50), ms(1500)),
-        ("a long body", body, kib("  "), ms(0), ms(60_000)),
-        ("many headers", "HTTP/1.1 200 OK\r\n", kib("X-A: b\r\n"), ms(0), ms(60_000)),
-        ("a long header", "HTTP/1.1 200 OK\r\nX-A: ", kib("ab"), ms(0), ms(60_000)),
-        ("interim answers", "", "HTTP/1.1 102 Processing\r\n\r\n", ms(50), ms(1500)),
-    ] {
-        let retry = RetryConfig { tries: 1, ..config().retry };
-        let config = EndpointConfig { timeout, retry, ..config() };
-        let mut player = player(dripping(head, piece, pause), PromptStyle::Chat, config);
-        let began = Instant::now();
-        let said = reason(&play(&mut player, 1));
-        assert!(said.len() < 1000, "{what}: {said}");
-        assert!(began.elapsed() < Duration::from_secs(120), "{what}: {said}");
-    }
-}
-
-#[test]
-fn key_does_not_follow_a_redirect() {
-    let other = Server::start(|_| Answer::says("tea"));
-    for status in [301, 302, 303, 307, 308] {
-        let target = format!("{}/chat/completions?key=sk-secret-5", other.base_url());
-        let server = Server::start(move |_| Answer::new(status, "").header("Location", &target));
-        let key = Some(ApiKey::new("sk-secret-5").unwrap());
-        let mut player = player(server.base_url(), PromptStyle::Chat, EndpointConfig { key, ..config() });
-        let said = try_play(&mut player, 1).0.unwrap_err().to_string();
-        assert!(said.contains("redirects to") && !said.contains("secret"), "{said}");
-    }
-    assert!(other.received().is_empty());
-}
-
-#[test]
-fn https_address_uses_tls() {
-    let server = Server::start(|_| Answer::says("tea"));
-    let base_url = server.base_url().replace("http:", "https:");
-    let once = RetryConfig { tries: 1, ..config().retry };
-    let mut player = player(base_url, PromptStyle::Chat, EndpointConfig { retry: once, ..config() });
-    // The server does not speak TLS.
-    let said = reason(&play(&mut player, 1));
-    assert!(said.contains("https://127.0.0.1:") && !said.to_lowercase().contains("required"), "{said}");
-    assert!(server.received().iter().all(|asked| !asked.line.contains("POST")));
-}
-
-#[test]
-fn key_is_never_printed() {
-    let key = Some(ApiKey::new("sk-secret-4").unwrap());
-    let config = EndpointConfig { key, ..config() };
-    assert!(!format!("{config:?}").contains("secret"));
-    let player = player("http://127.0.0.1:1/v1".into(), PromptStyle::Chat, config);
-    assert!(!format!("{player:?}").contains("secret"));
 }

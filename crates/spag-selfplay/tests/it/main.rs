@@ -2,6 +2,8 @@
 
 mod chat;
 mod endpoint;
+mod endpoint_failures;
+mod endpoint_limits;
 mod endpoint_pool;
 mod generations;
 mod shared_engine;

@@ -1,7 +1,5 @@
 //! Settings with a fixed set of names.
 
-use std::fmt;
-
 use serde::{Deserialize, Serialize};
 
 /// The learning rate after the warm-up.
@@ -68,25 +66,7 @@ pub enum IntervalStrategy {
     Epoch,
 }
 
-/// Parses and prints flags with the names that JSON has.
-macro_rules! named_in_flags {
-    ($($choice:ty),*) => { $(
-        impl std::str::FromStr for $choice {
-            type Err = serde::de::value::Error;
-            fn from_str(text: &str) -> Result<Self, Self::Err> {
-                Self::deserialize(serde::de::value::StrDeserializer::new(text))
-            }
-        }
-
-        impl fmt::Display for $choice {
-            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                self.serialize(f)
-            }
-        }
-    )* };
-}
-
-named_in_flags!(
+spag_io::named_choices!(
     crate::loss::TrainMethod,
     Optim,
     SchedulerType,
