@@ -40,6 +40,14 @@ pub enum Error {
     /// The template drops the content of the last message.
     #[error("the model's chat template leaves out the last message, so that it cannot be continued")]
     NotContinued,
+    /// A setting of reasoning is invalid.
+    #[error("{setting}: {problem}")]
+    Reasoning {
+        /// The setting.
+        setting: &'static str,
+        /// What is wrong with it, and what to do.
+        problem: &'static str,
+    },
     /// The tokenizer cannot encode the text.
     #[error(transparent)]
     Model(#[from] spag_model::Error),
@@ -62,9 +70,12 @@ impl Classify for Error {
     fn class(&self) -> ErrorClass {
         match self {
             Self::Model(error) => error.class(),
-            Self::NoTemplate { .. } | Self::Template { .. } | Self::Render(_) | Self::NotContinued | Self::Marks(_) => {
-                ErrorClass::BadInput
-            }
+            Self::NoTemplate { .. }
+            | Self::Template { .. }
+            | Self::Render(_)
+            | Self::NotContinued
+            | Self::Marks(_)
+            | Self::Reasoning { .. } => ErrorClass::BadInput,
         }
     }
 }

@@ -46,12 +46,12 @@ struct PieceEnd {
 }
 
 impl PromptHistory {
-    /// The tokens of the next prompt: those of the leading pieces shared with the last prompt, then of the new pieces.
+    /// The tokens of the next prompt, of which `text` is [the text](PromptEncoder::text): those of the leading pieces shared with the
+    /// last prompt, then of the new pieces.
     ///
     /// # Errors
     /// As [`PromptEncoder::encode`]; the history is unchanged then.
-    pub fn prompt(&mut self, encoder: &PromptEncoder, prompt: &TurnPrompt) -> Result<Vec<u32>> {
-        let text = encoder.text(prompt)?;
+    pub fn prompt(&mut self, encoder: &PromptEncoder, prompt: &TurnPrompt, text: PromptText) -> Result<Vec<u32>> {
         let common = self.text.bytes().zip(text.text().bytes()).take_while(|(a, b)| a == b).count();
         let kept = self.ends.partition_point(|end| end.bytes <= common);
         let mut ends = self.ends[..kept].to_vec();
@@ -135,7 +135,7 @@ fn pieces(text: &PromptText, from: usize) -> Vec<Piece> {
 
 /// Encodes a text that continues another. LLaMA tokenizers prepend a blank to every text that they encode; a text after a
 /// line break needs none.
-fn continued(tokenizer: &Tokenizer, text: &PromptText) -> Result<Vec<u32>> {
+pub(crate) fn continued(tokenizer: &Tokenizer, text: &PromptText) -> Result<Vec<u32>> {
     const BEFORE: &str = "\n";
     let encode = |text: &str| tokenizer.encode_text(text);
     if encode("\na")?.ends_with(&encode("a")?) {

@@ -2,18 +2,26 @@
 
 use std::sync::{Arc, OnceLock};
 
-use spag_io::{ChatMessage, ChatRole, PromptText, TurnPrompt};
+use spag_io::{
+    ChatMessage, ChatRole, PromptEnd, PromptFormat, PromptText, ReasoningFormat, ReasoningRule, ReasoningTags,
+    TurnPrompt,
+};
 use spag_model::Tokenizer;
 
 use crate::error::{Error, Result};
-use crate::rendered::render;
+use crate::history::continued;
+use crate::reasoning::ReasoningForm;
+use crate::rendered::{render, render_thought};
 use crate::template::ChatTemplate;
-use crate::traits::{SystemMessage, end_of_turn};
+use crate::template_kwargs::TemplateKwargs;
+use crate::traits::{SystemMessage, check, end_of_turn};
 
 /// Encodes prompts for a model with this tokenizer. Clones share the template, which is loaded on first use.
 #[derive(Clone)]
 pub struct PromptEncoder {
     tokenizer: Tokenizer,
+    kwargs: TemplateKwargs,
+    reasoning: ReasoningRule,
     chat: Arc<OnceLock<Result<Option<Chat>, String>>>,
 }
 
@@ -22,12 +30,82 @@ struct Chat {
     template: ChatTemplate,
     system: SystemMessage,
     end_of_turn: u32,
+    form: Option<ReasoningForm>,
 }
 
 impl PromptEncoder {
     /// An encoder with the chat template of the tokenizer's folder, if it has one.
     pub fn new(tokenizer: Tokenizer) -> Self {
-        Self { tokenizer, chat: Arc::default() }
+        Self { tokenizer, kwargs: TemplateKwargs::default(), reasoning: ReasoningRule::None, chat: Arc::default() }
+    }
+
+    /// The same encoder, whose template is rendered with these variables.
+    pub fn with_kwargs(self, kwargs: TemplateKwargs) -> Self {
+        Self { kwargs, chat: Arc::default(), ..self }
+    }
+
+    /// The same encoder for completions with reasoning. `auto` becomes the rule of this model.
+    ///
+    /// # Errors
+    /// The model has a chat template that cannot be used.
+    pub fn with_reasoning(self, format: ReasoningFormat, tags: ReasoningTags) -> Result<Self> {
+        let rule = match format {
+            ReasoningFormat::None => ReasoningRule::None,
+            ReasoningFormat::Boxed => ReasoningRule::Boxed,
+            ReasoningFormat::Auto if !self.has_tags(&tags)? => ReasoningRule::None,
+            ReasoningFormat::Think | ReasoningFormat::Auto => ReasoningRule::Think(tags),
+        };
+        Ok(self.with_rule(rule))
+    }
+
+    /// The same encoder for completions that a rule splits.
+    pub fn with_rule(self, reasoning: ReasoningRule) -> Self {
+        Self { reasoning, chat: Arc::default(), ..self }
+    }
+
+    /// Whether a model knows the tags: whether its template or its vocabulary has them.
+    ///
+    /// # Errors
+    /// The model has a chat template that cannot be used.
+    pub fn has_tags(&self, tags: &ReasoningTags) -> Result<bool> {
+        let template = self.loaded()?.map(|chat| chat.template.source());
+        let is_known = |tag: &str| {
+            template.is_some_and(|template| template.contains(tag)) || self.tokenizer.token_id(tag).is_some()
+        };
+        Ok(is_known(tags.open()) && is_known(tags.close()))
+    }
+
+    /// What splits the completions of this model.
+    pub fn reasoning(&self) -> &ReasoningRule {
+        &self.reasoning
+    }
+
+    /// How the model writes reasoning after prompts of a kind; `None` if it writes no tags.
+    ///
+    /// # Errors
+    /// Chats, and the model has no usable template.
+    pub fn reasoning_form(&self, prompts: PromptFormat) -> Result<Option<ReasoningForm>> {
+        match (&self.reasoning, prompts) {
+            (ReasoningRule::Think(tags), PromptFormat::Plain) => Ok(Some(ReasoningForm::plain(tags))),
+            (ReasoningRule::Think(_), PromptFormat::Chat) => Ok(self.chat()?.form.clone()),
+            (ReasoningRule::None | ReasoningRule::Boxed, _) => Ok(None),
+        }
+    }
+
+    /// Whether the text of a prompt ends in the tag that opens reasoning.
+    pub fn end_of_prompt(&self, text: &PromptText) -> PromptEnd {
+        match &self.reasoning {
+            ReasoningRule::Think(tags) => tags.end_of_prompt(text.text()),
+            ReasoningRule::None | ReasoningRule::Boxed => PromptEnd::Plain,
+        }
+    }
+
+    /// The tokens of a text that continues another, with special tokens matched outside of what players said.
+    ///
+    /// # Errors
+    /// The tokenizer cannot encode it.
+    pub fn continued(&self, text: &PromptText) -> Result<Vec<u32>> {
+        continued(&self.tokenizer, text)
     }
 
     /// The tokens of a prompt: a text with BOS if the tokenizer adds one; a chat as formatted by `apply_chat_template` of
@@ -75,11 +153,15 @@ impl PromptEncoder {
     /// The text of a chat, with the generation prompt.
     fn rendered(&self, messages: &[ChatMessage]) -> Result<PromptText> {
         let chat = self.chat()?;
+        let render = |messages: &[ChatMessage]| match &chat.form {
+            Some(form) => render_thought((&chat.template, &self.kwargs, form), &self.tokenizer, messages),
+            None => render((&chat.template, &self.kwargs), &self.tokenizer, messages),
+        };
         match (chat.system, messages) {
             (SystemMessage::FirstUser, [system, first, rest @ ..]) if system.role == ChatRole::System => {
-                render(&chat.template, &self.tokenizer, &[&[joined(system, first)], rest].concat())
+                render(&[&[joined(system, first)], rest].concat())
             }
-            _ => render(&chat.template, &self.tokenizer, messages),
+            _ => render(messages),
         }
     }
 
@@ -105,20 +187,30 @@ impl PromptEncoder {
     }
 
     fn chat(&self) -> Result<&Chat> {
-        let folder = || self.tokenizer.checkpoint().to_owned();
-        match self.chat.get_or_init(|| Chat::of(&self.tokenizer)) {
-            Ok(Some(chat)) => Ok(chat),
-            Ok(None) => Err(Error::NoTemplate { folder: folder() }),
-            Err(reason) => Err(Error::Template { folder: folder(), reason: reason.clone() }),
+        self.loaded()?.ok_or_else(|| Error::NoTemplate { folder: self.tokenizer.checkpoint().to_owned() })
+    }
+
+    fn loaded(&self) -> Result<Option<&Chat>> {
+        match self.chat.get_or_init(|| Chat::of(&self.tokenizer, &self.kwargs, &self.reasoning)) {
+            Ok(chat) => Ok(chat.as_ref()),
+            Err(reason) => {
+                Err(Error::Template { folder: self.tokenizer.checkpoint().to_owned(), reason: reason.clone() })
+            }
         }
     }
 }
 
 impl Chat {
-    fn of(tokenizer: &Tokenizer) -> Result<Option<Self>, String> {
+    fn of(tokenizer: &Tokenizer, kwargs: &TemplateKwargs, reasoning: &ReasoningRule) -> Result<Option<Self>, String> {
         let Some(template) = ChatTemplate::of(tokenizer)? else { return Ok(None) };
-        let (system, end_of_turn) = (SystemMessage::of(&template), end_of_turn(&template, tokenizer));
-        Ok(Some(Self { template, system, end_of_turn }))
+        check(&template, kwargs)?;
+        let system = SystemMessage::of(&template, kwargs);
+        let end_of_turn = end_of_turn(&template, kwargs, tokenizer);
+        let form = match reasoning {
+            ReasoningRule::Think(tags) => Some(ReasoningForm::of_template(&template, tags, kwargs)),
+            ReasoningRule::None | ReasoningRule::Boxed => None,
+        };
+        Ok(Some(Self { template, system, end_of_turn, form }))
     }
 }
 

@@ -5,6 +5,7 @@ use spag_model::Tokenizer;
 
 use crate::rendered::{Answer, variables};
 use crate::template::ChatTemplate;
+use crate::template_kwargs::TemplateKwargs;
 
 /// Where a template expects the system text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -21,12 +22,25 @@ const SYSTEM: &str = "szqrules";
 const ASKED: &str = "uzqasked";
 const ANSWERED: &str = "azqsaid";
 
+/// Whether a template renders a conversation at all with these variables.
+///
+/// # Errors
+/// Why it renders none.
+pub(crate) fn check(template: &ChatTemplate, kwargs: &TemplateKwargs) -> Result<(), String> {
+    let fails = |messages: &[Value]| template.render(messages, &variables(Answer::Begun, kwargs)).err();
+    let asked = message("user", ASKED);
+    match fails(&[asked.clone()]).and_then(|_| fails(&[message("system", SYSTEM), asked])) {
+        None => Ok(()),
+        Some(why) => Err(format!("{why}; variables that it needs are given as chat_template_kwargs")),
+    }
+}
+
 impl SystemMessage {
     /// Detects it for a template.
-    pub(crate) fn of(template: &ChatTemplate) -> Self {
+    pub(crate) fn of(template: &ChatTemplate, kwargs: &TemplateKwargs) -> Self {
         let messages =
             [message("system", SYSTEM), message("user", ASKED), message("assistant", ANSWERED), message("user", ".")];
-        let text = template.render(&messages, &variables(Answer::Begun)).unwrap_or_default();
+        let text = template.render(&messages, &variables(Answer::Begun, kwargs)).unwrap_or_default();
         match (text.find(SYSTEM), text.find(ASKED)) {
             (Some(system), Some(asked)) if system < asked => Self::Own,
             _ => Self::FirstUser,
@@ -35,9 +49,9 @@ impl SystemMessage {
 }
 
 /// The special token that a template writes after an answer; the tokenizer's EOS if it writes none.
-pub(crate) fn end_of_turn(template: &ChatTemplate, tokenizer: &Tokenizer) -> u32 {
+pub(crate) fn end_of_turn(template: &ChatTemplate, kwargs: &TemplateKwargs, tokenizer: &Tokenizer) -> u32 {
     let messages = [message("user", ASKED), message("assistant", ANSWERED)];
-    let text = template.render(&messages, &variables(Answer::Absent)).unwrap_or_default();
+    let text = template.render(&messages, &variables(Answer::Absent, kwargs)).unwrap_or_default();
     let after = text.find(ANSWERED).and_then(|at| text.get(at + ANSWERED.len()..)).unwrap_or_default().trim_start();
     // The longest special token that starts here.
     let found = tokenizer.special_texts(after).take_while(|found| found.start == 0).last();
@@ -68,7 +82,12 @@ pub(crate) mod tests {
 
     #[test]
     fn system_messages_are_moved_where_a_template_has_no_place_for_them() {
-        let place = |name: &str| SystemMessage::of(&ChatTemplate::of(&tokenizer("mistral", name)).unwrap().unwrap());
+        let place = |name: &str| {
+            SystemMessage::of(
+                &ChatTemplate::of(&tokenizer("mistral", name)).unwrap().unwrap(),
+                &TemplateKwargs::default(),
+            )
+        };
         for name in ["smollm2", "zephyr", "qwen2.5", "qwen3", "llama-3-instruct", "llama-2-chat", "gemma"] {
             assert_eq!(place(name), SystemMessage::Own, "{name}");
         }
@@ -78,7 +97,7 @@ pub(crate) mod tests {
         }
         let dropped = "{% for m in messages if m.role != 'system' %}{{ m.content }}{% endfor %}";
         let dropped = ChatTemplate::new(dropped.into(), Map::new()).unwrap();
-        assert_eq!(SystemMessage::of(&dropped), SystemMessage::FirstUser);
+        assert_eq!(SystemMessage::of(&dropped, &TemplateKwargs::default()), SystemMessage::FirstUser);
     }
 
     #[test]
@@ -91,12 +110,13 @@ pub(crate) mod tests {
             ("mistral", "zephyr", "</s>"),
         ] {
             let tokenizer = tokenizer(family, template);
-            let token = end_of_turn(&ChatTemplate::of(&tokenizer).unwrap().unwrap(), &tokenizer);
+            let token =
+                end_of_turn(&ChatTemplate::of(&tokenizer).unwrap().unwrap(), &TemplateKwargs::default(), &tokenizer);
             assert_eq!(tokenizer.token(token).as_deref(), Some(end), "{template}");
         }
         // `<end_of_turn>` is not a token here.
         let gemma = tokenizer("llama3", "gemma");
         let other = ChatTemplate::of(&gemma).unwrap().unwrap();
-        assert_eq!(end_of_turn(&other, &gemma), gemma.eos());
+        assert_eq!(end_of_turn(&other, &TemplateKwargs::default(), &gemma), gemma.eos());
     }
 }

@@ -1,9 +1,12 @@
 //! How the completion of a model becomes an utterance.
 
 use serde::Deserialize;
+use spag_io::{PromptEnd, PromptFormat, ReasoningRule};
+
+use crate::policy::Said;
 
 /// How a model's completion becomes an utterance: the key `utterances` of a prompt file.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum UtteranceRule {
     /// As in the reference: prompt and completion are decoded together, and the text of the prompt is removed. Keeps the
@@ -18,11 +21,23 @@ pub enum UtteranceRule {
 }
 
 impl UtteranceRule {
-    /// The utterance of a decoded completion.
-    pub fn utterance(self, completion: String) -> String {
+    /// What a player says by a decoded completion of a prompt that ends so, and what it thought before. A completion that says
+    /// nothing is an empty utterance.
+    pub fn said(self, completion: &str, reasoning: &ReasoningRule, prompt: PromptEnd) -> Said {
+        let split = reasoning.split(completion, prompt);
+        let text = split.utterance.unwrap_or_default();
+        let text = match self {
+            Self::AsDecoded | Self::Trimmed => text,
+            Self::Message => text.trim().to_owned(),
+        };
+        Said { text, reasoning: split.reasoning, ..Said::default() }
+    }
+
+    /// The format of the prompts that are answered by this rule.
+    pub fn prompts(self) -> PromptFormat {
         match self {
-            Self::AsDecoded | Self::Trimmed => completion,
-            Self::Message => completion.trim().to_owned(),
+            Self::AsDecoded | Self::Trimmed => PromptFormat::Plain,
+            Self::Message => PromptFormat::Chat,
         }
     }
 

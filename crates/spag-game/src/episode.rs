@@ -18,6 +18,12 @@ pub struct Utterance {
     pub seat: Seat,
     /// The text, unchanged.
     pub content: String,
+    /// What the speaker thought before, which no other player sees.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reasoning: Option<String>,
+    /// How the reasoning ended, if not by the speaker's closing tag.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reasoning_end: Option<ReasoningEnd>,
     /// The tokens that a model generated, if they were recorded.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub generation: Option<Generation>,
@@ -26,13 +32,30 @@ pub struct Utterance {
     pub extra: Map<String, Value>,
 }
 
+/// How reasoning ended that the player did not end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum ReasoningEnd {
+    /// Its budget was used up, and the engine wrote the closing tag.
+    Forced,
+    /// The completion ended within it, so that nothing was said.
+    Unfinished,
+}
+
 impl Utterance {
     /// The key of `extra` that marks an utterance which its game refused.
     pub const REFUSAL: &str = REFUSAL;
 
     /// An utterance without other keys.
     pub fn new(seat: Seat, content: impl Into<String>) -> Self {
-        Self { seat, content: content.into(), generation: None, extra: Map::new() }
+        Self {
+            seat,
+            content: content.into(),
+            reasoning: None,
+            reasoning_end: None,
+            generation: None,
+            extra: Map::new(),
+        }
     }
 }
 
@@ -116,13 +139,17 @@ pub struct UtteranceView<'a> {
     /// The text, unchanged.
     #[serde(borrow)]
     pub content: Cow<'a, str>,
+    /// What the speaker thought before.
+    #[serde(borrow, default)]
+    pub reasoning: Option<Cow<'a, str>>,
     #[serde(flatten)]
     extra: IgnoredAny,
 }
 
 impl<'a> From<&'a Utterance> for UtteranceView<'a> {
     fn from(utterance: &'a Utterance) -> Self {
-        Self { seat: utterance.seat, content: Cow::Borrowed(&utterance.content), extra: IgnoredAny }
+        let reasoning = utterance.reasoning.as_deref().map(Cow::Borrowed);
+        Self { seat: utterance.seat, content: Cow::Borrowed(&utterance.content), reasoning, extra: IgnoredAny }
     }
 }
 

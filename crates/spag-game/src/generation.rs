@@ -1,5 +1,7 @@
 //! What generated an utterance, token by token.
 
+use std::ops::Range;
+
 use serde::{Deserialize, Serialize};
 
 use crate::completion::UtteranceRule;
@@ -14,6 +16,12 @@ pub struct Generation {
     /// ln p of each token under the distribution that it was sampled from, with temperature, top-k and top-p; 0 if greedy, and the
     /// bits of `model_log_probs` if it is the model's own.
     pub sampling_log_probs: Vec<f32>,
+    /// Tokens at the beginning that are reasoning, those of its closing tag included; 0 without reasoning.
+    #[serde(default, skip_serializing_if = "spag_io::is_default")]
+    pub reasoning_tokens: usize,
+    /// The tokens that the engine wrote after a budget was used up: context, which nobody has drawn. Their log-probabilities are 0.
+    #[serde(default, skip_serializing_if = "Range::is_empty")]
+    pub forced_tokens: Range<usize>,
     /// The version of the policy's weights: 0 for those that were loaded, one more with each update.
     pub policy_version: u64,
     /// Where the tokens stand, if the player's prompts have the tokens of its own utterances. No part of records.
@@ -44,8 +52,8 @@ pub enum UtteranceEnd {
 }
 
 impl TurnContext {
-    /// The tokens of `ids` that are the utterance: without a token that ended it. `None` if the text was cut.
-    pub fn utterance<'a>(&self, ids: &'a [u32]) -> Option<&'a [u32]> {
+    /// The tokens of `ids` without a token that ended the utterance. `None` if the text was cut.
+    pub fn of_text<'a>(&self, ids: &'a [u32]) -> Option<&'a [u32]> {
         match self.end {
             UtteranceEnd::Token => ids.split_last().map(|(_, ids)| ids),
             UtteranceEnd::Length => Some(ids),

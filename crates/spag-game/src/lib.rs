@@ -42,6 +42,7 @@ mod record;
 // ── Games, and what reads their names ──
 pub mod games;
 mod names;
+mod own_reasoning;
 mod per_ending;
 mod per_seat;
 pub mod session;
@@ -49,7 +50,7 @@ pub mod session;
 pub use completion::UtteranceRule;
 pub use driver::{CollectedGames, FailedGame, FinishedGame, GameSink, PlayConfig, Seats, play_games};
 pub use ending::{DRAW, Ending, EndingLabel, INVALID, Play};
-pub use episode::{Episode, EpisodeView, Utterance, UtteranceView};
+pub use episode::{Episode, EpisodeView, ReasoningEnd, Utterance, UtteranceView};
 pub use error::{Error, Result};
 pub use failure::{FailureCause, PolicyError, TurnFailure};
 pub use game::{Game, Judge, Match, Refusal, Ruling};
@@ -62,6 +63,7 @@ pub use games::{GameData, NamedGame, SeededGame, game_labels, open_game, parse_o
 pub use generation::{Generation, TokenRecords, TurnContext, UtteranceEnd};
 pub use labels::{Labels, UtteranceKind};
 pub use message::{Message, MessageKind, Sender};
+pub use own_reasoning::with_own_reasoning;
 pub use per_ending::PerEnding;
 pub use per_seat::{AsSeat, OfSeat, PerSeat, SeatKey, SeatName};
 pub use policy::{Policy, PollMode, Reply, Said, ScriptedPolicy, TurnRequest};

@@ -3,7 +3,7 @@
 use spag_io::TurnPrompt;
 
 use crate::completion::UtteranceRule;
-use crate::episode::Episode;
+use crate::episode::{Episode, ReasoningEnd};
 use crate::failure::{PolicyError, TurnFailure};
 use crate::generation::Generation;
 use crate::seat::Seat;
@@ -43,13 +43,17 @@ pub struct Reply {
 pub struct Said {
     /// The utterance.
     pub text: String,
+    /// What the player thought before, which no other player sees.
+    pub reasoning: Option<String>,
+    /// How its reasoning ended, if not as the player wished.
+    pub reasoning_end: Option<ReasoningEnd>,
     /// The tokens that it was decoded from, if a model of this process generated them.
     pub generation: Option<Generation>,
 }
 
 impl From<String> for Said {
     fn from(text: String) -> Self {
-        Self { text, generation: None }
+        Self { text, ..Self::default() }
     }
 }
 

@@ -5,7 +5,7 @@ mod lines;
 mod request;
 
 use serde_json::{Map, Value};
-use spag_io::PromptFormat;
+use spag_io::{PromptEnd, PromptFormat, ReasoningRule};
 
 pub use answer::{Code, Observation, Problem, Reply};
 pub use request::{Request, parse_object, parse_seed};
@@ -32,6 +32,8 @@ use crate::verdict::Verdict;
 pub struct Session {
     name: String,
     data: Option<GameData>,
+    /// What an action is of the text of a step.
+    reasoning: ReasoningRule,
     playing: Option<Playing>,
 }
 
@@ -57,7 +59,13 @@ impl Session {
     /// There is no such game, or data are missing or not of this game.
     pub fn new(name: &str, data: Option<GameData>) -> Result<Self> {
         games::by_name(name, &Map::new(), data.as_ref(), PromptFormat::Plain)?;
-        Ok(Self { name: name.to_owned(), data, playing: None })
+        Ok(Self { name: name.to_owned(), data, reasoning: ReasoningRule::None, playing: None })
+    }
+
+    /// The same session, whose players think: an action is what the text of a step says by this rule, and no player is shown the
+    /// rest.
+    pub fn with_reasoning(self, reasoning: ReasoningRule) -> Self {
+        Self { reasoning, ..self }
     }
 
     /// The answer to a line, without its end.
@@ -96,7 +104,8 @@ impl Session {
         if playing.verdict.is_some() {
             return Err(problem("the game has ended; send a reset first"));
         }
-        let ruling = playing.state.apply(action);
+        let action = self.reasoning.split(action, PromptEnd::Plain).utterance.unwrap_or_default();
+        let ruling = playing.state.apply(&action);
         playing.verdict = ruling.verdict;
         Ok(playing.observe(ruling.refusal))
     }

@@ -121,6 +121,14 @@ impl PromptText {
         &self.said
     }
 
+    /// A part of the text, with what players said in it.
+    pub fn part(&self, range: Range<usize>) -> Self {
+        let text = self.text.get(range.clone()).unwrap_or_default().to_owned();
+        let within = |said: &Range<usize>| said.start.max(range.start)..said.end.min(range.end);
+        let said = self.said.iter().map(within).filter(|said| said.start < said.end);
+        Self { text, said: said.map(|said| said.start - range.start..said.end - range.start).collect() }
+    }
+
     /// The first part of a byte range that players said.
     pub fn said_within(&self, range: &Range<usize>) -> Option<Range<usize>> {
         let next = self.said.partition_point(|said| said.end <= range.start);
@@ -198,12 +206,14 @@ pub struct ChatMessage {
     pub role: ChatRole,
     /// Its text.
     pub content: PromptText,
+    /// What its author, the model, thought before, if the prompt shows it.
+    pub reasoning: Option<String>,
 }
 
 impl ChatMessage {
     /// A message.
     pub fn new(role: ChatRole, content: PromptText) -> Self {
-        Self { role, content }
+        Self { role, content, reasoning: None }
     }
 }
 
@@ -217,6 +227,14 @@ pub enum TurnPrompt {
 }
 
 impl TurnPrompt {
+    /// Its format.
+    pub fn format(&self) -> PromptFormat {
+        match self {
+            Self::Plain(_) => PromptFormat::Plain,
+            Self::Chat(_) => PromptFormat::Chat,
+        }
+    }
+
     /// The text, or the texts of the messages, one per line.
     pub fn text(&self) -> String {
         match self {

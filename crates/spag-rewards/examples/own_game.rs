@@ -5,7 +5,7 @@ use spag_game::{
     Refusal, Ruling, ScriptedPolicy, Seat, Seats, TurnRequest, UtteranceKind, UtteranceRule, Verdict, play_games,
 };
 use spag_io::{PromptText, TurnPrompt};
-use spag_rewards::{Credit, credit_games};
+use spag_rewards::{Credit, SampleReasoning, credit_games};
 
 const FOUND: Ending = Ending::new(&EndingLabel {
     name: "found",
@@ -101,7 +101,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let mut games = CollectedGames::default();
     play_games(&HigherOrLower, specs, Seats::SelfPlay(&mut player), &PlayConfig::default(), &mut games)?;
     let judged: Vec<_> = games.finished.iter().map(|game| (&game.episode, game.verdict)).collect();
-    let credited = credit_games(&HigherOrLower, &judged, &LastGuess, 0)?;
+    let credited = credit_games(&HigherOrLower, &judged, &LastGuess, (0, &SampleReasoning::default()))?;
     for sample in &credited.samples {
         println!("{}", serde_json::to_string(sample)?);
     }

@@ -2,7 +2,7 @@
 
 use std::ops::RangeInclusive;
 
-use crate::{Credit, CreditRule, Error, Result, RewardNorm};
+use crate::{Credit, CreditRule, Error, Result, RewardNorm, SampleReasoning};
 
 spag_io::settings! {
     /// Settings of [`assign_rewards`](crate::assign_rewards). The defaults are the paper's: the winner's utterances, γ = 0.8, rewards
@@ -16,6 +16,9 @@ spag_io::settings! {
         pub credit: CreditRule;
         /// Seed for drawing the wordings of queries.
         pub seed: u64;
+    } + {
+        /// The reasoning of utterances.
+        pub reasoning: SampleReasoning;
     }
 }
 

@@ -8,7 +8,7 @@ use spag_io::RowReader;
 
 use crate::credit::{Crediting, ImitatedWinner};
 use crate::sample_file::{Layout, RowWriter};
-use crate::{CreditSummary, Error, Result, Sample};
+use crate::{CreditSummary, Error, Result, Sample, SampleReasoning};
 
 /// A row of an Alpaca file. Other keys are ignored.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
@@ -157,9 +157,9 @@ pub fn convert_imitation(
     input: impl AsRef<Path>,
     output: impl AsRef<Path>,
     game: &dyn Game,
-    seed: u64,
+    (seed, reasoning): (u64, &SampleReasoning),
 ) -> Result<CreditSummary> {
-    let crediting = Crediting { rule: &ImitatedWinner, game, seed };
+    let crediting = Crediting { rule: &ImitatedWinner, game, seed, reasoning };
     let mut summary = CreditSummary::new(game.labels());
     let mut output = RowWriter::create(output.as_ref(), Layout::of(output.as_ref()))?;
     let episodes = EpisodeReader::open_with_rows(input)?;

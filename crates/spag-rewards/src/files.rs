@@ -45,7 +45,7 @@ pub fn assign_rewards_in_files(
     let rule = config.rule();
     let judged = judge_file(&job.input, &*rule, game, threads, outcomes.as_mut())?;
     let mut output = RowWriter::create(&job.output, Layout::of(&job.output))?;
-    let crediting = Crediting { rule: &*rule, game, seed: config.seed };
+    let crediting = Crediting { rule: &*rule, game, seed: config.seed, reasoning: &config.reasoning };
     let mut summary = credit_file(&job.input, judged, crediting, threads, &mut output)?;
     if let Some(sft) = &job.sft {
         for row in RowReader::<Sample>::open_with_rows(sft)? {

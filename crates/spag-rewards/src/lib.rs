@@ -9,6 +9,7 @@ mod error;
 mod files;
 mod ordered;
 mod query;
+mod reasoning;
 mod sample;
 mod sample_file;
 mod summary;
@@ -26,6 +27,7 @@ pub use credit::{
 pub use error::{Error, Result};
 pub use files::{AssignJob, assign_rewards_in_files};
 pub use query::Query;
+pub use reasoning::SampleReasoning;
 pub use sample::{BadNumber, Sample, SampleKind};
 pub use sample_file::{read_samples, write_samples};
 pub use summary::CreditSummary;

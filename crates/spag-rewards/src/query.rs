@@ -50,13 +50,13 @@ impl Query {
         }
     }
 
-    /// The query and the target of a row with messages. `beside` are the keys that must be absent.
+    /// The query, the target and its reasoning of a row with messages. `beside` are the keys that must be absent.
     pub(crate) fn of_messages(
         rows: Vec<MessageRow>,
         beside: [(&str, Option<String>); 4],
         form: Form,
         seat: Option<Seat>,
-    ) -> Result<(Self, String), String> {
+    ) -> Result<(Self, String, Option<String>), String> {
         if let Some((key, _)) = beside.iter().find(|(_, text)| text.is_some()) {
             return Err(format!("a sample has `messages` or `{key}`, not both"));
         }
@@ -66,12 +66,16 @@ impl Query {
             );
         }
         let mut messages = Vec::with_capacity(rows.len());
+        let last = rows.len().saturating_sub(1);
         for (at, row) in rows.into_iter().enumerate() {
-            messages.push(row.message(seat).map_err(|why| format!("messages[{at}]: {why}"))?);
+            let message = row.message(seat).map_err(|why| format!("messages[{at}]: {why}"))?;
+            // That of others is left to templates, which drop it.
+            let reasoning = message.reasoning.filter(|_| seat.is_some() || at == last);
+            messages.push(ChatMessage { reasoning, ..message });
         }
         match messages.pop() {
             Some(last) if last.role == ChatRole::Assistant && !messages.is_empty() => {
-                Ok((Self::Messages(messages), last.content.into_text()))
+                Ok((Self::Messages(messages), last.content.into_text(), last.reasoning))
             }
             _ => {
                 Err("`messages` needs a message to answer, and the assistant's answer, the target, as the last one"
@@ -83,7 +87,7 @@ impl Query {
     /// Writes the query and its target.
     pub(crate) fn serialize<M: SerializeMap>(
         &self,
-        target: &str,
+        (target, reasoning): (&str, Option<&str>),
         seat: Option<Seat>,
         map: &mut M,
     ) -> Result<(), M::Error> {
@@ -99,6 +103,7 @@ impl Query {
             }
             Self::Messages(messages) => {
                 let target = ChatMessage::new(ChatRole::Assistant, whole(target.to_owned(), seat));
+                let target = ChatMessage { reasoning: reasoning.map(str::to_owned), ..target };
                 let rows: Vec<MessageRow> =
                     messages.iter().chain([&target]).map(|message| MessageRow::of(message, seat)).collect();
                 return map.serialize_entry("messages", &rows);
@@ -145,6 +150,14 @@ pub(crate) struct MessageRow {
     content: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     said: Option<Vec<(usize, usize)>>,
+    #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "reasoning")]
+    reasoning_content: Option<String>,
+}
+
+/// Other programs may have anything under this key.
+fn reasoning<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Option<String>, D::Error> {
+    let found = serde_json::Value::deserialize(deserializer)?;
+    Ok(found.as_str().filter(|text| !text.trim().is_empty()).map(str::to_owned))
 }
 
 impl MessageRow {
@@ -153,7 +166,8 @@ impl MessageRow {
             Some(said) => prompt_text(self.content, said)?,
             None => whole(self.content, seat),
         };
-        Ok(ChatMessage::new(self.role, content))
+        let reasoning = self.reasoning_content.filter(|_| self.role == ChatRole::Assistant);
+        Ok(ChatMessage { reasoning, ..ChatMessage::new(self.role, content) })
     }
 
     /// A message as it is written. What was said is left out where it follows from the rest, or makes no difference.
@@ -162,7 +176,7 @@ impl MessageRow {
         let follows = whole(content.clone(), seat) == message.content;
         let is_text = seat.is_some() && !message.content.may_have_special_tokens();
         let said = (!follows && !is_text).then(|| pairs(&message.content));
-        Self { role: message.role, content, said }
+        Self { role: message.role, content, said, reasoning_content: message.reasoning.clone() }
     }
 }
 

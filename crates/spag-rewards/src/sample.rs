@@ -42,6 +42,9 @@ pub struct Sample {
     pub query: Query,
     /// The text to learn.
     pub target: String,
+    /// What the author of the target thought before, in answers to messages: learned before the target, as the model's chat template
+    /// has it. `reasoning_content` of the last message in files.
+    pub reasoning: Option<String>,
     /// 1 for a demonstration, the utterance's share of the win for a game.
     pub reward: f64,
     /// Factor of the sample's loss, at least 0.
@@ -63,7 +66,8 @@ impl Sample {
     /// A sample of a game with reward and weight 1, without a seat.
     pub(crate) fn new(query: impl Into<Query>, target: impl Into<String>) -> Self {
         let (query, target) = (query.into(), target.into());
-        Self { query, target, reward: 1.0, weight: 1.0, seat: None, kind: SampleKind::Game, extra: Map::new() }
+        let (reasoning, extra) = (None, Map::new());
+        Self { query, target, reasoning, reward: 1.0, weight: 1.0, seat: None, kind: SampleKind::Game, extra }
     }
 
     /// Checks that a loss can be computed from the weight and the reward. Samples of files are checked when they are read.
@@ -100,7 +104,7 @@ pub struct BadNumber {
 impl Serialize for Sample {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let mut map = serializer.serialize_map(None)?;
-        self.query.serialize(&self.target, self.seat, &mut map)?;
+        self.query.serialize((&self.target, self.reasoning.as_deref()), self.seat, &mut map)?;
         map.serialize_entry("reward", &self.reward)?;
         if let Some(seat) = self.seat {
             map.serialize_entry("role", &seat)?;
@@ -201,7 +205,7 @@ impl TryFrom<Row> for Sample {
                 }
             };
         let form = Form { said: row.said, templated: row.templated.unwrap_or(false) };
-        let (query, target) = match messages {
+        let (query, target, reasoning) = match messages {
             Some(messages) => {
                 let beside = [("query", query), ("prompt", prompt), ("target", target), ("answer", row.answer)];
                 Query::of_messages(messages, beside, form, row.seat).map_err(NotASample::Query)?
@@ -209,7 +213,7 @@ impl TryFrom<Row> for Sample {
             None => {
                 let query = choose("query", query, "prompt", prompt)?;
                 let target = choose("target", target, "answer", row.answer)?;
-                (Query::of_text(query, form).map_err(NotASample::Query)?, target)
+                (Query::of_text(query, form).map_err(NotASample::Query)?, target, None)
             }
         };
         let kind = match row.kind.as_deref() {
@@ -218,7 +222,7 @@ impl TryFrom<Row> for Sample {
             Some(other) => return Err(NotASample::Type(other.into())),
         };
         let (reward, weight) = (row.reward.unwrap_or(1.0), row.weight.unwrap_or(1.0));
-        let sample = Self { query, target, reward, weight, seat: row.seat, kind, extra };
+        let sample = Self { query, target, reasoning, reward, weight, seat: row.seat, kind, extra };
         sample.check()?;
         Ok(sample)
     }
@@ -300,7 +304,7 @@ mod tests {
             sft: bool,
         ) {
             let kind = if sft { SampleKind::Sft } else { SampleKind::Game };
-            let sample = Sample { query: query.into(), target, reward, weight, seat, kind, extra: Map::new() };
+            let sample = Sample { reward, weight, seat, kind, ..Sample::new(query, target) };
             let text = serde_json::to_string(&sample).unwrap();
             prop_assert_eq!(read(&text).unwrap(), sample);
         }

@@ -27,6 +27,7 @@ mod kuhn_meter;
 mod meter_table;
 mod mix;
 mod model_player;
+mod own_tokens;
 mod player_spec;
 mod players;
 mod servers;
@@ -40,6 +41,7 @@ pub mod limits;
 mod shared_games;
 mod textarena;
 mod timing;
+mod utterance_settings;
 
 // ── Statistics of games ──
 pub mod arena;
@@ -64,7 +66,7 @@ pub use job::{
 pub use kuhn_meter::KuhnMeter;
 pub use meter_table::MeterTable;
 pub use mix::GameShare;
-pub use model_player::{ContextBudget, ModelPlayer, chat_settings};
+pub use model_player::{ContextBudget, ModelPlayer};
 pub use player_spec::PlayerSpec;
 pub use players::{AnyPlayer, PlayerPair};
 pub use rate::{Change, Rate};
@@ -77,3 +79,4 @@ pub use solved_meter::{MeterSize, SeatResults, SolvedMeter};
 pub use text_table::{number_or_dash, signed, text_table};
 pub use textarena::{PythonSettings, TextArena};
 pub use timing::{Timing, TimingConfig, time_play};
+pub use utterance_settings::{ReasoningStart, UtteranceSettings};

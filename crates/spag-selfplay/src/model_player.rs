@@ -1,25 +1,27 @@
 //! A language model as a player.
 
+use std::borrow::Cow;
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use spag_chat::{PromptEncoder, PromptHistory};
+use spag_chat::{PromptEncoder, PromptHistory, ReasoningSettings, TemplateSettings};
 use spag_game::{
-    Generation, Policy, PolicyError, PollMode, Reply, Said, Seat, TurnContext, TurnFailure, TurnRequest, UtteranceEnd,
-    UtteranceRule,
+    Generation, Policy, PolicyError, PollMode, ReasoningEnd, Reply, Said, Seat, TurnContext, TurnFailure, TurnRequest,
+    UtteranceEnd, UtteranceRule,
 };
-use spag_io::TurnPrompt;
+use spag_io::{PromptEnd, PromptFormat, TurnPrompt};
 use spag_model::adapter::Adapter;
 use spag_model::generate::{
-    AdapterChoice, CompletionText, Distribution, Event, FinishReason, GenerationStats, Overflow, Prompt, RequestError,
-    RequestId, Streamed,
+    AdapterChoice, Distribution, Event, FinishReason, GenerationStats, Prompt, RequestError, RequestId,
 };
 use spag_model::params::WeightSource;
 use spag_model::{Checkpoint, Completion, Engine, EngineConfig, Generate, GenerationConfig, Request};
 
 use crate::error::Result;
 use crate::held_actions::HeldActions;
+use crate::own_tokens::{self, Shown};
 use crate::shared_engine::SharedEngine;
+use crate::utterance_settings::{ReasoningStart, UtteranceSettings};
 
 /// A model that answers turn requests through an engine, in which others can play beside it.
 ///
@@ -28,7 +30,9 @@ use crate::shared_engine::SharedEngine;
 pub struct ModelPlayer {
     engine: SharedEngine,
     encoder: PromptEncoder,
-    settings: Settings,
+    settings: UtteranceSettings,
+    /// Whether later prompts have the player's own reasoning.
+    keeps_reasoning: bool,
     prompts: Prompts,
     /// The turns of open requests.
     turns: HashMap<RequestId, OpenTurn>,
@@ -45,6 +49,8 @@ struct OpenTurn {
     seat: Seat,
     rule: UtteranceRule,
     config: Arc<GenerationConfig>,
+    /// Whether the prompt opens reasoning.
+    prompt_end: PromptEnd,
     /// The tokens of the prompt, if they are kept.
     prompt: Vec<u32>,
 }
@@ -57,49 +63,6 @@ enum Prompts {
     Verbatim(HashMap<(usize, Seat), PromptHistory>),
 }
 
-/// The settings of an utterance under each rule.
-struct Settings {
-    as_decoded: Arc<GenerationConfig>,
-    trimmed: Arc<GenerationConfig>,
-    /// Made with the first chat, since it depends on the model's template.
-    message: Option<Arc<GenerationConfig>>,
-}
-
-impl Settings {
-    fn new(config: GenerationConfig) -> Self {
-        let config = GenerationConfig { stream: Streamed::No, ..config };
-        Self {
-            as_decoded: Arc::new(GenerationConfig { text: CompletionText::AfterPrompt, ..config.clone() }),
-            trimmed: Arc::new(GenerationConfig { text: CompletionText::Alone, ..config }),
-            message: None,
-        }
-    }
-
-    fn of(&mut self, rule: UtteranceRule, encoder: &PromptEncoder) -> spag_chat::Result<Arc<GenerationConfig>> {
-        match (rule, &self.message) {
-            (UtteranceRule::AsDecoded, _) => Ok(self.as_decoded.clone()),
-            (UtteranceRule::Trimmed, _) => Ok(self.trimmed.clone()),
-            (UtteranceRule::Message, Some(message)) => Ok(message.clone()),
-            (UtteranceRule::Message, None) => {
-                let message = Arc::new(chat_settings(&self.trimmed, encoder)?);
-                self.message = Some(message.clone());
-                Ok(message)
-            }
-        }
-    }
-}
-
-/// The settings of an answer in a chat: it ends with the token that ends a turn in the model's template. A chat that is too
-/// long is refused, since its beginning has the rules.
-///
-/// # Errors
-/// The model has no template that can be used.
-pub fn chat_settings(config: &GenerationConfig, encoder: &PromptEncoder) -> spag_chat::Result<GenerationConfig> {
-    let mut stop_tokens = config.stop_tokens.clone();
-    stop_tokens.push(encoder.end_of_turn()?);
-    Ok(GenerationConfig { text: CompletionText::Alone, overflow: Overflow::Refuse, stop_tokens, ..config.clone() })
-}
-
 impl ModelPlayer {
     /// Creates a player from a checkpoint. The weights of a clone are shared until they are packed.
     ///
@@ -109,7 +72,23 @@ impl ModelPlayer {
         config.check().map_err(spag_model::Error::from)?;
         let engine = Engine::from_checkpoint(checkpoint, engine)?;
         let encoder = PromptEncoder::new(engine.tokenizer().clone());
-        Ok(Self::new(SharedEngine::new(engine), encoder, config))
+        let settings = UtteranceSettings::new(config, engine.config().max_length);
+        Ok(Self::new(SharedEngine::new(engine), encoder, settings))
+    }
+
+    /// The same player, which thinks before it speaks, and whose template has these variables, in prompts of a kind.
+    ///
+    /// # Errors
+    /// As [`PromptEncoder::with_settings`].
+    pub fn with_reasoning(
+        self,
+        template: &TemplateSettings,
+        reasoning: &ReasoningSettings,
+        prompts: PromptFormat,
+    ) -> Result<Self> {
+        let encoder = self.encoder.with_settings(template, reasoning, prompts)?;
+        let (keeps_reasoning, settings) = (reasoning.keep_reasoning, self.settings.with_reasoning(reasoning));
+        Ok(Self { encoder, settings, keeps_reasoning, ..self })
     }
 
     pub(crate) fn engine_and_encoder(&mut self) -> (&mut SharedEngine, &PromptEncoder) {
@@ -134,7 +113,7 @@ impl ModelPlayer {
     /// # Errors
     /// The tokenizer cannot encode the text, or the model has no template for a chat.
     pub fn context_budget(&self, prompt: &TurnPrompt) -> Result<ContextBudget> {
-        let utterance = self.settings.trimmed.max_new_tokens;
+        let utterance = self.settings.longest(&self.encoder, prompt)?;
         let length = self.engine.with(|engine| engine.config().max_length);
         Ok(ContextBudget { prompt: self.encoder.encode(prompt)?.len(), utterance, length })
     }
@@ -163,10 +142,11 @@ impl ModelPlayer {
             _ => Ok(()),
         })?;
         let adapter = name.map_or(AdapterChoice::Base, AdapterChoice::named);
-        let config = GenerationConfig { adapter, ..(*self.settings.trimmed).clone() };
-        let encoder = PromptEncoder::new(self.encoder.tokenizer().clone());
+        let settings = self.settings.with_adapter(adapter);
         let held = self.held.clone();
-        let player = Self { held, version, ..Self::new(self.engine.beside(), encoder, config) };
+        let keeps_reasoning = self.keeps_reasoning;
+        let player =
+            Self { held, version, keeps_reasoning, ..Self::new(self.engine.beside(), self.encoder.clone(), settings) };
         Ok(match self.prompts {
             Prompts::Encoded => player,
             Prompts::Verbatim(_) => player.with_verbatim_history(),
@@ -200,10 +180,10 @@ impl ContextBudget {
 impl ModelPlayer {
     /// A player whose utterances are generated with `config`, except for [`GenerationConfig::text`] and, in chats, the settings of
     /// [`chat_settings`].
-    fn new(engine: SharedEngine, encoder: PromptEncoder, config: GenerationConfig) -> Self {
-        let settings = Settings::new(config);
+    fn new(engine: SharedEngine, encoder: PromptEncoder, settings: UtteranceSettings) -> Self {
         let (prompts, turns, unanswered) = (Prompts::Encoded, HashMap::new(), Vec::new());
-        Self { engine, encoder, settings, prompts, turns, unanswered, held: None, version: None }
+        let (held, version, keeps_reasoning) = (None, None, false);
+        Self { engine, encoder, settings, keeps_reasoning, prompts, turns, unanswered, held, version }
     }
 
     /// The same player, whose prompts have its own utterances as the tokens that it sampled ([`PromptHistory`]), and whose
@@ -234,7 +214,7 @@ impl ModelPlayer {
     /// # Errors
     /// The rule is of chats, and the model has no template.
     pub fn distributions(&mut self, rule: UtteranceRule, tokens: usize) -> Result<Option<Vec<Distribution>>> {
-        let config = self.settings.of(rule, &self.encoder)?;
+        let config = self.settings.of(rule, &self.encoder, ReasoningStart::Never)?;
         let eos = self.encoder.tokenizer().eos_ids();
         let all: Vec<Distribution> = (0..tokens).map(|at| config.distribution(at, eos)).collect();
         Ok((!all.iter().all(Distribution::is_of_model)).then_some(all))
@@ -253,29 +233,41 @@ impl ModelPlayer {
 
 impl Policy for ModelPlayer {
     fn submit(&mut self, turn: &TurnRequest<'_>) -> Result<(), PolicyError> {
-        let config = self.settings.of(turn.utterance_rule, &self.encoder).map_err(PolicyError::caused_by)?;
-        let config = match (&mut self.held, turn.legal_actions) {
-            (Some(held), Some(actions @ [_, ..])) => held.hold(&config, actions).map_err(PolicyError::caused_by)?,
-            _ => config,
+        let actions = turn.legal_actions.filter(|actions| self.held.is_some() && !actions.is_empty());
+        let prompt = match self.keeps_reasoning {
+            true => Cow::Owned(turn.prompt_with_reasoning(self.encoder.reasoning())),
+            false => Cow::Borrowed(turn.prompt),
         };
-        let encoded = match &mut self.prompts {
-            Prompts::Encoded => self.encoder.encode(turn.prompt),
-            Prompts::Verbatim(histories) => {
-                histories.entry((turn.number, turn.seat)).or_default().prompt(&self.encoder, turn.prompt)
-            }
-        };
-        let tokens = match encoded {
-            Ok(tokens) => tokens,
+        let encoded = self.encoder.text(&prompt).and_then(|mut text| {
+            let start = match actions {
+                Some(_) => ReasoningStart::opened(&self.encoder, prompt.format(), &mut text)?,
+                None => ReasoningStart::after(&self.encoder, &text),
+            };
+            let tokens = match &mut self.prompts {
+                Prompts::Encoded => self.encoder.begin(&prompt, &text),
+                Prompts::Verbatim(histories) => {
+                    histories.entry((turn.number, turn.seat)).or_default().prompt(&self.encoder, &prompt, text)
+                }
+            }?;
+            Ok((tokens, start))
+        });
+        let (tokens, start) = match encoded {
+            Ok(encoded) => encoded,
             Err(error) => {
                 self.unanswered.push(without_tokens(turn.number, error)?);
                 return Ok(());
             }
         };
+        let config = self.settings.of(turn.utterance_rule, &self.encoder, start).map_err(PolicyError::caused_by)?;
+        let config = match (&mut self.held, actions) {
+            (Some(held), Some(actions)) => held.hold(&config, actions).map_err(PolicyError::caused_by)?,
+            _ => config,
+        };
         let prompt = if matches!(self.prompts, Prompts::Verbatim(_)) { tokens.clone() } else { Vec::new() };
         match self.engine.submit(Request { prompt: Prompt::Tokens(tokens), seed: turn.seed, config: config.clone() }) {
             Ok(id) => {
-                let turn = OpenTurn { game: turn.number, seat: turn.seat, rule: turn.utterance_rule, config, prompt };
-                self.turns.insert(id, turn);
+                let (game, seat, rule, prompt_end) = (turn.number, turn.seat, turn.utterance_rule, start.prompt_end());
+                self.turns.insert(id, OpenTurn { game, seat, rule, config, prompt_end, prompt });
             }
             Err(error) => self.unanswered.push(failed(turn.number, error)?),
         }
@@ -288,31 +280,41 @@ impl Policy for ModelPlayer {
         let mut replies = std::mem::take(&mut self.unanswered);
         for (id, event) in events {
             // Nothing is streamed, so every event is the last of its request.
-            let Some(OpenTurn { game, seat, rule, config, mut prompt }) = self.turns.remove(&id) else { continue };
+            let Some(OpenTurn { game, seat, rule, config, prompt_end, mut prompt }) = self.turns.remove(&id) else {
+                continue;
+            };
             match event {
                 Event::Finished(completion) => {
                     let (end, truncated) = (end(completion.finish), completion.truncated_tokens);
                     let policy_version = self.version.unwrap_or(completion.policy_version);
                     let eos = self.encoder.tokenizer().eos_ids();
+                    let reasoning_end = reasoning_end(&completion);
                     let (text, mut generation) = said(Completion { policy_version, ..completion }, (&config, eos));
-                    let text = rule.utterance(text);
+                    let said = Said { reasoning_end, ..rule.said(&text, self.encoder.reasoning(), prompt_end) };
                     if let Prompts::Verbatim(histories) = &mut self.prompts {
                         prompt.drain(..truncated.min(prompt.len()));
                         let context = TurnContext { prompt, rule, end };
-                        if let Some(ids) = context.utterance(&generation.token_ids) {
-                            let history = histories.entry((game, seat)).or_default();
-                            let said = history.said(self.encoder.tokenizer(), &text, ids.to_vec());
-                            said.map_err(PolicyError::caused_by)?;
-                        }
+                        let history = histories.entry((game, seat)).or_default();
+                        let kept = if self.keeps_reasoning { Shown::WithReasoning } else { Shown::Alone };
+                        own_tokens::record(history, &self.encoder, (&said, prompt_end, kept), (&context, &generation))
+                            .map_err(PolicyError::caused_by)?;
                         generation.context = Some(context);
                     }
-                    replies.push(Reply { number: game, utterance: Ok(Said { text, generation: Some(generation) }) });
+                    replies.push(Reply { number: game, utterance: Ok(Said { generation: Some(generation), ..said }) });
                 }
                 Event::Failed(error) => replies.push(failed(game, error)?),
                 Event::Prompt(_) | Event::Token(_) => {}
             }
         }
         Ok(replies)
+    }
+}
+
+fn reasoning_end(completion: &Completion) -> Option<ReasoningEnd> {
+    match &completion.reasoning {
+        reasoning if reasoning.is_unfinished => Some(ReasoningEnd::Unfinished),
+        reasoning if !reasoning.forced.is_empty() => Some(ReasoningEnd::Forced),
+        _ => None,
     }
 }
 
@@ -327,13 +329,23 @@ fn end(finish: FinishReason) -> UtteranceEnd {
 /// The text of a completion and its tokens. What was drawn from the model's own distribution has the log-probability of the model, with the bits
 /// of a learner's on a CPU.
 fn said(completion: Completion, (config, eos): (&GenerationConfig, &[u32])) -> (String, Generation) {
-    let Completion { text, token_ids, model_log_probs, mut sampling_log_probs, policy_version, .. } = completion;
+    let Completion { text, token_ids, model_log_probs, mut sampling_log_probs, policy_version, reasoning, .. } =
+        completion;
     for (at, (drawn, model)) in sampling_log_probs.iter_mut().zip(&model_log_probs).enumerate() {
         if config.distribution(at, eos).is_of_model() {
             *drawn = *model;
         }
     }
-    (text, Generation { token_ids, model_log_probs, sampling_log_probs, policy_version, context: None })
+    let generation = Generation {
+        token_ids,
+        model_log_probs,
+        sampling_log_probs,
+        reasoning_tokens: reasoning.count,
+        forced_tokens: reasoning.forced,
+        policy_version,
+        context: None,
+    };
+    (text, generation)
 }
 
 /// The reply of a game whose prompt has no tokens because of its text. A model without a template would fail every game.

@@ -55,8 +55,7 @@ impl Batch {
         let is_drawn = spans().any(|span| span.distributions.is_some());
         for (trajectory, rows) in trajectories.iter().zip(rows) {
             for span in &trajectory.spans {
-                let predicted = span.predicted_tokens();
-                let in_sequence = predicted.clone().zip(trajectory.ids[predicted].iter().copied());
+                let in_sequence = span.predicted_tokens().map(|at| (at, trajectory.ids[at]));
                 for (offset, id) in in_sequence.chain(span.leaf.map(|leaf| (span.tokens.end, leaf))) {
                     // The row before a label predicts it.
                     batch.targets.rows.push(rows[offset - 1]);

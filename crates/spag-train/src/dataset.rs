@@ -3,8 +3,8 @@
 use std::path::PathBuf;
 
 use sha2::{Digest, Sha256};
+use spag_chat::PromptEncoder;
 use spag_io::{RowReader, hex};
-use spag_model::Tokenizer;
 use spag_rewards::{Sample, SampleKind};
 
 use crate::batch::Batch;
@@ -54,14 +54,14 @@ impl Dataset {
     ///
     /// # Errors
     /// The tokenizer rejects a text, or no sample has a target to predict.
-    pub fn new(samples: &[Sample], tokenizer: &Tokenizer, max_length: usize) -> Result<Self> {
+    pub fn new(samples: &[Sample], encoder: &PromptEncoder, max_length: usize) -> Result<Self> {
         let mut dataset = Self::default();
-        dataset.push(encode_with_lengths(samples, 0, tokenizer, max_length)?);
+        dataset.push(encode_with_lengths(samples, 0, encoder, max_length)?);
         dataset.checked(samples.len())
     }
 
     /// As [`Dataset::new`] with the rows of files, of which only a chunk is held as text.
-    pub(crate) fn read(files: SampleFiles, tokenizer: &Tokenizer, max_length: usize) -> Result<Self> {
+    pub(crate) fn read(files: SampleFiles, encoder: &PromptEncoder, max_length: usize) -> Result<Self> {
         let (mut dataset, mut rows) = (Self::default(), 0);
         for mut file in files.0 {
             let path = file.path().to_owned();
@@ -75,7 +75,7 @@ impl Dataset {
                 if chunk.is_empty() {
                     break;
                 }
-                let encoded = encode_with_lengths(&chunk, rows, tokenizer, max_length);
+                let encoded = encode_with_lengths(&chunk, rows, encoder, max_length);
                 dataset.push(encoded.map_err(|error| dataset.origins.name_in(error))?);
                 rows += chunk.len();
             }

@@ -5,6 +5,7 @@
 
 use rayon::prelude::*;
 use spag_chat::PromptEncoder;
+use spag_io::{PromptEnd, PromptFormat, TurnPrompt};
 use spag_model::Tokenizer;
 use spag_rewards::{Query, Sample, SampleKind};
 
@@ -19,10 +20,10 @@ use crate::trajectory::{Span, Trajectory};
 pub fn encode(
     samples: &[Sample],
     first_row: usize,
-    tokenizer: &Tokenizer,
+    encoder: &PromptEncoder,
     max_length: usize,
 ) -> Result<Vec<Trajectory>> {
-    let encoded = encode_with_lengths(samples, first_row, tokenizer, max_length)?;
+    let encoded = encode_with_lengths(samples, first_row, encoder, max_length)?;
     Ok(encoded.into_iter().map(|(trajectory, _)| trajectory).collect())
 }
 
@@ -30,10 +31,9 @@ pub fn encode(
 pub(crate) fn encode_with_lengths(
     samples: &[Sample],
     first_row: usize,
-    tokenizer: &Tokenizer,
+    encoder: &PromptEncoder,
     max_length: usize,
 ) -> Result<Vec<(Trajectory, usize)>> {
-    let encoder = &PromptEncoder::new(tokenizer.clone());
     let rows: Vec<Result<(Trajectory, usize)>> = samples
         .par_iter()
         .enumerate()
@@ -41,9 +41,9 @@ pub(crate) fn encode_with_lengths(
             let row = first_row + offset;
             let refused = |reason: String| Error::Sample { row, reason };
             sample.check().map_err(|error| refused(error.to_string()))?;
-            let mut ids = prompt(sample, encoder).map_err(|error| refused(error.to_string()))?;
+            let (mut ids, target) = tokens(sample, encoder).map_err(|error| refused(error.to_string()))?;
             let prompt = ids.len();
-            ids.extend(target(sample, encoder).map_err(|error| refused(error.to_string()))?);
+            ids.extend(target);
             let length = ids.len();
             let cut = length.saturating_sub(max_length);
             let target = prompt.saturating_sub(cut)..length - cut;
@@ -52,6 +52,25 @@ pub(crate) fn encode_with_lengths(
         })
         .collect();
     rows.into_iter().collect()
+}
+
+/// The tokens before the target, and those of the target.
+fn tokens(sample: &Sample, encoder: &PromptEncoder) -> spag_chat::Result<(Vec<u32>, Vec<u32>)> {
+    let (Query::Messages(messages), true) = (&sample.query, sample.reasoning.is_some() || sample.seat.is_some()) else {
+        return Ok((prompt(sample, encoder)?, target(sample, encoder)?));
+    };
+    let query = TurnPrompt::Chat(messages.clone());
+    let text = encoder.text(&query)?;
+    let (form, end) = (encoder.reasoning_form(PromptFormat::Chat)?, encoder.end_of_prompt(&text));
+    let reasoning = sample.reasoning.as_deref();
+    let (Some(form), true) = (form, reasoning.is_some() || end == PromptEnd::Opened) else {
+        return Ok((encoder.begin(&query, &text)?, target(sample, encoder)?));
+    };
+    // Where the template opens reasoning, a player that thought nothing has closed it.
+    let completion = form.completion(end, reasoning, &sample.target);
+    let mut target = encoder.continued(&completion)?;
+    target.push(encoder.end_of_turn()?);
+    Ok((encoder.begin(&query, &text)?, target))
 }
 
 /// The tokens before the target: those of play.

@@ -2,6 +2,7 @@
 
 use std::time::Instant;
 
+use spag_chat::PromptEncoder;
 use spag_dist::ProcessGroup;
 use spag_io::{Nested, Progress};
 use spag_model::{Model, Tokenizer};
@@ -231,7 +232,7 @@ pub fn train_samples(
 ) -> Result<TrainSummary> {
     config.check()?;
     let started = Instant::now();
-    let mut dataset = Dataset::new(samples, tokenizer, config.max_length)?;
+    let mut dataset = Dataset::new(samples, &PromptEncoder::new(tokenizer.clone()), config.max_length)?;
     if loss::build(config).needs_reference() {
         let log_probs = reference_log_probs(reference.unwrap_or(model), dataset.samples(), progress)?;
         dataset = dataset.with_reference(log_probs)?;

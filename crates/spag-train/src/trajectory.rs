@@ -24,6 +24,9 @@ pub struct Trajectory {
 pub struct Span {
     /// The labels, as positions of the trajectory's tokens. May be empty if there is a leaf.
     pub tokens: Range<usize>,
+    /// Positions among `tokens` that are context and no labels: what the engine wrote to end a policy's reasoning. Empty at any place
+    /// if there are none.
+    pub context: Range<usize>,
     /// One more label, which was sampled after `tokens` and is not part of the sequence: an end token before a conversation
     /// that goes on with other tokens. The token before the end of `tokens` predicts it, as it does the token that follows.
     pub leaf: Option<u32>,
@@ -71,6 +74,10 @@ impl Trajectory {
                     "the span {start}..{stop} is empty, overlaps an earlier one or exceeds {length} tokens"
                 ));
             }
+            let Range { start: from, end: to } = span.context;
+            if from < to && (from < start || to > stop) {
+                return refused(format!("the context {from}..{to} is not within the span {start}..{stop}"));
+            }
             if span.leaf.is_some() && stop == 0 {
                 return refused("a leaf at the start of the sequence, where no token predicts it".into());
             }
@@ -98,6 +105,7 @@ impl Span {
         let kind = SampleKind::Game;
         Self {
             tokens,
+            context: 0..0,
             leaf: None,
             kind,
             weight: 1.0,
@@ -127,17 +135,18 @@ impl Span {
     /// A label at position 0 (a target that alone fills `max_length`) has no token before it and is not predicted; as in
     /// the reference it counts here and adds nothing to the sum.
     pub fn labels(&self) -> usize {
-        self.tokens.len() + usize::from(self.leaf.is_some())
+        self.tokens.len().saturating_sub(self.context.len()) + usize::from(self.leaf.is_some())
     }
 
     /// The labels in the sequence that are predicted.
-    pub(crate) fn predicted_tokens(&self) -> Range<usize> {
-        self.tokens.start.max(1)..self.tokens.end
+    pub(crate) fn predicted_tokens(&self) -> impl Iterator<Item = usize> + use<> {
+        let context = self.context.clone();
+        (self.tokens.start.max(1)..self.tokens.end).filter(move |at| !context.contains(at))
     }
 
     /// Number of labels that are predicted, the leaf included.
     pub fn predicted(&self) -> usize {
-        self.predicted_tokens().len() + usize::from(self.leaf.is_some())
+        self.predicted_tokens().count() + usize::from(self.leaf.is_some())
     }
 }
 

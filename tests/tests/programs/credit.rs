@@ -33,7 +33,10 @@ fn rule_is_that_of_the_flag_and_the_winners_by_default() {
     let credited = assign_rewards(&episodes, &game, &config).unwrap();
     let judged: Vec<_> = episodes.iter().zip(credited.verdicts).collect();
     let rule = SignedSeats { decay_weight: 0.5, norm: config.norm };
-    assert_eq!(signed, credit_games(&game, &judged, &rule, 3).unwrap().samples);
+    assert_eq!(
+        signed,
+        credit_games(&game, &judged, &rule, (3, &spag_rewards::SampleReasoning::default())).unwrap().samples
+    );
     assert!(signed.len() > credited.samples.len() && signed.iter().any(|sample| sample.reward < 0.0));
 
     let mut command = program("spag-assign-rewards");

@@ -70,11 +70,11 @@ impl<'g> RunningGame<'g> {
 
     /// Applies the utterance of the seat to move, and appends it.
     pub(super) fn push_utterance(mut self, said: Said, tokens: TokenRecords) -> Step<'g> {
-        let Said { text, generation } = said;
+        let Said { text, reasoning, reasoning_end, generation } = said;
         let seat = self.state.to_move();
         let ruling = self.state.apply(&text);
         let generation = generation.filter(|_| tokens == TokenRecords::Kept);
-        let mut utterance = Utterance { generation, ..Utterance::new(seat, text) };
+        let mut utterance = Utterance { reasoning, reasoning_end, generation, ..Utterance::new(seat, text) };
         if let Some(refusal) = ruling.refusal {
             utterance.extra.insert(REFUSAL.into(), refusal.name().into());
         }

@@ -452,7 +452,7 @@ struct Sampled(Vec<Reply>);
 impl Policy for Sampled {
     fn submit(&mut self, turn: &TurnRequest<'_>) -> Result<(), PolicyError> {
         let generation = Some(Generation { token_ids: vec![5], ..Generation::default() });
-        self.0.push(Reply { number: turn.number, utterance: Ok(Said { text: "Hm.".into(), generation }) });
+        self.0.push(Reply { number: turn.number, utterance: Ok(Said { generation, ..Said::from("Hm.") }) });
         Ok(())
     }
 

@@ -7,7 +7,7 @@ use spag_game::{
     OfSeat, PerEnding, PerSeat, PolicyError, PromptSet, Said, Seat, TokenRecords, TurnContext, TurnFailure,
     UtteranceEnd, UtteranceRule, Verdict, game_seed, taboo,
 };
-use spag_io::{Classify, ErrorClass, PromptFormat};
+use spag_io::{Classify, ErrorClass, PromptEnd, PromptFormat, ReasoningRule, ReasoningTags};
 
 fn row(keys: &Value) -> String {
     let said = json!([{"role": "player 1", "content": "[0 \"3\"]", "refusal": "format"}]);
@@ -85,7 +85,12 @@ fn completions_become_utterances_by_their_rule() {
         (UtteranceRule::Trimmed, "trimmed", " I know.\n"),
         (UtteranceRule::Message, "message", "I know."),
     ] {
-        assert_eq!((rule.name(), &*rule.utterance(" I know.\n".into())), (name, utterance));
+        let said = rule.said(" I know.\n", &ReasoningRule::None, PromptEnd::Plain);
+        assert_eq!((rule.name(), said), (name, Said::from(utterance)));
+        let think = ReasoningRule::Think(ReasoningTags::default());
+        let said = rule.said("<think>Tea?</think> I know.\n", &think, PromptEnd::Plain);
+        assert_eq!(said, Said { reasoning: Some("Tea?".into()), ..Said::from("I know.") });
+        assert_eq!(rule.said("Tea?", &think, PromptEnd::Opened).text, "");
         // A chat's is no choice of a file.
         let read = serde_json::from_value::<UtteranceRule>(name.into()).ok();
         assert_eq!(read, Some(rule).filter(|_| rule != UtteranceRule::Message));
@@ -94,9 +99,8 @@ fn completions_become_utterances_by_their_rule() {
 
 #[test]
 fn tokens_of_an_utterance_are_those_before_its_end() {
-    let of = |end, ids| {
-        TurnContext { prompt: vec![1], rule: UtteranceRule::Trimmed, end }.utterance(ids).map(<[u32]>::to_vec)
-    };
+    let of =
+        |end, ids| TurnContext { prompt: vec![1], rule: UtteranceRule::Trimmed, end }.of_text(ids).map(<[u32]>::to_vec);
     assert_eq!(of(UtteranceEnd::Token, &[5, 6, 2]), Some(vec![5, 6]));
     assert_eq!(of(UtteranceEnd::Token, &[]), None);
     assert_eq!(of(UtteranceEnd::Length, &[5, 6]), Some(vec![5, 6]));
@@ -214,7 +218,7 @@ fn utterance_rules_follow_the_form_of_prompts() {
     }
     assert_eq!(
         (Said::from("tea"), Said::from("tea".to_owned()).generation),
-        (Said { text: "tea".into(), generation: None }, None)
+        (Said { text: "tea".into(), ..Said::default() }, None)
     );
 }
 

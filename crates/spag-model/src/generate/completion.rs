@@ -4,6 +4,7 @@ use serde::{Deserialize, Serialize};
 
 #[cfg(doc)]
 use super::generation_config::GenerationConfig;
+use super::reasoning::ReasoningTokens;
 use spag_ops::sample::TokenLogProb;
 
 /// Identifies a request within an engine.
@@ -38,6 +39,8 @@ pub struct Completion {
     /// ln p of each token under the distribution it was sampled from, with temperature, top-k, top-p and banned tokens;
     /// 0 if greedy.
     pub sampling_log_probs: Vec<f32>,
+    /// Which tokens are reasoning.
+    pub reasoning: ReasoningTokens,
     /// The requested log-probabilities of the prompt, by position. The first token of a prompt has none.
     pub prompt_log_probs: Option<Vec<Option<TokenLogProb>>>,
     /// Why it ended.

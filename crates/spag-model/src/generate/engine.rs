@@ -171,7 +171,7 @@ impl Generate for Engine {
             return Err(RequestError::Setting(problem));
         }
         let adapter = self.adapters.find(&config.adapter)?;
-        let (max_new_tokens, max_length) = (config.max_new_tokens, self.config.max_length);
+        let (max_new_tokens, max_length) = (config.max_completion_tokens(), self.config.max_length);
         let room = match max_length.saturating_sub(max_new_tokens) {
             0 => return Err(RequestError::NoRoom { max_new_tokens, max_length }),
             // The last token of a prompt that is only scored is a target, not an input.

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use super::grammar::SharedGrammar;
 use super::logit_rules::LogitRules;
+use super::reasoning::{self, ReasoningBudget};
 use crate::error::RequestError;
 use crate::tokenizer::SpecialTokens;
 #[cfg(doc)]
@@ -14,8 +15,10 @@ use spag_ops::sample::{Distribution, MAX_TOP, Sampling};
 /// Generation settings of a request.
 #[derive(Clone, Debug, PartialEq)]
 pub struct GenerationConfig {
-    /// Maximum number of generated tokens. 0 to only score the prompt.
+    /// Maximum number of generated tokens, after reasoning. 0 to only score the prompt.
     pub max_new_tokens: usize,
+    /// Reasoning that may come first.
+    pub reasoning: Option<ReasoningBudget>,
     /// Tokens that would end the completion are banned before this many tokens.
     pub min_new_tokens: usize,
     /// The sampling strategy.
@@ -49,6 +52,7 @@ impl Default for GenerationConfig {
     fn default() -> Self {
         Self {
             max_new_tokens: 256,
+            reasoning: None,
             min_new_tokens: 0,
             sampling: Sampling::Greedy,
             rules: LogitRules::default(),
@@ -92,6 +96,9 @@ impl GenerationConfig {
             return wrong(
                 "a completion that is held to a grammar ends with it: neither min_new_tokens nor ignored EOS".into(),
             );
+        }
+        if let Some(budget) = &self.reasoning {
+            reasoning::check(budget)?;
         }
         if self.max_new_tokens == 0 && self.log_probs.prompt.is_none() {
             return wrong(

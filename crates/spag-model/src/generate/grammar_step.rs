@@ -19,7 +19,7 @@ pub(super) fn take(chunks: &[ScheduledChunk], running: &mut [Sequence]) -> Vec<H
     let mut held = Vec::new();
     for chunk in chunks {
         let sequence = &mut running[chunk.sequence];
-        if chunk.completes(sequence) && sequence.generates() {
+        if chunk.completes(sequence) && sequence.generates() && !sequence.is_reasoning() {
             held.extend(sequence.grammar.take().map(|state| (chunk.sequence, state)));
         }
     }

@@ -17,6 +17,7 @@ mod memory;
 mod model_runner;
 mod pass;
 mod prompt_scores;
+mod reasoning;
 mod refresh;
 mod request;
 mod schedule;
@@ -37,6 +38,7 @@ pub use generation_config::{
 pub use grammar::{AllowedTokens, Grammar, GrammarState, SharedGrammar};
 pub use logit_rules::LogitRules;
 pub use memory::{GenerationMemory, GenerationMemorySettings, PromptLogProbs};
+pub use reasoning::{ReasoningBudget, ReasoningTokens};
 pub use request::{Generate, Prompt, Request};
 pub use spag_ops::kernels::SumOrder;
 pub use spag_ops::sample::{Distribution, Sampling, TokenLogProb};

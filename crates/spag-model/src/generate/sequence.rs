@@ -13,6 +13,7 @@ use super::grammar::{GrammarState, SharedGrammar};
 use super::kv::{PageTable, PrefixRoot};
 use super::logit_rules::TokenUse;
 use super::prompt_scores::PromptScores;
+use super::reasoning::ReasoningState;
 use super::text::{self, StreamedText};
 use crate::error::{Error, RequestError};
 use crate::tokenizer::Tokenizer;
@@ -44,6 +45,7 @@ pub(super) struct Sequence {
     top_log_probs: Vec<Vec<(u32, f32)>>,
     sampling_log_probs: Vec<f32>,
     text: StreamedText,
+    reasoning: Option<ReasoningState>,
 }
 
 impl Sequence {
@@ -56,6 +58,7 @@ impl Sequence {
         tokenizer: &Tokenizer,
     ) -> Self {
         let text = StreamedText::new(&config, tokenizer, &tokens);
+        let reasoning = config.reasoning.as_ref().map(ReasoningState::new);
         let used = TokenUse::of_prompt(&config.rules, &tokens);
         let grammar = config.grammar.as_ref().map(SharedGrammar::start);
         let scores = config.log_probs.prompt.as_ref().map(|range| PromptScores::new(range.within(tokens.len())));
@@ -79,6 +82,7 @@ impl Sequence {
             top_log_probs: Vec::new(),
             sampling_log_probs: Vec::new(),
             text,
+            reasoning,
         }
     }
 
@@ -100,7 +104,11 @@ impl Sequence {
 
     /// Maximum number of tokens to compute.
     pub(super) fn max_tokens(&self) -> usize {
-        if self.generates() { self.prompt.saturating_add(self.config.max_new_tokens) } else { self.computable_tokens() }
+        if self.generates() {
+            self.prompt.saturating_add(self.config.max_completion_tokens())
+        } else {
+            self.computable_tokens()
+        }
     }
 
     /// The tokens that may be looked up in the prefix cache: up to the next one whose logits are needed, which must be
@@ -167,14 +175,65 @@ impl Sequence {
         if self.config.stop_tokens.contains(&choice.token) {
             return Ok(Some(FinishReason::StopToken));
         }
-        if let Some(grammar) = &mut self.grammar {
+        let was_within = self.is_reasoning();
+        if let (Some(grammar), false) = (&mut self.grammar, was_within) {
             grammar.accept(choice.token).map_err(RequestError::Grammar)?;
         }
-        let completion = &self.tokens[self.prompt..];
-        if self.text.push(&self.config, tokenizer, completion).map_err(Error::of_text)? {
+        if self.push_text(tokenizer)? {
             return Ok(Some(FinishReason::StopString));
         }
-        Ok((completion.len() >= self.config.max_new_tokens).then_some(FinishReason::Length))
+        if self.force_closing(tokenizer)? || was_within && !self.accept_rest(tokenizer)? {
+            return Ok(Some(FinishReason::StopString));
+        }
+        let before = self.reasoning.as_ref().map_or(0, ReasoningState::before_utterance);
+        let is_long = self.tokens.len() - self.prompt >= before.saturating_add(self.config.max_new_tokens);
+        Ok((is_long && !self.is_reasoning()).then_some(FinishReason::Length))
+    }
+
+    /// Whether the next token is reasoning.
+    pub(super) fn is_reasoning(&self) -> bool {
+        let state = self.reasoning.as_ref().zip(self.config.reasoning.as_ref());
+        state.is_some_and(|(state, budget)| state.is_within(budget))
+    }
+
+    /// Adds the last token to the text. Returns whether the text ends there.
+    fn push_text(&mut self, tokenizer: &Tokenizer) -> Result<bool, RequestError> {
+        let completion = &self.tokens[self.prompt..];
+        self.text.push(&self.config, tokenizer, completion, self.reasoning.as_mut()).map_err(Error::of_text)
+    }
+
+    /// Writes the closing tag if the budget of reasoning is used up: context for what follows. Returns whether the text ends there.
+    fn force_closing(&mut self, tokenizer: &Tokenizer) -> Result<bool, RequestError> {
+        let config = self.config.clone();
+        let (Some(state), Some(budget)) = (&mut self.reasoning, &config.reasoning) else { return Ok(false) };
+        let start = self.tokens.len() - self.prompt;
+        if !state.is_used_up(budget, start) {
+            return Ok(false);
+        }
+        state.forced(start..start + budget.closing.len());
+        for token in &budget.closing {
+            self.tokens.push(*token);
+            self.model_log_probs.push(0.0);
+            self.sampling_log_probs.push(0.0);
+            if config.log_probs.top > 0 {
+                self.top_log_probs.push(Vec::new());
+            }
+            self.used.push(&config.rules, *token);
+            if self.push_text(tokenizer)? {
+                return Ok(true);
+            }
+        }
+        // A tag that the text does not show, as behind half a character, ends reasoning as well.
+        Ok(self.is_reasoning())
+    }
+
+    /// Advances the grammar by what the token with the end of the closing tag says beyond it. Returns whether it may.
+    fn accept_rest(&mut self, tokenizer: &Tokenizer) -> Result<bool, RequestError> {
+        let at = self.reasoning.as_ref().and_then(ReasoningState::utterance_at);
+        let (Some(grammar), Some(at)) = (&mut self.grammar, at) else { return Ok(true) };
+        let rest = self.text.from(at).trim_start();
+        let tokens = if rest.is_empty() { Vec::new() } else { tokenizer.encode_text(rest).map_err(Error::of_text)? };
+        Ok(tokens.into_iter().all(|token| grammar.accept(token).is_ok()))
     }
 
     /// The log-probabilities of the prompt, if requested and not reported yet. Call this once all are computed.
@@ -218,12 +277,14 @@ impl Sequence {
         let (text, stopped) =
             text::decode(&self.config, tokenizer, &self.tokens[..self.prompt], tokens).map_err(Error::of_text)?;
         let rest = if self.streams() { self.text.rest(&text).to_owned() } else { String::new() };
+        let reasoning = self.reasoning.as_ref().map(|state| state.tokens(token_ids.len())).unwrap_or_default();
         let completion = Completion {
             token_ids,
             text,
             model_log_probs: self.model_log_probs,
             top_log_probs: self.top_log_probs,
             sampling_log_probs: self.sampling_log_probs,
+            reasoning,
             prompt_log_probs: self.scores.map(PromptScores::into_done),
             finish: if stopped { FinishReason::StopString } else { finish },
             prompt_tokens: self.prompt,

@@ -1,6 +1,7 @@
 //! The text of a completion: complete, and incrementally while tokens arrive.
 
 use super::generation_config::{CompletionText, EosRule, GenerationConfig, Streamed};
+use super::reasoning::{ReasoningState, utterance_in};
 use crate::error::Result;
 use crate::tokenizer::{Detokenizer, Tokenizer};
 
@@ -12,13 +13,16 @@ pub(super) struct StreamedText {
     /// Reported bytes of `text`.
     reported: usize,
     use_of: Use,
+    /// Special tokens that are tags of reasoning, with their texts.
+    shown: Vec<(u32, String)>,
 }
 
 /// Why the text is needed while tokens arrive.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Use {
     Nothing,
-    StopStrings,
+    /// For stop strings and tags of reasoning.
+    Search,
     /// For streaming and stop strings.
     Stream,
 }
@@ -28,8 +32,8 @@ impl StreamedText {
     pub(super) fn new(config: &GenerationConfig, tokenizer: &Tokenizer, prompt: &[u32]) -> Self {
         let use_of = match (config.stream, config.text) {
             (Streamed::Text, CompletionText::Alone | CompletionText::Continued) => Use::Stream,
-            _ if config.stop_strings.is_empty() => Use::Nothing,
-            _ => Use::StopStrings,
+            _ if config.stop_strings.is_empty() && config.reasoning.is_none() => Use::Nothing,
+            _ => Use::Search,
         };
         let detokenizer = match config.text {
             _ if use_of == Use::Nothing => Detokenizer::default(),
@@ -37,7 +41,8 @@ impl StreamedText {
             CompletionText::AfterPrompt => Detokenizer::after(prompt),
             CompletionText::Continued => Detokenizer::continuing(tokenizer, prompt),
         };
-        Self { detokenizer, text: String::new(), reported: 0, use_of }
+        let shown = shown(config, tokenizer);
+        Self { detokenizer, text: String::new(), reported: 0, use_of, shown }
     }
 
     /// Appends the last token of `completion`. Returns whether the text ends there.
@@ -46,16 +51,28 @@ impl StreamedText {
         config: &GenerationConfig,
         tokenizer: &Tokenizer,
         completion: &[u32],
+        reasoning: Option<&mut ReasoningState>,
     ) -> Result<bool> {
         let Some(token) = completion.last() else { return Ok(false) };
         if self.use_of != Use::Nothing {
             // The text before this was already searched.
             let from = self.text.len() - begun_stop(config, &self.text);
-            let certain = self.detokenizer.push(tokenizer, *token)?;
-            self.text.push_str(&certain);
+            match self.shown.iter().find(|(shown, _)| shown == token) {
+                Some((_, tag)) => self.text.push_str(tag),
+                None => self.text.push_str(&self.detokenizer.push(tokenizer, *token)?),
+            }
+            let said_from = match reasoning {
+                Some(state) => {
+                    state.advance(&self.text, completion.len());
+                    state.utterance_at()
+                }
+                None => Some(0),
+            };
             let stops = |text: &str| stop_at(config, text).is_some();
             let held = self.detokenizer.complete_held();
-            if stops(&self.text[from..]) || !held.is_empty() && stops(&[&self.text[from..], held].concat()) {
+            if let Some(from) = said_from.map(|said| said.max(from))
+                && (stops(&self.text[from..]) || !held.is_empty() && stops(&[&self.text[from..], held].concat()))
+            {
                 return Ok(true);
             }
         }
@@ -77,6 +94,11 @@ impl StreamedText {
         let delta = self.text[self.reported..most].to_owned();
         self.reported = most;
         delta
+    }
+
+    /// The text so far, from a byte on.
+    pub(super) fn from(&self, at: usize) -> &str {
+        self.text.get(at..).unwrap_or_default()
     }
 
     /// The rest of the complete text.
@@ -101,12 +123,22 @@ pub(super) fn decode(
     prompt: &[u32],
     completion: &[u32],
 ) -> Result<(String, bool)> {
-    let mut text = match config.text {
-        CompletionText::Alone => tokenizer.decode(completion)?,
-        CompletionText::AfterPrompt => tokenizer.decode_after(prompt, completion)?,
-        CompletionText::Continued => tokenizer.decode_continued(prompt, completion)?,
+    let decode = |prompt: &[u32], completion: &[u32]| match config.text {
+        CompletionText::Alone => tokenizer.decode(completion),
+        CompletionText::AfterPrompt => tokenizer.decode_after(prompt, completion),
+        CompletionText::Continued => tokenizer.decode_continued(prompt, completion),
     };
-    let stop = stop_at(config, &text);
+    let (mut text, mut before, mut rest) = (String::new(), prompt.to_vec(), completion);
+    let shown = shown(config, tokenizer);
+    while let Some(at) = rest.iter().position(|token| shown.iter().any(|(shown, _)| shown == token)) {
+        text.push_str(&decode(&before, &rest[..at])?);
+        text.extend(shown.iter().filter(|(shown, _)| *shown == rest[at]).map(|(_, tag)| tag.as_str()));
+        before.extend(&rest[..=at]);
+        rest = &rest[at + 1..];
+    }
+    text.push_str(&decode(&before, rest)?);
+    let from = utterance_in(config.reasoning.as_ref(), &text);
+    let stop = from.and_then(|from| Some(from + stop_at(config, text.get(from..)?)?));
     if let Some(at) = stop {
         text.truncate(at);
     }
@@ -116,4 +148,11 @@ pub(super) fn decode(
 /// Start of the first stop string, if any.
 fn stop_at(config: &GenerationConfig, text: &str) -> Option<usize> {
     config.stop_strings.iter().filter_map(|stop| text.find(stop.as_str())).min()
+}
+
+/// The special tokens that are tags of reasoning, which decoding would skip.
+fn shown(config: &GenerationConfig, tokenizer: &Tokenizer) -> Vec<(u32, String)> {
+    let Some(budget) = &config.reasoning else { return Vec::new() };
+    let is_tag = |text: &str| [budget.tags.open(), budget.tags.close()].contains(&text);
+    tokenizer.special_tokens().filter(|(_, text)| is_tag(text)).map(|(id, text)| (id, text.to_owned())).collect()
 }

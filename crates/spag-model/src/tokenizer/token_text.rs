@@ -20,6 +20,11 @@ impl Tokenizer {
         self.encoder.token(id)
     }
 
+    /// The token that is spelled so in the vocabulary.
+    pub fn token_id(&self, piece: &str) -> Option<u32> {
+        self.encoder.plain.token_to_id(piece)
+    }
+
     /// The bytes that a token adds to a text: a blank and `the` for `▁the` and `Ġthe`, its name for a special token,
     /// the byte for a byte token. Ids beyond the vocabulary have none.
     pub fn token_bytes(&self, id: u32) -> Vec<u8> {

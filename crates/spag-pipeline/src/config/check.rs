@@ -75,6 +75,7 @@ impl RunConfig {
         let bad = |(setting, message)| Error::BadSetting { setting, message };
         self.imitation.check_source().map_err(bad)?;
         self.check_games().map_err(bad)?;
+        self.reasoning.check(self.prompt_format).map_err(spag_selfplay::Error::from)?;
         let mut endpoints = Vec::new();
         for (setting, player) in
             [("imitation.player", &self.imitation.player), ("self_play.player", &self.self_play.player)]

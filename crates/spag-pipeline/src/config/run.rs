@@ -2,10 +2,12 @@
 
 use std::path::{Path, PathBuf};
 
-use spag_io::PromptFormat;
+use spag_chat::{ReasoningSettings, TemplateSettings};
+use spag_io::{PromptFormat, ReasoningFormat};
+use spag_model::ModelConfig;
 use spag_model::tokenizer::BosRule;
 use spag_ops::DeviceChoice;
-use spag_rewards::{CreditConfig, CreditRule, RewardNorm};
+use spag_rewards::{CreditConfig, CreditRule, RewardNorm, SampleReasoning};
 use spag_selfplay::{GameSettings, GameShare, limits::TURNS};
 use spag_train::{TrainConfig, TrainMethod};
 
@@ -84,6 +86,10 @@ spag_io::settings! {
     } + {
         /// The game.
         pub rules: GameSettings;
+        /// Variables of the models' chat template.
+        pub template: TemplateSettings;
+        /// How models think before they speak.
+        pub reasoning: ReasoningSettings;
     }
 
     /// `[rewards]`: credit assignment to the winner's utterances.
@@ -188,6 +194,23 @@ impl RunConfig {
         let has_items = self.run_games().iter().any(|game| game.rules.has_items());
         let words = has_items && self.words.file.is_none();
         self.lexicon.is_some() || words || scripted || texts
+    }
+
+    /// Tokens of a completion that says `said` tokens, at most, by a model with this many positions.
+    pub fn completion_tokens(&self, said: usize, positions: usize) -> usize {
+        self.reasoning.completion_tokens(self.prompt_format, said, positions)
+    }
+
+    /// How samples have the reasoning of games. That of records which were played elsewhere is kept in a run without reasoning, too.
+    pub fn sample_reasoning(&self) -> SampleReasoning {
+        let format = self.reasoning.reasoning.unwrap_or(ReasoningFormat::Think);
+        SampleReasoning::new(format, self.template.reasoning_tags.clone(), self.reasoning.keep_reasoning)
+    }
+
+    /// Tokens of a prompt with the longest completion of self-play, at most.
+    pub fn max_play_length(&self, model: &ModelConfig) -> usize {
+        let positions = model.architecture.max_position_embeddings;
+        self.self_play.max_length_for(model, self.completion_tokens(self.self_play.length.max_new_tokens, positions))
     }
 
     /// Files other than the base model with the names of their settings.

@@ -224,7 +224,7 @@ impl Planner<'_> {
         let dtype = self.playing_dtype();
         let parameters = Layout::new(&self.model.architecture).len() as u64;
         let settings = &self.config.self_play;
-        let both = settings.max_length_for(self.model, settings.length.max_new_tokens);
+        let both = self.config.max_play_length(self.model);
         let cache = (settings.games_in_flight() * both) as u64 * GenerationMemory::per_token(self.model, dtype);
         let _ = writeln!(
             out,

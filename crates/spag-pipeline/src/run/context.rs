@@ -6,7 +6,7 @@ use std::sync::Arc;
 use spag_chat::PromptEncoder;
 use spag_dist::{LaunchEnv, ProcessGroup, agree, broadcast_text};
 use spag_game::PromptSet;
-use spag_io::{Progress, PromptFormat};
+use spag_io::{Progress, PromptFormat, ReasoningFormat, ReasoningRule};
 use spag_model::checkpoint::{LoadOptions, load_config, load_quantised, load_tokenizer};
 use spag_model::dtype::{DtypeChoice, WeightDtype};
 use spag_model::generate::Sampling;
@@ -88,7 +88,9 @@ impl RunContext<'_> {
         // The processes of a machine share its memory; each GPU is used by one process.
         let on_cpu = checkpoint.model.parameters().device().is_cpu();
         let engines = if on_cpu { self.ranks.env.local_size } else { 1 };
-        let max_length = settings.max_length_for(checkpoint.model.config(), length.1);
+        let model = checkpoint.model.config();
+        let longest = self.config.completion_tokens(length.1, model.architecture.max_position_embeddings);
+        let max_length = settings.max_length_for(model, longest);
         let engine = settings.engine.for_model(&checkpoint.model, max_length, engines)?;
         Ok((self.player_of(checkpoint, sampling, length, engine)?, engine.max_running))
     }
@@ -103,10 +105,12 @@ impl RunContext<'_> {
     ) -> Result<ModelPlayer> {
         let settings = &self.config.self_play;
         let positions = checkpoint.model.config().architecture.max_position_embeddings;
-        if max_new_tokens >= positions {
+        let longest = self.config.completion_tokens(max_new_tokens, positions);
+        if longest >= positions {
+            let thought = if longest > max_new_tokens { ", those of reasoning included," } else { "" };
             return Err(Error::BadSetting {
                 setting,
-                message: format!("{max_new_tokens} tokens leave no room for a prompt in a context of {positions}"),
+                message: format!("{longest} tokens{thought} leave no room for a prompt in a context of {positions}"),
             });
         }
         let generation = GenerationConfig {
@@ -115,7 +119,8 @@ impl RunContext<'_> {
             sampling,
             ..GenerationConfig::default()
         };
-        Ok(ModelPlayer::load(checkpoint, generation, engine)?)
+        let RunConfig { template, reasoning, prompt_format, .. } = self.config;
+        Ok(ModelPlayer::load(checkpoint, generation, engine)?.with_reasoning(template, reasoning, *prompt_format)?)
     }
 }
 
@@ -163,6 +168,21 @@ impl RankContext {
     }
 }
 
+/// Whether the base model thinks before it speaks. One without the template that a run of chats needs is refused before anything is
+/// played.
+fn thinks(config: &RunConfig) -> spag_chat::Result<bool> {
+    let prompts = config.prompt_format;
+    if prompts.is_plain() && config.reasoning.format(prompts) == ReasoningFormat::None {
+        return Ok(false);
+    }
+    let encoder = PromptEncoder::new(load_tokenizer(&config.base_model)?);
+    let encoder = encoder.with_settings(&config.template, &config.reasoning, prompts)?;
+    if prompts == PromptFormat::Chat {
+        encoder.template()?;
+    }
+    Ok(*encoder.reasoning() != ReasoningRule::None)
+}
+
 /// The games, prompt wordings and lexicon of a run.
 pub(super) struct RunInputs {
     pub(super) prompts: PromptSet,
@@ -170,19 +190,18 @@ pub(super) struct RunInputs {
     pub(super) games: Vec<OpenGame>,
     /// The small world, if the run uses it.
     pub(super) lexicon: Option<Lexicon>,
+    /// Whether the base model thinks before it speaks.
+    pub(super) thinks: bool,
 }
 
 impl RunInputs {
     /// Reads the inputs. A list with repeated words or blank lines is shown.
     pub(super) fn load(config: &RunConfig, progress: &mut dyn Progress) -> Result<Self> {
         let prompts = load_prompts(config.prompts.as_deref(), config.prompt_format)?;
-        if config.prompt_format == PromptFormat::Chat {
-            // A base model without a template is refused before anything is played.
-            PromptEncoder::new(load_tokenizer(&config.base_model)?).template().map_err(spag_selfplay::Error::from)?;
-        }
+        let thinks = thinks(config).map_err(spag_selfplay::Error::from)?;
         let lexicon = config.uses_small_world().then(|| load_lexicon(config.lexicon.as_deref())).transpose()?;
         let games = OpenGame::all(config, &prompts, lexicon.as_ref(), progress)?;
-        Ok(Self { prompts, games, lexicon })
+        Ok(Self { prompts, games, lexicon, thinks })
     }
 
     /// The target words, of the game that has some.

@@ -204,7 +204,7 @@ fn on_policy(
     let steps = updates.saturating_mul(online.steps() / online.updates);
     let games = updates.saturating_mul(online.games_per_update);
     let mut settings = config.train.clone();
-    let max_length = config.self_play.max_length_for(model, config.self_play.length.max_new_tokens);
+    let max_length = config.max_play_length(model);
     settings.config = on_policy_settings(&settings.config, max_length);
     // A sequence of each seat of a game, in the micro-batches of a step.
     let batch = settings.config.per_device_train_batch_size.saturating_mul(ranks * online.minibatches).max(1);

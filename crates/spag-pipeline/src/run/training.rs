@@ -49,6 +49,7 @@ pub(super) fn train(
         start: Start::Latest,
         device: run.config.device,
         add_bos_token: run.config.add_bos_token,
+        template: run.config.template.clone(),
         eval_data_path: given.eval_data_path.clone(),
         deepspeed: given.deepspeed.clone(),
         zero_stage: given.zero_stage,

@@ -3,7 +3,7 @@
 use spag_game::{Episode, Game, Verdict};
 
 use super::{Credit, Crediting};
-use crate::{CreditConfig, CreditSummary, Error, Result, Sample};
+use crate::{CreditConfig, CreditSummary, Error, Result, Sample, SampleReasoning};
 
 /// The result of [`assign_rewards`].
 #[derive(Clone, Debug, PartialEq)]
@@ -32,10 +32,10 @@ pub fn assign_rewards(episodes: &[Episode], game: &dyn Game, config: &CreditConf
         Ok((episode, verdict))
     });
     let games = judged.collect::<Result<Vec<_>>>()?;
-    credit_games(game, &games, &*config.rule(), config.seed)
+    credit_games(game, &games, &*config.rule(), (config.seed, &config.reasoning))
 }
 
-/// Turns utterances of judged games of `game` into weighted samples by a rule.
+/// Turns utterances of judged games of `game` into weighted samples by a rule, with the seed of their wordings and their reasoning.
 ///
 /// # Errors
 /// The samples of a game are too long.
@@ -43,14 +43,14 @@ pub fn credit_games(
     game: &dyn Game,
     games: &[(&Episode, Verdict)],
     rule: &dyn Credit,
-    seed: u64,
+    (seed, reasoning): (u64, &SampleReasoning),
 ) -> Result<AssignedRewards> {
     let mut summary = CreditSummary::new(game.labels());
     games.iter().for_each(|(_, verdict)| summary.games.add(verdict));
     summary.weights = rule.weights(&summary.games);
     let counted = rule.counted(&summary.games);
     let rule = counted.as_deref().unwrap_or(rule);
-    let crediting = Crediting { rule, game, seed };
+    let crediting = Crediting { rule, game, seed, reasoning };
     let mut samples = Vec::new();
     for (index, (episode, verdict)) in games.iter().enumerate() {
         if rule.has_samples(verdict) {

@@ -18,7 +18,7 @@ pub use rule::CreditRule;
 pub use signed_seats::SignedSeats;
 pub use winner::ImitatedWinner;
 
-use crate::{CreditSummary, Error, Result, Sample};
+use crate::{CreditSummary, Error, Result, Sample, SampleReasoning};
 
 /// Bytes of a game's samples beyond which it is refused, before any is made.
 const MAX_BYTES: usize = 1 << 28;
@@ -53,6 +53,7 @@ pub(crate) struct Crediting<'a> {
     pub(crate) game: &'a dyn Game,
     /// Seed of the wordings.
     pub(crate) seed: u64,
+    pub(crate) reasoning: &'a SampleReasoning,
 }
 
 impl Crediting<'_> {
@@ -75,14 +76,15 @@ impl Crediting<'_> {
         let samples = rewards.into_iter().filter_map(|(at, reward)| {
             let utterance = episode.history.get(at)?;
             let mut rng = ChaCha8Rng::seed_from_u64(game_seed(base, at));
-            let query = match self.game.training_prompt(episode, at, &mut rng) {
-                Ok(query) => query,
+            let prompt = match self.game.training_prompt(episode, at, &mut rng) {
+                Ok(prompt) => prompt,
                 Err(error) => return Some(Err(error.into())),
             };
             summary.count_sample(utterance.seat, verdict);
             let (seat, weight) = (Some(utterance.seat), summary.weight(utterance.seat));
             let extra = game_name.clone();
-            Some(Ok(Sample { seat, reward, weight, extra, ..Sample::new(query, strip(&utterance.content)) }))
+            let sample = self.reasoning.sample(prompt, episode, at, strip(&utterance.content));
+            Some(Ok(Sample { seat, reward, weight, extra, ..sample }))
         });
         samples.collect()
     }
@@ -96,7 +98,8 @@ fn check_size(episode: &EpisodeView<'_>, rewards: &[(usize, f64)]) -> Result<()>
         .scan(0usize, |before, utterance| {
             let here = *before;
             *before += utterance.content.len();
-            Some(here + utterance.content.len() + episode.item.len())
+            let thought = utterance.reasoning.as_ref().map_or(0, |reasoning| reasoning.len());
+            Some(here + thought + utterance.content.len() + episode.item.len())
         })
         .collect();
     let sizes = rewards.iter().filter_map(|(at, _)| sizes.get(*at));

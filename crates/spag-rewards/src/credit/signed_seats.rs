@@ -78,7 +78,7 @@ mod tests {
         }
         let games: Vec<_> = endings.into_iter().map(|ending| (&episode, Verdict::of(ending, 4))).collect();
         let rule = SignedSeats { decay_weight: 0.5, norm: RewardNorm::Sum };
-        let samples = credit_games(&game, &games, &rule, 0).unwrap().samples;
+        let samples = credit_games(&game, &games, &rule, (0, &crate::SampleReasoning::default())).unwrap().samples;
         // Wins 1 : 2 and a tie of four games: means of 1/4 and −1/4.
         let of = |seat: usize| -> Vec<f64> {
             let own = samples.iter().filter(|sample| sample.seat.is_some_and(|of| of.index() == seat));

@@ -9,8 +9,8 @@ use std::{
 use serde_json::json;
 use spag_game::{Taboo, taboo};
 use spag_rewards::{
-    AlpacaTemplate, AssignJob, CreditConfig, CreditSummary, Error, Result, SampleKind, assign_rewards_in_files,
-    convert_alpaca, convert_imitation, read_samples, write_samples,
+    AlpacaTemplate, AssignJob, CreditConfig, CreditSummary, Error, Result, SampleKind, SampleReasoning,
+    assign_rewards_in_files, convert_alpaca, convert_imitation, read_samples, write_samples,
 };
 use spag_tests::json as read_json;
 use tempfile::TempDir;
@@ -182,7 +182,7 @@ fn imitation_takes_the_winners_utterances() {
     let folder = Folder::new();
     let (input, output) = (folder.file("gpt4.json", EPISODES), folder.path("train_imitation.json"));
     let game = Taboo::default();
-    let summary = convert_imitation(&input, &output, &game, 7).unwrap();
+    let summary = convert_imitation(&input, &output, &game, (7, &SampleReasoning::default())).unwrap();
     let samples = read_samples(&output).unwrap();
     let targets: Vec<_> = samples.iter().map(|sample| sample.target.as_str()).collect();
     assert_eq!(targets, ["What do you eat?", "Hm.", "I know the word! It is `car`!"]);
@@ -190,7 +190,7 @@ fn imitation_takes_the_winners_utterances() {
     assert_eq!((summary.samples_of(taboo::ATTACKER), summary.samples_of(taboo::DEFENDER)), (1, 2));
     assert_eq!(summary.weight(taboo::DEFENDER), 1.0);
     // The wordings depend on the seed alone.
-    convert_imitation(&input, folder.path("again.json"), &game, 7).unwrap();
+    convert_imitation(&input, folder.path("again.json"), &game, (7, &SampleReasoning::default())).unwrap();
     assert_eq!(read_samples(folder.path("again.json")).unwrap(), samples);
 }
 

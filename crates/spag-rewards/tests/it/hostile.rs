@@ -7,8 +7,8 @@ use std::time::Instant;
 
 use spag_game::{Taboo, taboo};
 use spag_rewards::{
-    AlpacaTemplate, AssignJob, CreditConfig, CreditSummary, Result, assign_rewards_in_files, convert_alpaca,
-    convert_imitation, read_samples,
+    AlpacaTemplate, AssignJob, CreditConfig, CreditSummary, Result, SampleReasoning, assign_rewards_in_files,
+    convert_alpaca, convert_imitation, read_samples,
 };
 
 const EPISODE: &str = r#"{"history": [{"role": "attacker", "content": "What do you eat?"},
@@ -48,7 +48,8 @@ fn empty_file_is_refused_by_name_and_replaces_nothing() {
         let error = folder.assign(format!("[{EPISODE}]"), Some(empty)).unwrap_err().to_string();
         assert!(error.contains("sft.json: the file is empty"), "{error}");
         let input = folder.file("in.json", empty);
-        let error = convert_imitation(&input, &output, &Taboo::default(), 0).unwrap_err();
+        let error =
+            convert_imitation(&input, &output, &Taboo::default(), (0, &SampleReasoning::default())).unwrap_err();
         assert!(error.to_string().contains("in.json: the file is empty"), "{error}");
         let error = convert_alpaca(&input, &output, &AlpacaTemplate::default()).unwrap_err();
         assert!(error.to_string().contains("in.json: the file is empty"), "{error}");

@@ -3,8 +3,8 @@
 use spag_game::taboo::{self, ATTACKER, DEFENDER, LABELS};
 use spag_game::{Episode, Verdict};
 use spag_rewards::{
-    CreditConfig, DecayedWinner, EstimatorSettings, OutcomeRewards, Rae, RewardNorm, RewardedGame, Signed, SignedSeats,
-    Turn, TurnBaseline, assign_rewards, credit_games,
+    CreditConfig, DecayedWinner, EstimatorSettings, OutcomeRewards, Rae, RewardNorm, RewardedGame, SampleReasoning,
+    Signed, SignedSeats, Turn, TurnBaseline, assign_rewards, credit_games,
 };
 
 fn game(verdict: &Verdict) -> RewardedGame {
@@ -61,7 +61,7 @@ fn summary_counts_games_samples_and_weights() {
     let endings = [taboo::RIGHT_GUESS, taboo::WRONG_GUESS, taboo::WRONG_GUESS, taboo::TIE, taboo::BROKEN_RULE];
     let games: Vec<_> = endings.into_iter().map(|ending| (&episode, Verdict::of(ending, 3))).collect();
     let rule = DecayedWinner { decay_weight: 0.8, norm: RewardNorm::Sum };
-    let credited = credit_games(&spag_game::Taboo::default(), &games, &rule, 0).unwrap();
+    let credited = credit_games(&spag_game::Taboo::default(), &games, &rule, (0, &SampleReasoning::default())).unwrap();
     let summary = &credited.summary;
     // The attacker speaks twice in three utterances, the defender once.
     assert_eq!((summary.episodes(), summary.decided(), summary.samples()), (5, 3, 5));
@@ -134,7 +134,7 @@ fn long_game_is_refused_with_the_bytes_of_its_samples() {
     let rule = DecayedWinner { decay_weight: 0.8, norm: RewardNorm::Sum };
     let credit = |length| {
         let game = (&episode, Verdict::of(taboo::WRONG_GUESS, length));
-        credit_games(&spag_game::Taboo::default(), &[game], &rule, 0)
+        credit_games(&spag_game::Taboo::default(), &[game], &rule, (0, &SampleReasoning::default()))
     };
     // The attacker's utterances are the 1st, 3rd … 65th: 1 + 3 + … + 65 = 33² texts.
     let Err(spag_rewards::Error::LongGame { samples, bytes, limit }) = credit(66) else { panic!("it is too long") };

@@ -9,6 +9,7 @@ mod run;
 use std::path::{Path, PathBuf};
 
 use serde::Serialize;
+use spag_chat::TemplateSettings;
 use spag_model::tokenizer::BosRule;
 use spag_ops::DeviceChoice;
 
@@ -44,6 +45,9 @@ pub struct TrainJob {
     pub logging_dir: Option<PathBuf>,
     /// Whether samples begin with BOS.
     pub add_bos_token: BosRule,
+    /// What the model's chat template is rendered with.
+    #[serde(flatten)]
+    pub template: TemplateSettings,
     /// The device that trains.
     pub device: DeviceChoice,
     /// Where the optimizer's state is stored; `None` chooses by free memory. The output folder records the choice.
@@ -91,6 +95,7 @@ impl TrainJob {
             offload_param: Placement::Device,
             logging_dir: None,
             add_bos_token: BosRule::default(),
+            template: TemplateSettings::default(),
             device: DeviceChoice::default(),
             offload_optimizer: None,
             start: Start::New,

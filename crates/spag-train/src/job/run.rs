@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use serde_json::Value;
+use spag_chat::PromptEncoder;
 use spag_dist::{JoinOptions, LaunchEnv, ProcessGroup, agree, join_on};
 use spag_io::Progress;
 use spag_model::checkpoint::{LoadOptions, load_config, load_model_with, own_head_note};
@@ -93,7 +94,8 @@ fn train(
     let Beginning { weights: model_dir, saved, .. } = &beginning;
     check_dropout(job, model_dir)?;
     let tokenizer = beginning.tokenizer(job.add_bos_token)?;
-    let dataset = Dataset::read(files, &tokenizer, job.config.max_length)?;
+    let encoder = PromptEncoder::new(tokenizer.clone()).with_template(&job.template);
+    let dataset = Dataset::read(files, &encoder, job.config.max_length)?;
     let sharding = JobSettings {
         deepspeed: job.deepspeed.clone(),
         zero_stage: job.zero_stage,
@@ -142,7 +144,7 @@ fn train(
             return Err(Error::OtherRun { path: saved.dir().to_owned(), differences });
         }
     }
-    let eval = (!eval_files.is_empty()).then(|| Dataset::read(eval_files, &tokenizer, job.config.max_length));
+    let eval = (!eval_files.is_empty()).then(|| Dataset::read(eval_files, &encoder, job.config.max_length));
     let eval = eval.transpose()?;
     check_agreement(job, &**group, &device, &plan.architecture, &dataset, eval.as_ref())?;
 

@@ -36,7 +36,7 @@ fn samples(episode: &Episode, prompts: &PromptSet, encoder: &PromptEncoder) -> V
         assign_rewards(std::slice::from_ref(episode), &Taboo::new(prompts), &CreditConfig::default()).unwrap().samples;
     let text = serde_json::to_string(&made).unwrap();
     let read: Vec<Sample> = serde_json::from_str(&text).unwrap();
-    encode(&read, 0, encoder.tokenizer(), 1 << 16).unwrap()
+    encode(&read, 0, encoder, 1 << 16).unwrap()
 }
 
 #[test]
@@ -138,14 +138,14 @@ fn rows_of_messages_and_templated_queries_have_special_tokens() {
     let message = |role, text: &str| ChatMessage::new(role, PromptText::own(text));
     let messages = vec![message(ChatRole::System, "S"), message(ChatRole::User, "U<|im_start|>x")];
     let messages: Sample = Sample::sft(Query::Messages(messages), "A");
-    let rows = encode(&[templated, messages.clone()], 0, tokenizer, 1000).unwrap();
+    let rows = encode(&[templated, messages.clone()], 0, &PromptEncoder::new(tokenizer.clone()), 1000).unwrap();
     let expected = [tokenizer.encode(text).unwrap(), tokenizer.encode("A").unwrap(), vec![tokenizer.eos()]].concat();
     assert_eq!((&rows[0].ids, &rows[1].ids), (&expected, &expected));
     assert_eq!(tokenizer.token(tokenizer.eos()).as_deref(), Some("<|im_end|>"));
 
     // Of a family without a template.
     let bare = load_tokenizer(fixture("families/smollm")).unwrap();
-    let error = encode(&[messages], 6, &bare, 1000).unwrap_err().to_string();
+    let error = encode(&[messages], 6, &PromptEncoder::new(bare.clone()), 1000).unwrap_err().to_string();
     assert!(error.contains("row 7") && error.contains("no chat template"), "{error}");
 }
 

@@ -1,5 +1,6 @@
 //! Samples to tokens with the tokenizers of several families.
 
+use spag_chat::PromptEncoder;
 use spag_model::Tokenizer;
 use spag_model::checkpoint::load_tokenizer;
 use spag_model::tokenizer::BosRule;
@@ -20,7 +21,7 @@ fn samples_begin_with_bos_if_there_is_one_and_end_with_the_tokenizers_own_eos() 
         assert_eq!(bos.is_empty(), family.starts_with("qwen"), "{family}");
         for query in ["What is it?", ""] {
             let sample = Sample::sft(query, "A horse.");
-            let encoded = encode(&[sample], 0, &tokenizer, 100).unwrap().remove(0);
+            let encoded = encode(&[sample], 0, &PromptEncoder::new(tokenizer.clone()), 100).unwrap().remove(0);
             let asked = if query.is_empty() { Vec::new() } else { tokenizer.encode(query).unwrap() };
             let target = tokenizer.encode("A horse.").unwrap();
             assert_eq!(encoded.ids, [&bos[..], &asked, &target, &[tokenizer.eos()]].concat(), "{family}");
@@ -28,7 +29,7 @@ fn samples_begin_with_bos_if_there_is_one_and_end_with_the_tokenizers_own_eos() 
             assert_eq!(encoded.spans[0].labels() - encoded.predicted(), usize::from(encoded.prompt_len() == 0));
             let tokenizer = tokenizer.clone().with_bos_rule(BosRule::Never);
             let sample = Sample::sft(query, "A horse.");
-            let without = encode(&[sample], 0, &tokenizer, 100).unwrap().remove(0);
+            let without = encode(&[sample], 0, &PromptEncoder::new(tokenizer.clone()), 100).unwrap().remove(0);
             assert_eq!(without.ids, encoded.ids[bos.len()..], "{family}");
         }
     }
@@ -40,7 +41,7 @@ fn special_tokens_are_text_in_games_and_matched_in_demonstrations() {
         let tokenizer = tokenizer(family);
         let demonstration = Sample::sft(format!("Say {eos}"), format!("{eos}A horse"));
         let game = Sample { kind: SampleKind::Game, ..demonstration.clone() };
-        let encoded = encode(&[demonstration, game], 0, &tokenizer, 100).unwrap();
+        let encoded = encode(&[demonstration, game], 0, &PromptEncoder::new(tokenizer.clone()), 100).unwrap();
         let ends = |row: usize| encoded[row].ids.iter().filter(|id| **id == tokenizer.eos()).count();
         assert_eq!((ends(0), ends(1)), (3, 1), "{family}");
     }

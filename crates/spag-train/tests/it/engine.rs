@@ -3,6 +3,7 @@
 
 use std::path::Path;
 
+use spag_chat::PromptEncoder;
 use spag_io::Silent;
 use spag_model::Checkpoint;
 use spag_model::checkpoint::load_model;
@@ -194,7 +195,7 @@ fn sample_without_a_predicted_label_is_dropped() {
     assert!(summary.dropped.is_empty() && summary.steps == 2);
     // Of one token nothing is left to predict it from.
     let tokenizer = Checkpoint::load(fixture("tiny-llama")).unwrap().tokenizer;
-    let error = Dataset::new(&rows, &tokenizer, 1).unwrap_err().to_string();
+    let error = Dataset::new(&rows, &PromptEncoder::new(tokenizer.clone()), 1).unwrap_err().to_string();
     assert!(error.contains("6 rows, none with a target to predict"), "{error}");
     let one = TrainConfig { max_length: 1, ..self::config(TrainMethod::Sft) };
     assert!(matches!(run(&job(dir.path(), one, &rows), &mut Silent), Err(Error::Setting { name: "max_length", .. })));

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use crate::memory::join;
 use candle_core::Tensor;
+use spag_chat::PromptEncoder;
 use spag_dist::ProcessGroup;
 use spag_io::Silent;
 use spag_model::checkpoint::{LoadOptions, WriteOptions, save_model};
@@ -46,7 +47,7 @@ fn steps_by_the_call_equal_those_of_a_run() {
         let (in_run, by_call) = (copy_of(&case.checkpoint.model), copy_of(&case.checkpoint.model));
         let mut records = Vec::new();
         let done = train_samples(&in_run, tokenizer, samples, None, &config, &mut records, &mut Silent).unwrap();
-        let trajectories = encode(samples, 0, tokenizer, config.max_length).unwrap();
+        let trajectories = encode(samples, 0, &PromptEncoder::new(tokenizer.clone()), config.max_length).unwrap();
         let mut learner = Learner::new(&by_call, &config, done.steps).unwrap();
         let steps: Vec<StepRecord> = trajectories.chunks(each).map(|step| learner.step(step).unwrap()).collect();
         assert!(done.steps > 2 && steps.len() == done.steps, "{}", case.name);

@@ -5,6 +5,7 @@
 
 use crate::training_fixture::{Case, cases};
 use candle_core::{Device, Tensor};
+use spag_chat::PromptEncoder;
 use spag_io::Silent;
 use spag_model::dtype::WeightDtype;
 use spag_model::model::Activations;
@@ -19,12 +20,14 @@ fn close(got: f64, want: f64, relative: f64, what: &str) {
 }
 
 fn encoded(case: &Case) -> Vec<Trajectory> {
-    encode(&case.samples, 0, &case.checkpoint.tokenizer, case.config.max_length).unwrap()
+    encode(&case.samples, 0, &PromptEncoder::new(case.checkpoint.tokenizer.clone()), case.config.max_length).unwrap()
 }
 
 /// The samples with ℓ_ref.
 fn dataset(case: &Case) -> Dataset {
-    let dataset = Dataset::new(&case.samples, &case.checkpoint.tokenizer, case.config.max_length).unwrap();
+    let dataset =
+        Dataset::new(&case.samples, &PromptEncoder::new(case.checkpoint.tokenizer.clone()), case.config.max_length)
+            .unwrap();
     let refs = reference_log_probs(&case.reference, dataset.samples(), &mut Silent).unwrap();
     dataset.with_reference(refs).unwrap()
 }

@@ -74,7 +74,8 @@ fn round(run: RunContext<'_>, current: Model, stage: &StageFolder, progress: &mu
 fn samples(run: RunContext<'_>, stage: &StageFolder, wordings: u64, sft: u64) -> Result<Vec<Sample>> {
     let RunContext { config, inputs, .. } = run;
     let RewardSettings { decay_weight, reward_norm: norm, credit } = config.rewards;
-    let rule = CreditConfig { decay_weight, norm, credit, seed: wordings };
+    let reasoning = config.sample_reasoning();
+    let rule = CreditConfig { decay_weight, norm, credit, seed: wordings, reasoning };
     let mut samples = Vec::new();
     for game in &inputs.games {
         let episodes = read_episodes(game.folder_in(stage).episodes())?;

@@ -116,7 +116,12 @@ fn make_samples(
         run.ranks.on_rank_0(|| {
             let folder = &source.folder;
             if source.kind.has_games() {
-                let summary = convert_imitation(folder.episodes(), folder.samples(), &*source.game.game, seed)?;
+                let summary = convert_imitation(
+                    folder.episodes(),
+                    folder.samples(),
+                    &*source.game.game,
+                    (seed, &run.config.sample_reasoning()),
+                )?;
                 write_provenance(run, std::slice::from_ref(folder), folder)?;
                 (part.games, part.won, part.samples) = (summary.episodes(), summary.decided(), summary.samples());
             } else {

@@ -67,7 +67,7 @@ impl OnlineMemory {
             quantize: config.train.config.quantize,
             settings: EngineSettings { max_running: Some(games), ..play.engine },
             games,
-            max_length: play.max_length_for(model, play.length.max_new_tokens),
+            max_length: config.max_play_length(model),
             engines: match online.opponent() {
                 Opponent::Policy => 1,
                 Opponent::Fixed | Opponent::Pool if is_served || online.has_adapters_for_opponents(&config.train) => 1,
@@ -77,6 +77,11 @@ impl OnlineMemory {
             sum_order: if online.exact { SumOrder::Fixed } else { SumOrder::Any },
             has_reference: online.policy_loss.kl_coeff > 0.0 && config.train.config.lora_r.is_none(),
         }
+    }
+
+    /// Positions of the model.
+    pub fn positions(&self) -> usize {
+        self.model.architecture.max_position_embeddings
     }
 
     /// Games that a rank plays at a time.

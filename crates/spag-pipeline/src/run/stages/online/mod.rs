@@ -226,7 +226,9 @@ impl Part {
             max_length: memory.max_length(),
             beside: memory.beside(),
         };
-        let loss = build_on_policy(&self.settings.policy_loss, config.self_play.length.max_new_tokens);
+        let said = config.self_play.length.max_new_tokens;
+        let longest = if inputs.thinks { config.completion_tokens(said, memory.positions()) } else { said };
+        let loss = build_on_policy(&self.settings.policy_loss, longest);
         Ok(OnlineLearner::open(job, &ranks.env, ranks.group.clone(), loss)?)
     }
 

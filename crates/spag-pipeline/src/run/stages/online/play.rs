@@ -50,9 +50,9 @@ pub(super) fn is_too_long(said: &Utterance) -> bool {
     context.is_some_and(|TurnContext { end, .. }| *end == UtteranceEnd::Length)
 }
 
-/// The tokens of an utterance; 0 if no model said it.
+/// The sampled tokens of an utterance; 0 if no model said it.
 pub(super) fn tokens(said: &Utterance) -> usize {
-    said.generation.as_ref().map_or(0, |generation| generation.token_ids.len())
+    said.generation.as_ref().map_or(0, |generation| generation.token_ids.len() - generation.forced_tokens.len())
 }
 
 impl Batch {

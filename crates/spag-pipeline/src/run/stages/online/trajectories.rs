@@ -37,8 +37,9 @@ fn add(
     player: &mut ModelPlayer,
     all: &mut Vec<Trajectory>,
     (game, advantage): (usize, Option<f64>),
-    (Generation { token_ids, sampling_log_probs, .. }, TurnContext { prompt, rule, end }): (&Generation, &TurnContext),
+    (generation, TurnContext { prompt, rule, end }): (&Generation, &TurnContext),
 ) -> Result<()> {
+    let Generation { token_ids, sampling_log_probs, forced_tokens, .. } = generation;
     // A token that ended the utterance is predicted, and no context of later turns.
     let (context, leaf) = match token_ids.split_last() {
         Some((last, rest)) if *end == UtteranceEnd::Token && !rest.is_empty() => (rest, Some(*last)),
@@ -51,10 +52,18 @@ fn add(
     trajectory.ids.clone_from(prompt);
     trajectory.ids.extend(context);
     if let (Some(advantage), false) = (advantage, token_ids.is_empty()) {
-        let distributions = player.distributions(*rule, token_ids.len())?;
-        let sampling_log_probs = Some(sampling_log_probs.clone());
+        let mut distributions = player.distributions(*rule, token_ids.len())?;
+        let mut sampling_log_probs = sampling_log_probs.clone();
+        // Nobody drew what the engine wrote.
+        let forced = forced_tokens.start.min(context.len())..forced_tokens.end.min(context.len());
+        sampling_log_probs.drain(forced.clone());
+        if let Some(distributions) = &mut distributions {
+            distributions.drain(forced.clone());
+        }
         let span = Span::new(prompt.len()..trajectory.ids.len(), advantage);
-        trajectory.spans.push(Span { leaf, sampling_log_probs, distributions, ..span });
+        let (context, sampling_log_probs) =
+            (prompt.len() + forced.start..prompt.len() + forced.end, Some(sampling_log_probs));
+        trajectory.spans.push(Span { context, leaf, sampling_log_probs, distributions, ..span });
     }
     Ok(())
 }
