@@ -6,7 +6,7 @@ use clap::Parser;
 use spag_io::CommandFiles;
 use spag_rewards::{AssignJob, CreditConfig, CreditRule, RewardNorm, assign_rewards_in_files};
 
-use spag_cli::{PromptArgs, RecordedGameArgs, Result, exit, flags, prompts};
+use spag_cli::{PromptArgs, RecordedGameArgs, Result, SampleReasoningArgs, exit, flags, prompts};
 
 /// Judge episodes and assign rewards to the utterances of winners; add demonstrations.
 ///
@@ -43,6 +43,8 @@ pub(crate) struct AssignArgs {
     game_of_file: RecordedGameArgs,
     #[command(flatten)]
     prompts: PromptArgs,
+    #[command(flatten)]
+    reasoning: SampleReasoningArgs,
     /// Seed of the choice of prompts.
     #[arg(long, value_name = "N", default_value_t = CreditConfig::default().seed, help_heading = "Prompts")]
     seed: u64,
@@ -65,7 +67,7 @@ pub(crate) fn run(args: impl IntoIterator<Item = OsString>) -> Result<()> {
     let (prompts, note) = args.prompts.load_recorded(&[&job.input])?;
     note.iter().for_each(exit::note);
     let (decay_weight, norm, credit) = (args.decay_weight, args.reward_norm, args.credit);
-    let config = CreditConfig { decay_weight, norm, credit, seed: args.seed };
+    let config = CreditConfig { decay_weight, norm, credit, seed: args.seed, reasoning: args.reasoning.settings() };
     let game = args.game_of_file.open(&job.input, &prompts)?;
     let threads = args.threads.and_then(NonZeroUsize::new);
     let threads = threads.or_else(|| thread::available_parallelism().ok()).unwrap_or(NonZeroUsize::MIN);

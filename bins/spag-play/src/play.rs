@@ -130,7 +130,7 @@ fn play(args: &PlayArgs, env: &LaunchEnv) -> Result<()> {
         exit::note(format_args!("note: {done} of {total} games are in {folder} already; only the others are played"));
     }
     if job.recorded() < total {
-        let mut players = args.players.open_pair(specs, &keys, env.local_size)?;
+        let mut players = args.players.open_pair(specs, &keys, (env.local_size, prompts.format()))?;
         let max_length = args.players.sampling.max_length();
         let notes = check_context(&players, &*game, &longest, args.games.max_turns(), max_length)?;
         if env.rank == 0 {
@@ -239,7 +239,8 @@ fn players(args: &PlayArgs, labels: &Labels, prompts: &PromptSet) -> Result<Stri
     let source = TokenSource::of(args.specs());
     let sampling = args.players.sampling.describe(source);
     let games = args.games.describe(source, prompts);
-    Ok(format!("{seats}; {games}; {sampling}{played_on}"))
+    let reasoning = args.players.describe_reasoning();
+    Ok(format!("{seats}; {games}; {sampling}{reasoning}{played_on}"))
 }
 
 /// The common first part of the names of the output files.

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::{ArgAction, Parser};
 use spag_train::{IntervalStrategy, JobSettings, Start, TrainConfig};
 
-use spag_cli::{BosArgs, DeviceArgs, Error, Result, flags};
+use spag_cli::{BosArgs, DeviceArgs, Error, Result, TemplateSettings, flags};
 
 /// Train a checkpoint on samples with SFT, SFTwithKL (imitation) or OfflinePO (self-play).
 ///
@@ -50,6 +50,8 @@ pub(crate) struct TrainArgs {
 
     #[command(flatten)]
     pub(super) bos: BosArgs,
+    #[command(flatten)]
+    pub(super) template: TemplateSettings,
     #[command(flatten)]
     pub(super) device: DeviceArgs,
     #[command(flatten)]

@@ -65,6 +65,7 @@ fn job(args: TrainArgs, mut notes: Notes) -> Result<(TrainJob, Notes)> {
         offload_param: args.job.offload_param.unwrap_or_default(),
         logging_dir,
         add_bos_token: args.bos.rule(),
+        template: args.template,
         device: args.device.device,
         offload_optimizer: args.job.offload_optimizer,
         start,

@@ -8,7 +8,7 @@ use spag_io::CommandFiles;
 use spag_rewards::{AlpacaTemplate, convert_alpaca, convert_imitation};
 use spag_world::{WordChoice, WordNet, write_lexicon};
 
-use spag_cli::{Error, PromptArgs, RecordedGameArgs, Result, exit, flags, prompts};
+use spag_cli::{Error, PromptArgs, RecordedGameArgs, Result, SampleReasoningArgs, exit, flags, prompts};
 
 /// Convert files to training data and lexicons.
 #[derive(Debug, Subcommand)]
@@ -33,6 +33,8 @@ pub(crate) struct ImitationArgs {
     game_of_file: RecordedGameArgs,
     #[command(flatten)]
     prompts: PromptArgs,
+    #[command(flatten)]
+    reasoning: SampleReasoningArgs,
     /// Seed of the choice of prompts.
     #[arg(long, value_name = "N", default_value_t = 0)]
     seed: u64,
@@ -91,7 +93,7 @@ pub(crate) fn run(command: DataCommand) -> Result<()> {
             note.iter().for_each(exit::note);
             let made_from = prompts::samples_from(&from, &prompts)?;
             let game = args.game_of_file.open(&from, &prompts)?;
-            let summary = convert_imitation(&from, &to, &*game, args.seed)?;
+            let summary = convert_imitation(&from, &to, &*game, (args.seed, &args.reasoning.settings()))?;
             made_from.write_of(&to)?;
             exit::say(format_args!("{summary}samples in {}", to.display()))
         }

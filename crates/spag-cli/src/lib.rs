@@ -25,6 +25,7 @@ mod overwrite;
 mod players;
 mod progress;
 pub mod prompts;
+mod reasoning;
 mod recorded_game;
 #[cfg(feature = "models")]
 mod sampling;
@@ -44,7 +45,10 @@ pub use overwrite::OverwriteArgs;
 pub use players::{PlayerArgs, PlayerParser, checkpoint_files, write_games};
 pub use progress::{LineEvery, TerminalProgress};
 pub use prompts::PromptArgs;
+pub use reasoning::SampleReasoningArgs;
 pub use recorded_game::RecordedGameArgs;
 #[cfg(feature = "models")]
 pub use sampling::{SamplingArgs, TaskType, TokenSource, fit_max_length};
+#[cfg(feature = "models")]
+pub use spag_chat::{ReasoningSettings, TemplateSettings};
 pub use spag_io::Signal;

@@ -8,7 +8,8 @@ use clap::{
     builder::TypedValueParser,
     error::{Error as FlagError, ErrorKind},
 };
-use spag_io::{CommandFiles, Contents};
+use spag_chat::{ReasoningSettings, TemplateSettings};
+use spag_io::{CommandFiles, Contents, PromptFormat};
 use spag_model::Checkpoint;
 use spag_model::dtype::WeightDtype;
 use spag_model::generate::EngineSettings;
@@ -29,6 +30,10 @@ pub struct PlayerArgs {
     /// The limits of the engine.
     #[command(flatten)]
     pub engine: EngineSettings,
+    #[command(flatten)]
+    template: TemplateSettings,
+    #[command(flatten)]
+    reasoning: ReasoningSettings,
     #[command(flatten)]
     loading: LoadArgs,
     #[command(flatten)]
@@ -91,14 +96,16 @@ impl PlayerArgs {
     ///
     /// # Errors
     /// The checkpoint cannot be loaded or does not fit into memory, or a setting of the endpoint is invalid.
-    pub fn open(&self, spec: &PlayerSpec, keys: &EndpointKeys) -> Result<AnyPlayer> {
+    pub fn open(&self, spec: &PlayerSpec, keys: &EndpointKeys, prompts: PromptFormat) -> Result<AnyPlayer> {
+        self.reasoning.check(prompts).map_err(spag_selfplay::Error::from)?;
         let player = match spec {
             PlayerSpec::Model(_) | PlayerSpec::Adapted { .. } => {
                 let (folder, checkpoint) = self.load(spec)?;
                 let model = checkpoint.model.config();
-                let limits = self.sampling.game_config(model, folder)?;
+                let limits = self.sampling.game_config(model, folder)?.with_reasoning(&self.reasoning, prompts);
                 let engine = self.engine.for_model(&checkpoint.model, limits.max_length(), self.engines)?;
-                let player = Box::new(ModelPlayer::load(checkpoint, limits.generation, engine)?);
+                let player = ModelPlayer::load(checkpoint, limits.generation, engine)?;
+                let player = Box::new(player.with_reasoning(&self.template, &self.reasoning, prompts)?);
                 AnyPlayer::Model { player, games: engine.max_running, folder: folder.to_owned() }
             }
             PlayerSpec::Endpoint(endpoint) => {
@@ -118,14 +125,14 @@ impl PlayerArgs {
         &self,
         [first, second]: [&PlayerSpec; 2],
         keys: &EndpointKeys,
-        processes: usize,
+        (processes, prompts): (usize, PromptFormat),
     ) -> Result<PlayerPair> {
         if first == second {
-            return Ok(PlayerPair::self_play(self.among(processes).open(first, keys)?));
+            return Ok(PlayerPair::self_play(self.among(processes).open(first, keys, prompts)?));
         }
         let engines = [first, second].iter().filter(|spec| spec.checkpoint().is_some()).count();
         let args = self.among(engines * processes);
-        Ok(PlayerPair::versus(args.open(first, keys)?, args.open(second, keys)?))
+        Ok(PlayerPair::versus(args.open(first, keys, prompts)?, args.open(second, keys, prompts)?))
     }
 
     /// Loads the checkpoint of a player that is one.
@@ -162,6 +169,11 @@ impl PlayerArgs {
                 Ok(endpoint.address() + &self.endpoint_config().describe_top_k() + self.held())
             }
         }
+    }
+
+    /// What records of games say of reasoning and templates.
+    pub fn describe_reasoning(&self) -> String {
+        self.reasoning.describe() + &self.template.describe()
     }
 
     /// What records say of players that are held to actions.

@@ -3,6 +3,8 @@
 use std::path::Path;
 
 use clap::{Args, ValueEnum};
+use spag_chat::ReasoningSettings;
+use spag_io::PromptFormat;
 use spag_model::generate::Sampling;
 use spag_model::{GenerationConfig, ModelConfig};
 use spag_selfplay::{LengthSettings, PlayerSpec, SamplingSettings, limits};
@@ -135,7 +137,8 @@ impl SamplingArgs {
             sampling: self.sampling(),
             ..GenerationConfig::default()
         };
-        TextLimits { max_prompt: self.max_length, positions: model.architecture.max_position_embeddings, generation }
+        let positions = model.architecture.max_position_embeddings;
+        TextLimits { max_prompt: self.max_length, positions, thought: 0, generation }
     }
 }
 
@@ -154,14 +157,23 @@ pub struct TextLimits {
     max_prompt: Option<usize>,
     /// Positions of the model.
     positions: usize,
+    /// Tokens of a completion beside those that it says.
+    thought: usize,
     /// The settings of a completion.
     pub generation: GenerationConfig,
 }
 
 impl TextLimits {
+    /// The same limits for players that may think before they speak.
+    pub fn with_reasoning(self, reasoning: &ReasoningSettings, prompts: PromptFormat) -> Self {
+        let said = self.generation.max_new_tokens;
+        Self { thought: reasoning.completion_tokens(prompts, said, self.positions) - said, ..self }
+    }
+
     /// The most tokens of a prompt and its completion together.
     pub fn max_length(&self) -> usize {
-        let both = self.max_prompt.map(|prompt| prompt.saturating_add(self.generation.max_new_tokens));
+        let completion = self.generation.max_new_tokens.saturating_add(self.thought);
+        let both = self.max_prompt.map(|prompt| prompt.saturating_add(completion));
         both.unwrap_or(self.positions).min(self.positions)
     }
 
@@ -221,7 +233,7 @@ mod tests {
     }
 
     fn limits(max_prompt: Option<usize>, positions: usize) -> TextLimits {
-        TextLimits { max_prompt, positions, generation: GenerationConfig::default() }
+        TextLimits { max_prompt, positions, thought: 0, generation: GenerationConfig::default() }
     }
 
     #[test]

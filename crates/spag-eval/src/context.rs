@@ -1,7 +1,7 @@
 //! The context of a question: description, examples and the row's own prompt, as one text or as a chat.
 
 use serde_json::{Map, Value as Json, json};
-use spag_chat::{ChatTemplate, RenderError};
+use spag_chat::{ChatTemplate, RenderError, TemplateKwargs};
 use spag_io::ChatRole;
 
 /// Where the few-shot examples of a chat are.
@@ -21,7 +21,7 @@ pub(crate) enum ContextFormat<'a> {
     Plain,
     /// A chat, as `--apply_chat_template` of lm-evaluation-harness makes it: the description is the system message, and the row's
     /// prompt is in the last message of the user.
-    Chat(&'a ChatTemplate, ChatShots),
+    Chat(&'a ChatTemplate, &'a TemplateKwargs, ChatShots),
 }
 
 /// A part of a context.
@@ -51,7 +51,7 @@ impl ContextFormat<'_> {
             let texts = parts.iter().flat_map(|part| [part.text.as_str(), part.delimiter.as_str()]);
             texts.chain([prompt]).collect()
         };
-        let Self::Chat(template, shots) = self else { return Ok(joined(before)) };
+        let Self::Chat(template, kwargs, shots) = self else { return Ok(joined(before)) };
         let (apart, within) = match shots {
             ChatShots::Turns => (before, &[][..]),
             ChatShots::OneMessage => {
@@ -61,7 +61,8 @@ impl ContextFormat<'_> {
         let message = |role: ChatRole, text: &str| json!({ "role": role.name(), "content": text });
         let mut messages: Vec<Json> = apart.iter().map(|part| message(part.role, &part.text)).collect();
         messages.push(message(ChatRole::User, &joined(within)));
-        let more = Map::from_iter([("add_generation_prompt".to_owned(), true.into())]);
+        let mut more = Map::from_iter([("add_generation_prompt".to_owned(), true.into())]);
+        more.extend(kwargs.variables().clone());
         // As lm-evaluation-harness: a template that refuses a system message gets the others.
         let rendered = match template.render(&messages, &more) {
             Err(RenderError::Refused(_)) if before.iter().any(|part| part.role == ChatRole::System) => {

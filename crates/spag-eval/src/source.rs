@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use spag_chat::PromptEncoder;
+use spag_chat::{PromptEncoder, TemplateKwargs};
 use spag_io::{quote, read_text};
 use spag_model::checkpoint::load_tokenizer;
 
@@ -49,14 +49,24 @@ impl<'a> TaskSource<'a> {
     }
 
     /// The tasks with contexts that are chats in the template of the model at `model`, a folder or a GGUF file, as
-    /// `--apply_chat_template` of lm-evaluation-harness makes them, with few-shot examples as `shots` says; and the template.
+    /// `--apply_chat_template` of lm-evaluation-harness makes them, with these variables of the template and few-shot examples as
+    /// `shots` says; and the template, with the variables if there are some.
     ///
     /// # Errors
     /// As [`TaskSource::load`]; and a model without a template, or one that refuses the chat of a row.
-    pub fn load_as_chats(&self, model: &Path, shots: ChatShots) -> Result<(Arc<[Task]>, String)> {
-        let encoder = PromptEncoder::new(load_tokenizer(model)?);
+    pub fn load_as_chats(
+        &self,
+        model: &Path,
+        kwargs: &TemplateKwargs,
+        shots: ChatShots,
+    ) -> Result<(Arc<[Task]>, String)> {
+        let encoder = PromptEncoder::new(load_tokenizer(model)?).with_kwargs(kwargs.clone());
         let template = encoder.template()?;
-        Ok((self.load_with(ContextFormat::Chat(template, shots))?, template.source().to_owned()))
+        let mut described = template.source().to_owned();
+        if !kwargs.is_empty() {
+            described.push_str(&format!("\n{kwargs}"));
+        }
+        Ok((self.load_with(ContextFormat::Chat(template, kwargs, shots))?, described))
     }
 
     fn load_with(&self, format: ContextFormat<'_>) -> Result<Arc<[Task]>> {

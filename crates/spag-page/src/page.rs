@@ -11,7 +11,7 @@ use serde::de::IgnoredAny;
 use serde_json::{Map, Value, json};
 use spag_game::games::by_name;
 use spag_game::{GameData, JudgeKind, PromptSet, Rules, taboo};
-use spag_io::PromptFormat;
+use spag_io::{PromptEnd, PromptFormat};
 use spag_model::tokenizer::Detokenizer;
 use spag_selfplay::{LengthSettings, SamplingSettings};
 use spag_serve::{Access, ApiError, ModelHandle, Routes, Services};
@@ -134,7 +134,7 @@ fn offered(PageGame { name, options, data }: PageGame) -> Result<Offered> {
 
 /// A turn that is to be played.
 enum Turn {
-    OfModel { game: Game, model: ModelHandle, request: spag_model::Request, preview: Detokenizer },
+    OfModel { game: Game, model: ModelHandle, request: spag_model::Request, preview: (Detokenizer, PromptEnd) },
     OfEndpoint(Game, PageEndpoint),
 }
 
@@ -191,8 +191,8 @@ impl Site {
                 return Ok(Turn::OfEndpoint(game, endpoint.clone()));
             }
             let model = site.services.model(name)?;
-            let (request, preview) = site.page.rules.request(&game, &model)?;
-            Ok(Turn::OfModel { game, model, request, preview })
+            let (request, preview, prompt_end) = site.page.rules.request(&game, &model)?;
+            Ok(Turn::OfModel { game, model, request, preview: (preview, prompt_end) })
         };
         match self.services.receive(request, work).await? {
             Turn::OfModel { game, model, request, preview } => {

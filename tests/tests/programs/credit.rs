@@ -26,7 +26,7 @@ fn rule_is_that_of_the_flag_and_the_winners_by_default() {
     let signed = read_samples(path("signed.jsonl")).unwrap();
     let config = CreditConfig { decay_weight: 0.5, seed: 3, ..CreditConfig::default() };
     for (rule, name) in [(CreditRule::Winner, "winner.jsonl"), (CreditRule::Signed, "signed.jsonl")] {
-        let credited = assign_rewards(&episodes, &game, &CreditConfig { credit: rule, ..config }).unwrap();
+        let credited = assign_rewards(&episodes, &game, &CreditConfig { credit: rule, ..config.clone() }).unwrap();
         assert_eq!(read_samples(path(name)).unwrap(), credited.samples, "{name}");
     }
     // The rule itself, and the losers that the other one leaves out.

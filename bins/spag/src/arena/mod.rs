@@ -167,7 +167,7 @@ impl<'a> Arena<'a> {
             "{}; {}; {}",
             players.collect::<Vec<_>>().join("; "),
             GameArgs::describe_game(&game.rules, source, &self.prompts),
-            self.args.playing.sampling.describe(source)
+            self.args.playing.sampling.describe(source) + &self.args.playing.describe_reasoning()
         );
         let job = PlayJob {
             game: &*game.game,
@@ -199,7 +199,7 @@ impl<'a> Arena<'a> {
         let mut progress = TerminalProgress::default();
         progress.resume("arena", total as u64, done as u64);
         let mut bar = Bar { progress: &mut progress, done };
-        let mut table = Table::new(&self.args.playing, &self.players, &self.keys);
+        let mut table = Table::new((&self.args.playing, self.prompts.format()), &self.players, &self.keys);
         let mut results: Vec<Vec<(Pairing, Tally)>> = self.games.iter().map(|_| Vec::new()).collect();
         // Players that are loaded play all games.
         for pairing in &self.pairings {

@@ -6,6 +6,7 @@ use spag_selfplay::arena::{NamedPlayer, Pairing};
 use spag_selfplay::{AnyPlayer, EndpointKeys, PlayerPair, PlayerSpec};
 
 use spag_cli::{PlayerArgs, Result, adapter_args};
+use spag_io::PromptFormat;
 
 /// The players of the current pairing.
 ///
@@ -14,6 +15,7 @@ use spag_cli::{PlayerArgs, Result, adapter_args};
 /// are played without loading again. Players of a [league](in_league) are rows of one engine, which has their adapters.
 pub(super) struct Table<'a> {
     args: &'a PlayerArgs,
+    prompts: PromptFormat,
     players: &'a [NamedPlayer],
     keys: &'a EndpointKeys,
     /// The players of the last pairing, by index.
@@ -34,8 +36,12 @@ pub(super) fn in_league<'a>(players: &'a [NamedPlayer], player: &'a PlayerSpec) 
 }
 
 impl<'a> Table<'a> {
-    pub(super) fn new(args: &'a PlayerArgs, players: &'a [NamedPlayer], keys: &'a EndpointKeys) -> Self {
-        Self { args, players, keys, seated: Vec::new(), base: None, work: Work::default() }
+    pub(super) fn new(
+        (args, prompts): (&'a PlayerArgs, PromptFormat),
+        players: &'a [NamedPlayer],
+        keys: &'a EndpointKeys,
+    ) -> Self {
+        Self { args, prompts, players, keys, seated: Vec::new(), base: None, work: Work::default() }
     }
 
     /// Loads the players of a pairing and calls `play` with them.
@@ -75,7 +81,7 @@ impl<'a> Table<'a> {
                 let player = &self.players[player].player;
                 match in_league(self.players, player) {
                     Some(folder) => self.member(player, folder),
-                    None => self.args.open(player, self.keys),
+                    None => self.args.open(player, self.keys, self.prompts),
                 }
             }
         }
@@ -85,7 +91,7 @@ impl<'a> Table<'a> {
     fn member(&mut self, player: &PlayerSpec, folder: &Path) -> Result<AnyPlayer> {
         let base = match self.base.take().filter(|base| base.folder() == Some(folder)) {
             Some(base) => base,
-            None => self.args.open(&PlayerSpec::Model(folder.to_owned()), self.keys)?,
+            None => self.args.open(&PlayerSpec::Model(folder.to_owned()), self.keys, self.prompts)?,
         };
         let adapter = match player {
             PlayerSpec::Adapted { adapter, .. } => {

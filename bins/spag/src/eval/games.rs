@@ -5,10 +5,10 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 use serde_json::json;
-use spag_cli::{Error, Result, TerminalProgress, adapter_args, exit};
+use spag_cli::{Error, ReasoningSettings, Result, TerminalProgress, adapter_args, exit};
 use spag_eval::Evaluation;
 use spag_game::NamedGame;
-use spag_io::{Progress, PromptFormat, quote, read_json, write_json_atomically};
+use spag_io::{Progress, PromptFormat, ReasoningFormat, quote, read_json, write_json_atomically};
 use spag_model::GenerationConfig;
 use spag_model::checkpoint::load_config;
 use spag_model::generate::Sampling;
@@ -95,10 +95,9 @@ fn open_games(args: &EvalArgs) -> Result<Vec<NamedGame>> {
         true => GAMES.to_vec(),
         false => args.game.iter().map(String::as_str).collect(),
     };
-    let format = if args.apply_chat_template { PromptFormat::Chat } else { PromptFormat::Plain };
     let mut games: Vec<NamedGame> = Vec::new();
     for text in given {
-        let named = NamedGame::open(text, format)?;
+        let named = NamedGame::open(text, format(args))?;
         if !GameMeter::exists_for(&*named.game)? {
             return Err(without_meter(&named.name));
         }
@@ -107,6 +106,11 @@ fn open_games(args: &EvalArgs) -> Result<Vec<NamedGame>> {
         }
     }
     Ok(games)
+}
+
+/// The format of prompts.
+fn format(args: &EvalArgs) -> PromptFormat {
+    if args.apply_chat_template { PromptFormat::Chat } else { PromptFormat::Plain }
 }
 
 fn without_meter(name: &str) -> Error {
@@ -134,11 +138,12 @@ fn open_record(
     let path = args.output_dir.join(name).join(FILE);
     let dtype = args.loading.number_format(model, adapter)?;
     let settings = format!(
-        "{} positions, {} games, max_length={}, chat={}, bos={:?}, {dtype} on {device_kind}{}",
+        "{} positions, {} games, max_length={}, chat={}{}, bos={:?}, {dtype} on {device_kind}{}",
         size.positions,
         size.games,
         args.max_length.map_or("default".to_owned(), |length| length.to_string()),
         args.apply_chat_template,
+        args.template.describe(),
         args.loading.bos_rule().flag(),
         adapter_args::recorded(adapter, model)?,
     );
@@ -164,5 +169,7 @@ fn open_player(args: &EvalArgs, (model, adapter): Adapted<'_>) -> Result<ModelPl
         sampling: Sampling::random(1.0, 0, None),
         ..GenerationConfig::default()
     };
-    Ok(ModelPlayer::load(checkpoint, generation, engine)?)
+    // The probabilities of actions are those after the prompt, without reasoning.
+    let silent = ReasoningSettings { reasoning: Some(ReasoningFormat::None), ..ReasoningSettings::default() };
+    Ok(ModelPlayer::load(checkpoint, generation, engine)?.with_reasoning(&args.template, &silent, format(args))?)
 }

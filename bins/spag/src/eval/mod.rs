@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use serde_json::{Map, Value, json};
-use spag_cli::{Error, LoadArgs, Result, TerminalProgress, adapter_args, exit, flags, threads};
+use spag_cli::{Error, LoadArgs, Result, TemplateSettings, TerminalProgress, adapter_args, exit, flags, threads};
 use spag_eval::{
     AskSettings, ChatShots, Evaluation, MissingData, MissingTask, ModelResults, ModelScores, OpenModel, TaskSource,
     render_table, scores_document,
@@ -68,6 +68,8 @@ pub(crate) struct EvalArgs {
     /// True or False [default: True].
     #[arg(long, value_name = "BOOL", num_args = 0..=1, default_missing_value = "True", value_parser = flags::truth)]
     fewshot_as_multiturn: Option<bool>,
+    #[command(flatten)]
+    template: TemplateSettings,
     /// Names of the checkpoints in the results, in their order [default: the names of the folders or files; of a folder
     /// `model`, that of the folder above].
     #[arg(long, value_name = "NAME", num_args = 1..)]
@@ -145,7 +147,8 @@ pub(crate) fn run(args: EvalArgs) -> Result<()> {
         let (tasks, chat_template) = match &plain {
             Some(tasks) => (tasks.clone(), None),
             None => {
-                let (tasks, template) = source.load_as_chats(folder, chat_shots)?;
+                let (tasks, template) =
+                    source.load_as_chats(folder, &args.template.chat_template_kwargs, chat_shots)?;
                 (tasks, Some(template))
             }
         };

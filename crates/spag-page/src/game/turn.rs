@@ -7,10 +7,11 @@ use std::sync::Arc;
 use axum::response::Response;
 use serde_json::{Value, json};
 use spag_game::{Seat, UtteranceRule, game_seed};
-use spag_model::generate::{CompletionText, Event, Prompt, Sampling, Streamed};
+use spag_io::{PromptEnd, ReasoningRule};
+use spag_model::generate::{Event, Prompt, Sampling, Streamed};
 use spag_model::tokenizer::Detokenizer;
 use spag_model::{Completion, GenerationConfig, Request, Tokenizer};
-use spag_selfplay::{LengthSettings, SamplingSettings, chat_settings};
+use spag_selfplay::{LengthSettings, ReasoningStart, SamplingSettings, UtteranceSettings};
 use spag_serve::{ApiError, Generation, ModelHandle, event_response};
 
 use super::{Game, PlayedGames};
@@ -38,11 +39,15 @@ impl PlayRules {
         SamplingSettings { temperature, ..self.sampling }.sampling()
     }
 
-    /// The request for the next utterance, and the detokenizer of its preview.
+    /// The request for the next utterance, the detokenizer of its preview, and how the prompt ends.
     ///
     /// # Errors
     /// The game is too long, the tokenizer cannot encode it, or the model has no template for a chat.
-    pub(crate) fn request(&self, game: &Game, model: &ModelHandle) -> Result<(Request, Detokenizer), ApiError> {
+    pub(crate) fn request(
+        &self,
+        game: &Game,
+        model: &ModelHandle,
+    ) -> Result<(Request, Detokenizer, PromptEnd), ApiError> {
         let position = game.position()?;
         let prompt = position.state.prompt(position.state.to_move(), &game.episode);
         let failed = |error: spag_chat::Error| ApiError::server(error.to_string());
@@ -53,16 +58,15 @@ impl PlayRules {
             max_new_tokens,
             min_new_tokens: self.length.min_new_tokens.min(max_new_tokens),
             sampling: self.sampling(game),
-            stream: Streamed::Text,
             ..GenerationConfig::default()
         };
-        let config = match position.state.utterance_rule() {
-            UtteranceRule::AsDecoded => GenerationConfig { text: CompletionText::AfterPrompt, ..config },
-            UtteranceRule::Trimmed => GenerationConfig { text: CompletionText::Alone, ..config },
-            UtteranceRule::Message => chat_settings(&config, model.encoder()).map_err(failed)?,
-        };
+        let encoder = model.encoder();
+        let start = ReasoningStart::after(encoder, &encoder.text(&prompt).map_err(failed)?);
+        let mut settings = UtteranceSettings::new(config, model.max_length());
+        let config = settings.of(position.state.utterance_rule(), encoder, start).map_err(failed)?;
+        let config = Arc::new(GenerationConfig { stream: Streamed::Text, ..(*config).clone() });
         let seed = game_seed(game.seed, game.episode.history.len());
-        Ok((Request { prompt: Prompt::Tokens(tokens), seed, config: Arc::new(config) }, preview))
+        Ok((Request { prompt: Prompt::Tokens(tokens), seed, config }, preview, start.prompt_end()))
     }
 }
 
@@ -76,13 +80,14 @@ pub(crate) fn stream(
     game: Game,
     model: ModelHandle,
     turn: Generation,
-    preview: Detokenizer,
+    (preview, prompt_end): (Detokenizer, PromptEnd),
 ) -> Result<Response, ApiError> {
     let state = game.position()?.state;
     let (seat, utterances) = (state.to_move(), state.utterance_rule());
     drop(state);
-    let tokenizer = model.tokenizer().clone();
-    let stream = UtteranceStream { game, seat, utterances, tokenizer, turn, preview, ended: false };
+    let (tokenizer, reasoning) = (model.tokenizer().clone(), model.encoder().reasoning().clone());
+    let stream =
+        UtteranceStream { game, seat, utterances, reasoning, prompt_end, tokenizer, turn, preview, ended: false };
     Ok(event_response("no-store", stream, UtteranceStream::next))
 }
 
@@ -91,6 +96,8 @@ struct UtteranceStream {
     /// The seat that speaks.
     seat: Seat,
     utterances: UtteranceRule,
+    reasoning: ReasoningRule,
+    prompt_end: PromptEnd,
     tokenizer: Tokenizer,
     /// Kept until all is sent, with its place in the queue.
     turn: Generation,
@@ -129,8 +136,8 @@ impl UtteranceStream {
     }
 
     fn finish(&mut self, completion: Completion) -> String {
-        let utterance = self.utterances.utterance(completion.text);
-        let last = ended(&mut self.game, self.seat, utterance, completion.truncated_tokens);
+        let said = self.utterances.said(&completion.text, &self.reasoning, self.prompt_end);
+        let last = ended(&mut self.game, self.seat, said.text, completion.truncated_tokens);
         self.end(&last)
     }
 }

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
+use spag_chat::TemplateKwargs;
 use spag_eval::{ChatShots, Task, TaskSource};
 use spag_model::dtype::DtypeChoice;
 use spag_model::generate::Sampling;
@@ -122,12 +123,16 @@ impl BenchmarkSettings {
     ///
     /// # Errors
     /// Tasks or data that cannot be read, or a model without a template if one is asked for.
-    pub(crate) fn load_tasks(&self, limit: Option<usize>, model: &Path) -> Result<(Arc<[Task]>, Option<String>)> {
+    pub(crate) fn load_tasks(
+        &self,
+        limit: Option<usize>,
+        (model, kwargs): (&Path, &TemplateKwargs),
+    ) -> Result<(Arc<[Task]>, Option<String>)> {
         let source = TaskSource::new(&self.tasks, self.data_dir.as_deref(), limit);
         if !self.apply_chat_template {
             return Ok((source.load()?, None));
         }
-        let (tasks, template) = source.load_as_chats(model, ChatShots::default())?;
+        let (tasks, template) = source.load_as_chats(model, kwargs, ChatShots::default())?;
         Ok((tasks, Some(template)))
     }
 }

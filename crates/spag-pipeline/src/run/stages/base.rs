@@ -26,7 +26,7 @@ fn base(run: RunContext<'_>, stage: &StageFolder) -> Result<StageDone> {
         // Before hours of work, not after them.
         if let Some(settings) = &run.config.benchmarks {
             let limit = settings.limit.filter(|_| settings.whole.is_empty());
-            settings.load_tasks(limit, model)?;
+            settings.load_tasks(limit, (model, &run.config.template.chat_template_kwargs))?;
         }
         let note = format!("The base model of this run is {}; inputs.json has its fingerprint.\n", model.display());
         Ok(write_atomically(stage.file(NOTE), note)?)

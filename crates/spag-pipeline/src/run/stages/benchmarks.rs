@@ -46,7 +46,7 @@ fn evaluate_models(
     let mut results: Vec<ModelResults> = Vec::new();
     for (name, model) in scored(run.config, run.made) {
         let limit = settings.limit.filter(|_| !is_whole(run.config, &settings.whole, &model));
-        let (tasks, chat_template) = settings.load_tasks(limit, &model)?;
+        let (tasks, chat_template) = settings.load_tasks(limit, (&model, &run.config.template.chat_template_kwargs))?;
         let asked = AskSettings { chat_template, ..ask_settings(run, settings, &model)? };
         let mut open = evaluation.model(&name, &model, tasks, &asked)?;
         if open.missing() > 0 {
