@@ -58,7 +58,7 @@ pub use endpoint::{
 };
 pub use error::{Error, Result};
 pub use game_meter::GameMeter;
-pub use game_stats::{GameStats, SpeechStats};
+pub use game_stats::{GameStats, ReasoningStats, SpeechStats};
 pub use job::{
     Finished, JobFiles, JobObserver, OpenJob, PlayJob, Played, PlayerWork, Ranks, RunStats, SoFar, game_specs,
     games_on_cycled_words, games_per_word,

@@ -135,6 +135,12 @@ fn with_reasoning(
     match (encoder.reasoning(), encoder.reasoning_form(rule.prompts())?, start) {
         (ReasoningRule::Think(tags), Some(form), ReasoningStart::After(prompt)) => {
             let closing = encoder.continued(&PromptText::own(form.closing))?;
+            if !encoder.tokenizer().decode_with_special(&closing)?.contains(tags.close()) {
+                return Err(spag_chat::Error::Reasoning {
+                    setting: "reasoning_tags",
+                    problem: "the model's tokenizer has no tokens that spell the closing tag; name others",
+                });
+            }
             let reasoning = Some(ReasoningBudget { tags: tags.clone(), prompt, max_tokens, closing });
             Ok(GenerationConfig { reasoning, ..config })
         }

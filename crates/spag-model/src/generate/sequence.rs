@@ -145,7 +145,11 @@ impl Sequence {
 
     /// Sampling parameters of the next token.
     pub(super) fn sampling_params(&mut self, eos: &[u32]) -> SampleParams {
-        let distribution = self.config.distribution(self.tokens.len() - self.prompt, eos);
+        let mut distribution = self.config.distribution(self.tokens.len() - self.prompt, eos);
+        if self.grammar.is_some() && self.is_reasoning() {
+            // A text of the grammar has to follow.
+            distribution.banned = eos.iter().chain(&self.config.stop_tokens).copied().collect();
+        }
         let uniform = if distribution.sampling == Sampling::Greedy { 0.0 } else { self.rng.random() };
         let adjustment = Adjustment {
             allowed: self.allowed.take(),

@@ -30,6 +30,7 @@ mod piece_model;
 mod prompt_log_probs;
 mod quantised;
 mod quantised_files;
+mod reasoning;
 mod refresh;
 mod sampling;
 mod tokenizer_families;

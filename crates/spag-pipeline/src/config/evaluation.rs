@@ -63,8 +63,8 @@ spag_io::settings! {
         pub apply_chat_template: bool;
     }
 
-    /// `[stop_when]`: shares of a round's games or utterances above which the run stops with a report, before it trains on
-    /// them. Absent rules stop nothing.
+    /// `[stop_when]`: shares of the games or utterances of a round, or of an update of an on-policy run, above which the run stops: a
+    /// round before it trains on them, an update once it is recorded. Absent rules stop nothing.
     pub table StopRules {
         /// Empty utterances among all.
         pub empty_utterances: Option<f64> [0.0..=1.0];
@@ -78,6 +78,12 @@ spag_io::settings! {
         pub early_guesses: Option<f64> [0.0..=1.0];
         /// Ties among all games.
         pub ties: Option<f64> [0.0..=1.0];
+        /// Utterances without reasoning, among all: a model that stops thinking.
+        pub empty_reasoning: Option<f64> [0.0..=1.0];
+        /// Utterances whose reasoning used up its budget, among all.
+        pub forced_reasoning: Option<f64> [0.0..=1.0];
+        /// Utterances whose completion ended within reasoning, among all.
+        pub unfinished_reasoning: Option<f64> [0.0..=1.0];
     }
 
     /// `[hardware]`: what `spag run --plan` assumes. Nothing else depends on it.

@@ -147,6 +147,27 @@ fn groups_of_all(games: &Games<'_>) -> Vec<Group> {
             measures: vec![measure("tokens_per_utterance", "tokens an utterance")],
         },
         Group {
+            title: "Length of reasoning".to_owned(),
+            axis: "characters",
+            note: "Before an utterance on average. A policy that stops thinking loses it first.",
+            unit: Unit::Number(1),
+            measures: of_games(games, "reasoning_characters", "characters of reasoning"),
+        },
+        Group {
+            title: "Empty, forced and unfinished reasoning".to_owned(),
+            axis: "% of utterances",
+            note: "Forced: its budget was used up. Unfinished: the completion ended within it, so that nothing was said.",
+            unit: Unit::Percent,
+            measures: [
+                of_games(games, "empty_reasoning", "empty reasoning"),
+                of_games(games, "forced_reasoning", "forced reasoning"),
+                of_games(games, "unfinished_reasoning", "unfinished reasoning"),
+            ]
+            .into_iter()
+            .flatten()
+            .collect(),
+        },
+        Group {
             title: "Distinct words".to_owned(),
             axis: "% of all words",
             note: "Distinct words over all words of an update's games.",

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 use spag_game::{Labels, PerSeat, SeatKey, UtteranceKind};
-use spag_selfplay::Rate;
+use spag_selfplay::{Rate, ReasoningStats};
 
 /// The games that a model was trained on, and its training.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -38,6 +38,9 @@ pub struct RoundGames {
     pub distinct_1: Option<f64>,
     /// Distinct pairs of neighbouring words over all such pairs; `None` without pairs.
     pub distinct_2: Option<f64>,
+    /// How the players thought before their utterances; `None` if they did not.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reasoning: Option<ReasoningStats>,
 }
 
 /// The keys of wins.
@@ -149,6 +152,7 @@ pub(super) mod tests {
                 empty_utterances: few,
                 repeated_utterances: few,
                 words: PerSeat::new(&taboo::LABELS, [Some(6.0), None]),
+                reasoning: None,
                 distinct_1: Some(0.5),
                 distinct_2: Some(0.75),
             }),

@@ -3,7 +3,7 @@
 use spag_game::{Labels, UtteranceKind};
 use spag_io::escape;
 use spag_run::document::Table;
-use spag_selfplay::{Change, Rate, Refusals, arena, number_or_dash};
+use spag_selfplay::{Change, Rate, ReasoningStats, Refusals, arena, number_or_dash};
 
 use super::data::{GameReport, HeldOut, ImitationPart, MatchReport, Report, StageSeconds};
 use super::rounds::{Round, RoundGames};
@@ -150,6 +150,10 @@ pub(super) fn rounds(labels: &Labels, rounds: &[Round]) -> Table {
     columns.extend(shares(labels).map(|(name, _)| name.to_owned()));
     columns.extend(labels.seats.map(|seat| format!("words, {seat}")));
     columns.push("distinct-1, -2".to_owned());
+    let thinks = rounds.iter().filter_map(|round| round.games.as_ref()).any(|games| games.reasoning.is_some());
+    if thinks {
+        columns.push("reasoning: characters, empty, forced, unfinished".to_owned());
+    }
     let row = |round: &Round| {
         let games = round.games.as_ref()?;
         let mut row = vec![round.name.clone(), games.games.to_string()];
@@ -157,6 +161,11 @@ pub(super) fn rounds(labels: &Labels, rounds: &[Round]) -> Table {
         row.extend(shares(labels).map(|(_, of)| percent(of(games).share)));
         row.extend(games.words.values().map(|words| number_or_dash(words, 1)));
         row.push(format!("{}, {}", number_or_dash(games.distinct_1, 3), number_or_dash(games.distinct_2, 3)));
+        if thinks {
+            let ReasoningStats { characters, empty, forced, unfinished } = games.reasoning.unwrap_or_default();
+            let shares = [empty, forced, unfinished].map(|share| percent(Some(share)));
+            row.push(format!("{characters:.0}: {}", shares.join(", ")));
+        }
         Some(row)
     };
     let title = "Games that each model was trained on: wins, shares in %, and words of an utterance";

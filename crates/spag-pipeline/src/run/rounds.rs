@@ -27,6 +27,7 @@ pub(super) fn round_games(stats: &GameStats) -> RoundGames {
         words: PerSeat::of(labels, |seat| stats.speech(seat).mean_words),
         distinct_1: both.distinct_1,
         distinct_2: both.distinct_2,
+        reasoning: stats.all_reasoning(),
     }
 }
 

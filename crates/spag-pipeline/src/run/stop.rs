@@ -1,13 +1,12 @@
 //! Rules that stop a run before it trains on games that went wrong.
 
-use spag_selfplay::GameStats;
+use spag_selfplay::{GameStats, Rate, ReasoningStats};
 
 use super::context::RunContext;
 use super::rounds::round_games;
 use super::stage_folder::StageFolder;
 use crate::config::StopRules;
 use crate::error::{Error, Result};
-use crate::report::RoundGames;
 
 /// Stops the run if the games of a stage break a rule of `[stop_when]`. `played` are their statistics, on rank 0. All ranks
 /// agree.
@@ -16,7 +15,7 @@ use crate::report::RoundGames;
 /// [`Error::Stopped`] with the rule.
 pub(super) fn stop_if_asked(run: RunContext<'_>, stage: &StageFolder, played: Option<&GameStats>) -> Result<()> {
     let rules = &run.config.stop_when;
-    let reason = run.ranks.text(|| Ok(played.and_then(|stats| broken_rule(rules, &round_games(stats)))))?;
+    let reason = run.ranks.text(|| Ok(played.and_then(|stats| broken_rule(rules, stats))))?;
     match reason {
         Some(reason) => Err(Error::Stopped { stage: stage.name.clone(), reason, file: stage.episodes() }),
         None => Ok(()),
@@ -24,8 +23,12 @@ pub(super) fn stop_if_asked(run: RunContext<'_>, stage: &StageFolder, played: Op
 }
 
 /// The first rule that games break, with its value and theirs.
-fn broken_rule(rules: &StopRules, games: &RoundGames) -> Option<String> {
+pub(super) fn broken_rule(rules: &StopRules, stats: &GameStats) -> Option<String> {
+    let games = round_games(stats);
     let [first, second] = games.wins.seats();
+    let silent = ReasoningStats { empty: 1.0, ..ReasoningStats::default() };
+    let thought = games.reasoning.unwrap_or(silent);
+    let of_thought = |share: f64| Rate { share: games.empty_utterances.share.map(|_| share), ..games.empty_utterances };
     let shares = [
         ("empty_utterances", None, rules.empty_utterances, games.empty_utterances),
         ("repeated_utterances", None, rules.repeated_utterances, games.repeated_utterances),
@@ -34,6 +37,9 @@ fn broken_rule(rules: &StopRules, games: &RoundGames) -> Option<String> {
         ("defender_wins", Some(second), rules.defender_wins, games.wins[second]),
         ("early_guesses", None, rules.early_guesses, games.early_guesses),
         ("ties", None, rules.ties, games.ties),
+        ("empty_reasoning", None, rules.empty_reasoning, of_thought(thought.empty)),
+        ("forced_reasoning", None, rules.forced_reasoning, of_thought(thought.forced)),
+        ("unfinished_reasoning", None, rules.unfinished_reasoning, of_thought(thought.unfinished)),
     ];
     shares.into_iter().find_map(|(name, seat, limit, rate)| {
         let (limit, share) = (limit?, rate.share?);
@@ -51,12 +57,29 @@ mod tests {
     use super::*;
 
     #[test]
+    fn a_model_that_stops_thinking_breaks_a_rule() {
+        let broken = |rules: StopRules, reasoning: Option<&str>| {
+            let mut episode = spag_game::Episode::new("tea", 1);
+            episode.push(taboo::ATTACKER, "Hot?");
+            episode.history[0].reasoning = reasoning.map(str::to_owned);
+            let mut stats = GameStats::new(&taboo::LABELS);
+            stats.add(&episode, &Verdict::of(taboo::TIE, 1));
+            broken_rule(&rules, &stats)
+        };
+        let rules = || StopRules { empty_reasoning: Some(0.5), ..StopRules::default() };
+        assert_eq!(broken(rules(), Some("thought")), None);
+        let said = broken(rules(), None).unwrap();
+        assert_eq!(said, "empty_reasoning is 1.000, more than stop_when.empty_reasoning = 0.5");
+        assert_eq!(broken(StopRules { forced_reasoning: Some(0.0), ..StopRules::default() }, None), None);
+    }
+
+    #[test]
     fn rules_have_the_names_of_their_settings_in_every_game() {
         let rules = StopRules { attacker_wins: Some(0.5), ..StopRules::default() };
         let said = |labels: &'static Labels, verdict: Verdict| {
             let mut stats = GameStats::new(labels);
             stats.add(&spag_game::Episode::new("", 1), &verdict);
-            broken_rule(&rules, &round_games(&stats)).unwrap()
+            broken_rule(&rules, &stats).unwrap()
         };
         let won = |ending: Ending, labels: &Labels| Verdict::won_by(labels.seats[0], ending, 1);
         let text = said(&taboo::LABELS, won(taboo::WRONG_GUESS, &taboo::LABELS));

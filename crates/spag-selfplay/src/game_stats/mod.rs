@@ -2,6 +2,7 @@
 
 mod ngrams;
 mod speech;
+mod thought;
 
 use std::collections::HashSet;
 use std::fmt;
@@ -15,6 +16,8 @@ use crate::text_table::number_or_dash;
 use ngrams::NGrams;
 use speech::Speech;
 pub use speech::SpeechStats;
+pub use thought::ReasoningStats;
+use thought::Thought;
 
 /// Width of the column of names, in characters.
 const NAMES: usize = 52;
@@ -44,6 +47,8 @@ pub struct GameStats {
     counts: Tally,
     /// What each seat said.
     speech: [Speech; SEATS],
+    /// What each seat thought.
+    thought: [Thought; SEATS],
     words: NGrams,
     pairs: NGrams,
 }
@@ -54,6 +59,7 @@ impl GameStats {
         Self {
             counts: Tally::new(labels),
             speech: [Speech::default(); SEATS],
+            thought: [Thought::default(); SEATS],
             words: NGrams::new(1),
             pairs: NGrams::new(2),
         }
@@ -75,6 +81,7 @@ impl GameStats {
             speech.repeated += u64::from(!earlier.insert(text.as_str()));
             speech.words += words.len() as u64;
             speech.characters += text.chars().count() as u64;
+            self.thought[utterance.seat.index()].add(utterance);
             self.words.add(utterance.seat, &words);
             self.pairs.add(utterance.seat, &words);
         }
@@ -94,6 +101,24 @@ impl GameStats {
     pub fn all_speech(&self) -> SpeechStats {
         let [first, second] = self.speech;
         first.plus(second).stats(self.words.share(), self.pairs.share())
+    }
+
+    /// The reasoning of one seat; `None` if it has thought nothing.
+    pub fn reasoning(&self, seat: Seat) -> Option<ReasoningStats> {
+        self.thought[seat.index()].stats()
+    }
+
+    /// The reasoning of both seats; `None` if they have thought nothing.
+    pub fn all_reasoning(&self) -> Option<ReasoningStats> {
+        let [first, second] = self.thought;
+        first.plus(second).stats()
+    }
+
+    /// The reasoning of each seat that has thought something, and of both together.
+    fn reasoning_by_name(&self) -> impl Iterator<Item = (&'static str, ReasoningStats)> {
+        let seats = self.counts.labels().seats.map(|seat| (seat.name(), self.reasoning(seat)));
+        let all = seats.into_iter().chain([("overall", self.all_reasoning())]);
+        all.filter_map(|(name, stats)| Some((name, stats?)))
     }
 
     /// `count` of the games, 0–1; 0 without games.
@@ -119,6 +144,10 @@ impl Serialize for GameStats {
             "mean_turns": counts.mean_turns(),
             "utterances": speech.collect::<Map<_, _>>(),
         });
+        if self.all_reasoning().is_some() {
+            let of = self.reasoning_by_name().map(|(name, stats)| (name.to_owned(), json!(stats)));
+            stats["reasoning"] = of.collect::<Map<_, _>>().into();
+        }
         if let Some(refusals) = Refusals::of(counts) {
             stats["refusals"] = json!(refusals);
         }
@@ -175,6 +204,13 @@ impl fmt::Display for GameStats {
                 number_or_dash(speech.distinct_2, 3)
             )?;
         }
+        for (name, ReasoningStats { characters, empty, forced, unfinished }) in self.reasoning_by_name() {
+            let [empty, forced, unfinished] = [empty, forced, unfinished].map(|share| 100.0 * share);
+            write!(
+                f,
+                "\n  reasoning of {name}: {characters:.1} characters, {empty:.1}% empty, {forced:.1}% forced, {unfinished:.1}% unfinished"
+            )?;
+        }
         Ok(())
     }
 }
@@ -182,7 +218,7 @@ impl fmt::Display for GameStats {
 #[cfg(test)]
 mod tests {
     use serde_json::Value;
-    use spag_game::{JudgeKind, judge_episode, taboo};
+    use spag_game::{JudgeKind, ReasoningEnd, judge_episode, taboo};
 
     use super::*;
 
@@ -279,6 +315,27 @@ mod tests {
         let json = serde_json::to_value(&stats).unwrap();
         assert_eq!(json["outcomes"]["tied game"], json!({"games": 0, "share": 0.0}));
         assert_eq!(json["utterances"]["attacker"]["mean_words"], Value::Null);
+    }
+
+    #[test]
+    fn reasoning_is_counted_by_seat_if_there_is_some() {
+        assert_eq!((stats(&games()).all_reasoning(), stats(&games()).reasoning(taboo::ATTACKER)), (None, None));
+        let mut games = games();
+        for (at, text, end) in
+            [(0, Some("1234"), None), (1, Some("12"), Some(ReasoningEnd::Forced)), (2, Some("after the end"), None)]
+        {
+            let said = &mut games[0].history[at];
+            (said.reasoning, said.reasoning_end) = (text.map(str::to_owned), end);
+        }
+        games[4].history[2].reasoning_end = Some(ReasoningEnd::Unfinished);
+        let stats = stats(&games);
+        let of = |characters, empty, forced, unfinished| Some(ReasoningStats { characters, empty, forced, unfinished });
+        assert_eq!(stats.reasoning(taboo::ATTACKER), of(4.0 / 6.0, 5.0 / 6.0, 0.0, 1.0 / 6.0));
+        assert_eq!(stats.reasoning(taboo::DEFENDER), of(2.0 / 5.0, 4.0 / 5.0, 1.0 / 5.0, 0.0));
+        assert_eq!(stats.all_reasoning(), of(6.0 / 11.0, 9.0 / 11.0, 1.0 / 11.0, 1.0 / 11.0));
+        let json = serde_json::to_value(&stats).unwrap();
+        assert_eq!(json["reasoning"]["defender"]["forced"], 0.2);
+        assert!(stats.to_string().contains("reasoning of defender: 0.4 characters, 80.0% empty, 20.0% forced"));
     }
 
     #[test]

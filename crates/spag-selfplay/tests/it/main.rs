@@ -6,6 +6,7 @@ mod endpoint_failures;
 mod endpoint_limits;
 mod endpoint_pool;
 mod generations;
+mod reasoning;
 mod shared_engine;
 mod special_tokens;
 mod textarena;

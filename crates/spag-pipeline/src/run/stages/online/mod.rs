@@ -55,7 +55,7 @@ use self::play::Batch;
 use self::record::{Seconds, UpdateRecord};
 use self::schedule::Schedule;
 use crate::config::{OnlineSettings, RunConfig, WordOrder};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::run::context::{RunContext, StageProgress};
 use crate::run::run_games;
 use crate::run::stage::StageWork;
@@ -129,6 +129,9 @@ impl Part {
             let record = self.update(run, &mut sides, (update, seed), &mut files)?;
             sides.opponents.join(run, &sides.learner, update + 1)?;
             progress.advance(count(update + 1), &record.note());
+            if let Some(reason) = record.broken_rule {
+                return Err(Error::Stopped { stage: stage.name.clone(), reason, file: stage.episodes() });
+            }
             let Seconds { play, learn, refresh } = record.seconds;
             for (part, seconds) in [("play", play), ("learn", learn), ("refresh", refresh)] {
                 *done.seconds.entry(part.to_owned()).or_default() += seconds;

@@ -4,7 +4,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use spag_dist::{ProcessGroup, gather_texts};
 use spag_game::{
-    CollectedGames, FinishedGame, GameSpec, PlayConfig, Seat, Seats, TokenRecords, TurnContext, Utterance,
+    CollectedGames, FinishedGame, GameSpec, Generation, PlayConfig, Seat, Seats, TokenRecords, TurnContext, Utterance,
     UtteranceEnd, play_games,
 };
 use spag_rewards::{Advantages, Estimator, OutcomeRewards, RandomWinner, RewardedGame, Turn};
@@ -53,6 +53,12 @@ pub(super) fn is_too_long(said: &Utterance) -> bool {
 /// The sampled tokens of an utterance; 0 if no model said it.
 pub(super) fn tokens(said: &Utterance) -> usize {
     said.generation.as_ref().map_or(0, |generation| generation.token_ids.len() - generation.forced_tokens.len())
+}
+
+/// The sampled tokens of the reasoning before an utterance.
+pub(super) fn reasoning_tokens(said: &Utterance) -> usize {
+    let sampled = |of: &Generation| of.reasoning_tokens.saturating_sub(of.forced_tokens.len());
+    said.generation.as_ref().map_or(0, sampled)
 }
 
 impl Batch {

@@ -4,13 +4,14 @@ use serde_json::{Map, Value};
 use spag_dist::{ProcessGroup, gather_numbers};
 use spag_game::{Episode, Labels, SEATS};
 use spag_run::measure_of;
-use spag_selfplay::GameStats;
+use spag_selfplay::{GameStats, ReasoningStats};
 use spag_train::{LogProbGap, StepRecord, Trajectory};
 
 use super::opponents::Against;
-use super::play::{Batch, gather_games, is_too_long, tokens};
+use super::play::{Batch, gather_games, is_too_long, reasoning_tokens, tokens};
 use crate::error::Result;
 use crate::run::context::RunContext;
+use crate::run::stop::broken_rule;
 
 /// Seconds of the parts of an update.
 #[derive(Clone, Copy, Debug, Default)]
@@ -26,6 +27,8 @@ pub(super) struct UpdateRecord {
     /// The games of all ranks, in their order, each with its place among the run's games.
     pub(super) episodes: Vec<(usize, Episode)>,
     pub(super) seconds: Seconds,
+    /// The first rule of `[stop_when]` that the games break, with its value and theirs.
+    pub(super) broken_rule: Option<String>,
 }
 
 /// Results of the games of one kind that ranks add.
@@ -50,6 +53,8 @@ struct Sums {
     surprisal: f64,
     /// Utterances of `max_new_tokens`.
     too_long: f64,
+    /// Sampled tokens of reasoning.
+    reasoning: f64,
     /// Σ ln π − ln π_ref of the learned tokens, and their number, if there is a reference.
     divergence: f64,
     compared: f64,
@@ -73,6 +78,7 @@ impl Sums {
                 sums.utterances += 1.0;
                 sums.empty += f64::from(u8::from(said.content.trim().is_empty()));
                 sums.tokens += tokens(said) as f64;
+                sums.reasoning += reasoning_tokens(said) as f64;
                 sums.too_long += f64::from(u8::from(is_too_long(said)));
                 let log_probs = said.generation.iter().flat_map(|generation| &generation.sampling_log_probs);
                 sums.surprisal -= log_probs.map(|l| f64::from(*l)).sum::<f64>();
@@ -89,10 +95,23 @@ impl Sums {
     }
 
     fn numbers(&self) -> Vec<f64> {
-        let Self { failed, utterances, empty, tokens, surprisal, samples, too_long, divergence, compared, .. } = *self;
+        let Self {
+            failed,
+            utterances,
+            empty,
+            tokens,
+            surprisal,
+            samples,
+            too_long,
+            divergence,
+            compared,
+            reasoning,
+            ..
+        } = *self;
         let results = self.results.iter();
         let results = results.flat_map(|Results { games, wins, rewards }| [&[*games][..], wins, rewards].concat());
-        let numbers = [failed, utterances, empty, tokens, surprisal, samples, too_long, divergence, compared];
+        let numbers =
+            [failed, utterances, empty, tokens, surprisal, samples, too_long, divergence, compared, reasoning];
         numbers.into_iter().chain(results).collect()
     }
 
@@ -101,7 +120,7 @@ impl Sums {
         let all = gather_numbers(group, &self.numbers())?;
         let sum = |at: usize| all.iter().filter_map(|rank| rank.get(at)).sum::<f64>();
         let results = (0..self.results.len()).map(|kind| {
-            let first = 9 + kind * (1 + 2 * SEATS);
+            let first = 10 + kind * (1 + 2 * SEATS);
             let seats = |at: usize| std::array::from_fn(|seat| sum(at + seat));
             Results { games: sum(first), wins: seats(first + 1), rewards: seats(first + 1 + SEATS) }
         });
@@ -115,6 +134,7 @@ impl Sums {
             too_long: sum(6),
             divergence: sum(7),
             compared: sum(8),
+            reasoning: sum(9),
             results: results.collect(),
         })
     }
@@ -142,12 +162,14 @@ impl UpdateRecord {
         let episodes: Vec<(usize, Episode)> =
             gather_games(group, own.collect())?.into_iter().map(|(_, episode)| episode).collect();
         let mut line = line(update, &sums, step, seconds);
+        let mut broken = None;
         for (index, (game, results)) in games.iter().zip(&sums.results).enumerate() {
             let mut stats = GameStats::new(game.game.labels());
             let mut judge = game.game.judge();
             for (_, episode) in episodes.iter().filter(|(of, _)| *of == index) {
                 stats.add(episode, &judge.judge(&episode.view())?);
             }
+            broken = broken.or_else(|| broken_rule(&run.config.stop_when, &stats));
             let numbers = results.numbers(game.game.labels(), &stats);
             line.extend(numbers.into_iter().map(|(key, value)| (measure_of(game.folder(), &key), value.into())));
         }
@@ -156,7 +178,10 @@ impl UpdateRecord {
             line.insert("opponent_games".to_owned(), games.into());
             line.insert("opponent_score".to_owned(), (score / games).into());
         }
-        Ok(Self { line, episodes, seconds })
+        if run.inputs.thinks {
+            line.insert("reasoning_tokens".to_owned(), mean(sums.reasoning, sums.utterances).into());
+        }
+        Ok(Self { line, episodes, seconds, broken_rule: broken })
     }
 
     /// A short note for the progress.
@@ -183,7 +208,13 @@ impl Results {
             ("repeated_utterances", said.repeated_share().unwrap_or(0.0)),
             ("distinct_words", said.distinct_1.unwrap_or(0.0)),
         ];
-        seats.chain(others.map(|(key, value)| (key.to_owned(), value))).collect()
+        let thought = stats.all_reasoning().into_iter().flat_map(|thought| {
+            let ReasoningStats { characters, empty, forced, unfinished } = thought;
+            let shares =
+                [("empty_reasoning", empty), ("forced_reasoning", forced), ("unfinished_reasoning", unfinished)];
+            [("reasoning_characters", characters)].into_iter().chain(shares)
+        });
+        seats.chain(others.into_iter().chain(thought).map(|(key, value)| (key.to_owned(), value))).collect()
     }
 }
 
