@@ -7,6 +7,7 @@ use clap::Args;
 use spag_cli::{Error, Result};
 use spag_game::GameData;
 use spag_game::session::Session;
+use spag_io::{ReasoningFormat, ReasoningRule, ReasoningTags};
 use spag_page::{Environments, SessionLimits};
 use spag_serve::{QueueLimits, Server};
 
@@ -27,6 +28,13 @@ pub(crate) struct EnvArgs {
     /// Words of taboo and dont-say-it, one a line; facts of truth-and-deception (JSON).
     #[arg(long, value_name = "FILE")]
     data: Option<PathBuf>,
+    /// What of a step's text is private reasoning, which is no action and is shown to no player: none, think (what stands between
+    /// tags at its beginning) or boxed (all but the last \boxed{…}).
+    #[arg(long, value_name = "FORMAT", default_value_t = ReasoningFormat::None)]
+    reasoning: ReasoningFormat,
+    /// The tags around reasoning, with a blank between them.
+    #[arg(long, value_name = "TAGS", default_value_t = ReasoningTags::default())]
+    reasoning_tags: ReasoningTags,
     /// Serve clients of OpenEnv. The first line of stdout says where: `listening on http://HOST:PORT`. SIGTERM and SIGINT end
     /// the sessions and the server; a second signal ends it at once.
     #[arg(long)]
@@ -42,19 +50,35 @@ fn of_servers(arg: clap::Arg) -> clap::Arg {
     if arg.get_help_heading() == Some(network::HEADING) { arg.requires("serve") } else { arg }
 }
 
+impl EnvArgs {
+    /// What of a step's text is the action.
+    fn rule(&self) -> Result<ReasoningRule> {
+        match self.reasoning {
+            ReasoningFormat::None => Ok(ReasoningRule::None),
+            ReasoningFormat::Think => Ok(ReasoningRule::Think(self.reasoning_tags.clone())),
+            ReasoningFormat::Boxed => Ok(ReasoningRule::Boxed),
+            ReasoningFormat::Auto => {
+                let problem = "there is no model whose tags it could look up; name none, think or boxed".to_owned();
+                Err(Error::BadValue { flag: "--reasoning auto".to_owned(), problem })
+            }
+        }
+    }
+}
+
 pub(crate) fn run(args: EnvArgs) -> Result<()> {
+    let reasoning = args.rule()?;
     let data = args.data.as_ref().map(|path| GameData::read(&args.game, path)).transpose()?;
     if args.serve {
-        return serve(&args, data);
+        return serve(&args, data, reasoning);
     }
-    let mut session = Session::new(&args.game, data)?;
+    let mut session = Session::new(&args.game, data)?.with_reasoning(reasoning);
     session.serve(&mut io::stdin().lock(), &mut io::stdout().lock()).map_err(Error::Stdout)
 }
 
 /// Serves until a signal ends it.
-fn serve(args: &EnvArgs, data: Option<GameData>) -> Result<()> {
+fn serve(args: &EnvArgs, data: Option<GameData>, reasoning: ReasoningRule) -> Result<()> {
     // The errors of the game come before those of the network.
-    let environments = Environments::new(&args.game, data, args.sessions)?;
+    let environments = Environments::new(&args.game, data, args.sessions)?.with_reasoning(reasoning);
     let config = args.network.config(QueueLimits::default())?;
     network::allow_connections(config.limits.max_connections);
     let keys = Keys::of(&config);

@@ -3,6 +3,7 @@
 use serde::Deserialize;
 use spag_io::{PromptEnd, PromptFormat, ReasoningRule};
 
+use crate::episode::ReasoningEnd;
 use crate::policy::Said;
 
 /// How a model's completion becomes an utterance: the key `utterances` of a prompt file.
@@ -30,7 +31,9 @@ impl UtteranceRule {
             Self::AsDecoded | Self::Trimmed => text,
             Self::Message => text.trim().to_owned(),
         };
-        Said { text, reasoning: split.reasoning, ..Said::default() }
+        let is_silent = *reasoning != ReasoningRule::None && text.is_empty();
+        let reasoning_end = is_silent.then_some(ReasoningEnd::Unfinished);
+        Said { text, reasoning: split.reasoning, reasoning_end, ..Said::default() }
     }
 
     /// The format of the prompts that are answered by this rule.

@@ -38,7 +38,7 @@ pub struct Utterance {
 pub enum ReasoningEnd {
     /// Its budget was used up, and the engine wrote the closing tag.
     Forced,
-    /// The completion ended within it, so that nothing was said.
+    /// The completion ended within it or with it, so that nothing was said.
     Unfinished,
 }
 
@@ -142,6 +142,9 @@ pub struct UtteranceView<'a> {
     /// What the speaker thought before.
     #[serde(borrow, default)]
     pub reasoning: Option<Cow<'a, str>>,
+    /// How the reasoning ended, if not by the speaker's closing tag.
+    #[serde(default)]
+    pub reasoning_end: Option<ReasoningEnd>,
     #[serde(flatten)]
     extra: IgnoredAny,
 }
@@ -149,7 +152,8 @@ pub struct UtteranceView<'a> {
 impl<'a> From<&'a Utterance> for UtteranceView<'a> {
     fn from(utterance: &'a Utterance) -> Self {
         let reasoning = utterance.reasoning.as_deref().map(Cow::Borrowed);
-        Self { seat: utterance.seat, content: Cow::Borrowed(&utterance.content), reasoning, extra: IgnoredAny }
+        let content = Cow::Borrowed(&*utterance.content);
+        Self { seat: utterance.seat, content, reasoning, reasoning_end: utterance.reasoning_end, extra: IgnoredAny }
     }
 }
 

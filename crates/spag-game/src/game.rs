@@ -111,6 +111,12 @@ pub trait Match: fmt::Debug + Send {
     /// What an utterance of the seat to move does.
     fn apply(&mut self, text: &str) -> Ruling;
 
+    /// What it does that the seat to move says nothing: its completion was reasoning alone. By default as an empty utterance; games
+    /// that refuse actions refuse it as no action at all.
+    fn apply_nothing(&mut self) -> Ruling {
+        self.apply("")
+    }
+
     /// All messages to the players since the start, if the game keeps them.
     fn messages(&self) -> &[Message] {
         &[]

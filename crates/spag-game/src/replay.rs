@@ -2,7 +2,7 @@
 
 use spag_io::TurnPrompt;
 
-use crate::episode::{Episode, EpisodeView};
+use crate::episode::{Episode, EpisodeView, ReasoningEnd};
 use crate::error::{Error, Result};
 use crate::game::{Game, Judge, Match, Ruling};
 use crate::spec::GameSpec;
@@ -61,5 +61,8 @@ fn apply(state: &mut dyn Match, episode: &EpisodeView<'_>, at: usize) -> Result<
     if said.seat != expected {
         return Err(Error::RolesOutOfOrder { index: at, found: said.seat, expected });
     }
-    Ok(state.apply(&said.content))
+    Ok(match said.reasoning_end {
+        Some(ReasoningEnd::Unfinished) => state.apply_nothing(),
+        Some(ReasoningEnd::Forced) | None => state.apply(&said.content),
+    })
 }

@@ -104,8 +104,10 @@ impl Session {
         if playing.verdict.is_some() {
             return Err(problem("the game has ended; send a reset first"));
         }
-        let action = self.reasoning.split(action, PromptEnd::Plain).utterance.unwrap_or_default();
-        let ruling = playing.state.apply(&action);
+        let ruling = match self.reasoning.split(action, PromptEnd::Plain).utterance {
+            Some(action) => playing.state.apply(&action),
+            None => playing.state.apply_nothing(),
+        };
         playing.verdict = ruling.verdict;
         Ok(playing.observe(ruling.refusal))
     }

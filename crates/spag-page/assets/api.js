@@ -81,8 +81,8 @@ export async function post(path, body, signal = undefined) {
   return json(await send(path, { method: "POST", headers: JSON_BODY, body: JSON.stringify(body), signal }));
 }
 
-/** POST whose answer is a stream. `onDelta` gets each piece of text. Returns the last event. */
-export async function stream(path, body, onDelta, signal) {
+/** POST whose answer is a stream. `onPiece` gets each piece of text: `{ delta }`, or `{ reasoning }`. Returns the last event. */
+export async function stream(path, body, onPiece, signal) {
   const response = await send(path, { method: "POST", headers: JSON_BODY, body: JSON.stringify(body), signal });
   const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
   let buffer = "";
@@ -99,7 +99,7 @@ export async function stream(path, body, onDelta, signal) {
         if (data === "[DONE]") return last;
         last = JSON.parse(data);
         if (last.error) throw new RequestError(500, `The model gave no utterance. (${last.error.message})`);
-        if (last.delta !== undefined) onDelta(last.delta);
+        if (last.utterance === undefined) onPiece(last);
       }
     }
   } catch (error) {

@@ -71,10 +71,30 @@ function text(game, at) {
   return saidText(game.history[at].content);
 }
 
+/** How reasoning ended that its player did not end. */
+const REASONING_ENDS = { forced: "Reasoning (ended by its budget)", unfinished: "Reasoning (unfinished)" };
+
+/** Reasoning, folded unless `opened` has the index of its utterance. */
+function folded(title, text, at, opened) {
+  return h("details", {
+    class: "thought",
+    open: opened.has(at) ? "" : null,
+    ontoggle: ({ target }) => (target.open ? opened.add(at) : opened.delete(at)),
+  }, h("summary", {}, title), h("p", { dir: "auto" }, text));
+}
+
+/** An utterance at an index, after its reasoning if that is known. */
+function withReasoning(item, game, at, opened) {
+  const { reasoning, reasoning_end: end } = game.history[at] ?? {};
+  if (reasoning || end) item.querySelector(".text").before(folded(REASONING_ENDS[end] ?? "Reasoning", reasoning ?? "", at, opened));
+  return item;
+}
+
 /** The utterances of Adversarial Taboo. */
-function talkOf(game) {
+function talkOf(game, opened) {
   const seat = readersSeat(game);
-  const said = game.history.map(({ role }, at) => utterance(role, playerName(game, role), role === seat, text(game, at)));
+  const said = game.history.map(({ role }, at) =>
+    withReasoning(utterance(role, playerName(game, role), role === seat, text(game, at)), game, at, opened));
   const counted = game.verdict?.length ?? Infinity;
   if (counted < said.length) {
     said.splice(counted, 0, h("li", { class: "soft after" }, "What was said afterwards does not count:"));
@@ -83,10 +103,10 @@ function talkOf(game) {
 }
 
 /** What the players of another game have been told and have said, in order: boards as text. */
-function messagesOf(game) {
+function messagesOf(game, opened) {
   const seat = readersSeat(game);
-  return game.position.messages.filter(({ kind }) => kind !== "prompt").map(({ kind, from, to, text: said }) => {
-    if (from !== null) return utterance(from, playerName(game, from), from === seat, saidText(said));
+  return game.position.messages.filter(({ kind }) => kind !== "prompt").map(({ kind, from, to, text: said, utterance: at }) => {
+    if (from !== null) return withReasoning(utterance(from, playerName(game, from), from === seat, saidText(said)), game, at, opened);
     const whom = to !== null && to !== seat ? h("span", { class: "who" }, `Only ${to} sees this:`) : null;
     if (kind === "board") return h("li", { class: "position" }, whom, h("pre", { dir: "auto" }, said));
     return h("li", { class: kind === "admin" ? "told refused" : "told" }, whom, said);
@@ -112,6 +132,8 @@ export function createBoard(title) {
   const verdict = h("div", { class: "verdict", tabindex: "-1", hidden: true });
   const trouble = h("div", {});
   const actions = h("div", { class: "actions" });
+  // Utterances whose reasoning is unfolded.
+  const opened = new Set();
   const root = h("section", { class: "board", "aria-label": title },
     heading, h("div", { class: "head" }, word, against, turn), talk, note, trouble, verdict, actions, told);
 
@@ -148,7 +170,7 @@ export function createBoard(title) {
       fill(word, wordIsOpen(game) ? [label, h("b", {}, quoted(game.target_word))] : ["The word is hidden from you"]);
       const now = Math.min(Math.floor(game.history.length / 2) + 1, game.max_turns);
       turn.textContent = isOver(game) ? "" : `Turn ${now} of ${game.max_turns}`;
-      fill(talk, talkOf(game));
+      fill(talk, talkOf(game, opened));
     },
     /** Shows the messages of another game. */
     showPosition(game) {
@@ -156,29 +178,35 @@ export function createBoard(title) {
       const next = nextRole(game);
       if (isOver(game) || next === null) turn.textContent = "";
       else turn.textContent = next === readersSeat(game) ? "Your move" : `${capitalised(next)} moves`;
-      fill(talk, game.position ? messagesOf(game) : []);
+      fill(talk, game.position ? messagesOf(game, opened) : []);
       fill(told, game.position ? promptsOf(game) : []);
     },
     /** Shows an utterance that is being made. */
     stream(game, role) {
       const shown = document.createTextNode("");
+      const thought = document.createTextNode("");
       const item = utterance(role, playerName(game, role), false, [shown, h("span", { class: "caret", "aria-hidden": "true" })]);
       item.classList.add("streaming");
       item.setAttribute("aria-busy", "true");
       talk.append(item);
       keepInView(item);
-      let waiting = "";
+      const waiting = { said: "", thought: "" };
       let frame = null;
       // Once a frame: laying out a long text for every token would take longer than the model.
       const paint = () => {
         frame = null;
-        shown.data = (shown.data + waiting).trimStart();
-        waiting = "";
+        if (waiting.thought !== "" && !thought.isConnected) {
+          item.querySelector(".text").before(folded("Reasoning …", thought, game.history.length, opened));
+        }
+        thought.data = (thought.data + waiting.thought).trimStart();
+        shown.data = (shown.data + waiting.said).trimStart();
+        Object.assign(waiting, { said: "", thought: "" });
         keepInView(item);
       };
       return {
-        append(delta) {
-          waiting += delta;
+        append({ delta = "", reasoning = "" }) {
+          waiting.said += delta;
+          waiting.thought += reasoning;
           frame ??= requestAnimationFrame(paint);
         },
         remove() {

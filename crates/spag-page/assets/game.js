@@ -1,6 +1,6 @@
 // A game: its state, its links and files, and how it goes on. The server judges; nothing here does.
 
-import { post, stream } from "./api.js";
+import { post, RequestError, stream } from "./api.js";
 import { store } from "./dom.js";
 
 /** A new game. `players` names the model of each seat; null is a person. */
@@ -59,14 +59,28 @@ function body(game) {
   return { target_word, max_turns, seed, temperature, players, history };
 }
 
+/** Takes over what the server tells of a game. */
+function learn(game, { verdict, position, thoughts }) {
+  game.verdict = verdict;
+  game.position = position ?? null;
+  for (const { utterance, reasoning, reasoning_end } of thoughts ?? []) Object.assign(game.history[utterance], { reasoning, reasoning_end });
+}
+
 /** Judges the utterances that have not been judged. */
 export async function judge(game, signal) {
   if (game.judged === game.history.length || game.verdict) return;
   const judged = game.history.length;
-  const told = await post("/page/judge", body(game), signal);
-  game.verdict = told.verdict;
-  game.position = told.position ?? null;
+  learn(game, await post("/page/judge", body(game), signal));
   game.judged = judged;
+}
+
+/** Asks what the models of a game thought in which a person gave up. Without an answer it is not known. */
+export async function askThoughts(game, signal) {
+  try {
+    learn(game, await post("/page/judge", body(game), signal));
+  } catch (error) {
+    if (error.name !== "AbortError" && !(error instanceof RequestError)) throw error;
+  }
 }
 
 /**
@@ -84,11 +98,10 @@ export async function advance(game, ui, signal) {
     if (game.players[role] === null) return;
     const shown = ui.stream(role);
     try {
-      const last = await stream("/page/turn", body(game), (delta) => shown.append(delta), signal);
+      const last = await stream("/page/turn", body(game), (piece) => shown.append(piece), signal);
       game.history.push({ role, content: last.utterance });
       game.judged = game.history.length;
-      game.verdict = last.verdict;
-      game.position = last.position ?? null;
+      learn(game, last);
       game.truncated = last.truncated_tokens > 0;
     } finally {
       shown.remove();
@@ -166,7 +179,7 @@ export function gameOfLink(text) {
 /** The game as an episode, in the format of the project's files. */
 export function episodeOf(game) {
   const { target_word, max_turns, seed, kind } = game;
-  const { history } = body(game);
+  const history = game.history.map(({ role, content, reasoning, reasoning_end }) => ({ role, content, reasoning, reasoning_end }));
   const players = seatsOf(game).map((seat) => game.players[seat] ?? "person").join("-vs-");
   const named = kind ? { game_name: kind.name } : {};
   if (kind && Object.keys(kind.options).length > 0) named.game_options = kind.options;

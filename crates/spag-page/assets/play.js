@@ -4,7 +4,7 @@ import { get, RequestError } from "./api.js";
 import { createBoard, entitle, shareButtons, turnLabel } from "./board.js";
 import { confirmed } from "./confirm.js";
 import { announce, choices, fill, h, problem, quoted, select, store } from "./dom.js";
-import { advance, isOver, keptGame, newGame, newGameOf, nextRole, ownSeat, score, seatsOf, wordIsOpen } from "./game.js";
+import { advance, askThoughts, isOver, keptGame, newGame, newGameOf, nextRole, ownSeat, score, seatsOf, wordIsOpen } from "./game.js";
 import { goal } from "./goal.js";
 import { dealt, optionFields, optionsOf } from "./options.js";
 import { createGrid } from "./grid.js";
@@ -184,10 +184,14 @@ function table(main, settings, game, signal) {
     board.actions.append(trouble);
     start(main, settings, choice, trouble, signal);
   };
-  const giveUp = () => {
+  const giveUp = async () => {
     ended.abort();
     game.gaveUp = true;
     refresh();
+    await askThoughts(game, signal);
+    if (signal.aborted || !board.root.isConnected) return;
+    store.set("game", game);
+    board.show(game);
   };
 
   /** Shows the game, and what can be done now. */

@@ -9,16 +9,16 @@ use axum::routing::post;
 use rand::Rng;
 use serde::de::IgnoredAny;
 use serde_json::{Map, Value, json};
+use spag_chat::ReasoningSettings;
 use spag_game::games::by_name;
 use spag_game::{GameData, JudgeKind, PromptSet, Rules, taboo};
-use spag_io::{PromptEnd, PromptFormat};
-use spag_model::tokenizer::Detokenizer;
+use spag_io::PromptFormat;
 use spag_selfplay::{LengthSettings, SamplingSettings};
 use spag_serve::{Access, ApiError, ModelHandle, Routes, Services};
 
 use crate::assets;
 use crate::error::{Error, Result};
-use crate::game::{Game, Offered, PageEndpoint, PlayRules, PlayedGames, stream, stream_of_endpoint};
+use crate::game::{Game, Offered, PageEndpoint, PlayRules, PlayedGames, Splitting, stream, stream_of_endpoint};
 use crate::runs::{self, ShownRun, json_response, json_route};
 
 /// The largest seed that JavaScript can hold exactly.
@@ -55,6 +55,8 @@ pub struct PageConfig {
     pub sampling: SamplingSettings,
     /// Tokens of an utterance, which are also at most a quarter of a model's context.
     pub length: LengthSettings,
+    /// How many tokens of reasoning models have. What of a completion is reasoning is told by the server's models.
+    pub reasoning: ReasoningSettings,
     /// A folder of `spag run` whose games are shown.
     pub run: Option<PathBuf>,
     /// Models behind endpoints that play beside those of the server.
@@ -72,6 +74,7 @@ impl PageConfig {
             max_turns: 5,
             sampling: SamplingSettings::default(),
             length: LengthSettings::default(),
+            reasoning: ReasoningSettings::default(),
             run: None,
             endpoints: Vec::new(),
         }
@@ -93,7 +96,7 @@ impl Page {
     /// # Errors
     /// There are no words, the sampling or the game is invalid, or the run folder has no games.
     pub fn new(config: PageConfig) -> Result<Self> {
-        let PageConfig { words, judge, games, prompts, max_turns, sampling, length, run, endpoints } = config;
+        let PageConfig { words, judge, games, prompts, max_turns, sampling, length, reasoning, run, endpoints } = config;
         if words.is_empty() {
             return Err(Error::NoWords);
         }
@@ -101,7 +104,7 @@ impl Page {
         let game = Rules { judge, ..Rules::default() }.game(&prompts);
         let run = run.map(|folder| ShownRun::open(folder, Arc::new(game.clone())).map(Arc::new)).transpose()?;
         let games = PlayedGames::new(game, games.into_iter().map(offered).collect::<Result<_>>()?);
-        let rules = PlayRules { games, sampling, length };
+        let rules = PlayRules { games, sampling, length, reasoning };
         Ok(Self { words, max_turns, rules, run, endpoints })
     }
 
@@ -134,7 +137,7 @@ fn offered(PageGame { name, options, data }: PageGame) -> Result<Offered> {
 
 /// A turn that is to be played.
 enum Turn {
-    OfModel { game: Game, model: ModelHandle, request: spag_model::Request, preview: (Detokenizer, PromptEnd) },
+    OfModel { game: Game, model: ModelHandle, request: spag_model::Request, splitting: Splitting },
     OfEndpoint(Game, PageEndpoint),
 }
 
@@ -171,7 +174,7 @@ impl Site {
 
     async fn judge(self: Arc<Self>, request: Request) -> Answered {
         let site = self.clone();
-        let told = self.services.receive(request, move |body| Game::read(body, &site.page.rules.games)?.json());
+        let told = self.services.receive(request, move |body| Game::read(body, &site.page.rules.games)?.json(0));
         Ok(json_response(&Value::Object(told.await?)))
     }
 
@@ -179,7 +182,7 @@ impl Site {
         let (site, kept) = (self.clone(), self.services.keep_connection(&request));
         let work = move |body: &[u8]| {
             let game = Game::read(body, &site.page.rules.games)?;
-            if game.judge()?.is_over {
+            if game.gave_up || game.judge()?.is_over {
                 return Err(ApiError::bad("The game is over; begin a new one"));
             }
             let role = game.position()?.state.to_move();
@@ -191,13 +194,13 @@ impl Site {
                 return Ok(Turn::OfEndpoint(game, endpoint.clone()));
             }
             let model = site.services.model(name)?;
-            let (request, preview, prompt_end) = site.page.rules.request(&game, &model)?;
-            Ok(Turn::OfModel { game, model, request, preview: (preview, prompt_end) })
+            let (request, splitting) = site.page.rules.request(&game, &model)?;
+            Ok(Turn::OfModel { game, model, request, splitting })
         };
         match self.services.receive(request, work).await? {
-            Turn::OfModel { game, model, request, preview } => {
+            Turn::OfModel { game, model, request, splitting } => {
                 let generation = self.services.generate(&model, request)?;
-                stream(game, model, generation, preview)
+                Ok(stream(game, generation, splitting))
             }
             Turn::OfEndpoint(game, endpoint) => stream_of_endpoint(game, &endpoint, kept),
         }

@@ -288,9 +288,10 @@ impl Policy for ModelPlayer {
                     let (end, truncated) = (end(completion.finish), completion.truncated_tokens);
                     let policy_version = self.version.unwrap_or(completion.policy_version);
                     let eos = self.encoder.tokenizer().eos_ids();
-                    let reasoning_end = reasoning_end(&completion);
+                    let forced = !completion.reasoning.forced.is_empty();
                     let (text, mut generation) = said(Completion { policy_version, ..completion }, (&config, eos));
-                    let said = Said { reasoning_end, ..rule.said(&text, self.encoder.reasoning(), prompt_end) };
+                    let mut said = rule.said(&text, self.encoder.reasoning(), prompt_end);
+                    said.reasoning_end = said.reasoning_end.or(forced.then_some(ReasoningEnd::Forced));
                     if let Prompts::Verbatim(histories) = &mut self.prompts {
                         prompt.drain(..truncated.min(prompt.len()));
                         let context = TurnContext { prompt, rule, end };
@@ -307,14 +308,6 @@ impl Policy for ModelPlayer {
             }
         }
         Ok(replies)
-    }
-}
-
-fn reasoning_end(completion: &Completion) -> Option<ReasoningEnd> {
-    match &completion.reasoning {
-        reasoning if reasoning.is_unfinished => Some(ReasoningEnd::Unfinished),
-        reasoning if !reasoning.forced.is_empty() => Some(ReasoningEnd::Forced),
-        _ => None,
     }
 }
 

@@ -15,7 +15,7 @@ use spag_game::{EpisodeReader, PromptSet};
 use terminal_size::{Width, terminal_size_of};
 
 use filter::{Filter, Wanted};
-use render::Renderer;
+use render::{Reasoning, Renderer};
 use spag_cli::{Error, RecordedGameArgs, Result, flags};
 
 /// Columns if standard output is not a terminal.
@@ -44,6 +44,9 @@ pub(crate) struct ShowArgs {
     /// Stop after N games.
     #[arg(long, value_name = "N", value_parser = flags::count)]
     limit: Option<usize>,
+    /// Print what players thought before they spoke, and how their reasoning ended if they did not end it.
+    #[arg(long)]
+    reasoning: bool,
     #[command(flatten)]
     game_of_file: RecordedGameArgs,
 }
@@ -53,7 +56,8 @@ pub(crate) fn run(args: ShowArgs) -> Result<()> {
     let width = terminal_size_of(&stdout).map_or(PAGE, |(Width(columns), _)| usize::from(columns).max(NARROW));
     // Honours NO_COLOR and TERM=dumb.
     let colours = AutoStream::choice(&stdout);
-    show(&args, Renderer { width }, &mut AutoStream::new(Box::new(stdout.lock()) as Box<dyn Write>, colours))
+    let reasoning = if args.reasoning { Reasoning::Shown } else { Reasoning::Hidden };
+    show(&args, Renderer { width, reasoning }, &mut AutoStream::new(Box::new(stdout.lock()) as Box<dyn Write>, colours))
 }
 
 fn show(args: &ShowArgs, renderer: Renderer, out: &mut impl Write) -> Result<()> {

@@ -4,7 +4,7 @@ use std::fmt::Display;
 
 use anstyle::{AnsiColor, Style};
 use serde_json::Value;
-use spag_game::{Episode, SEATS, Utterance, Verdict};
+use spag_game::{Episode, ReasoningEnd, SEATS, Utterance, Verdict};
 use spag_io::escape;
 
 use super::{
@@ -26,6 +26,14 @@ const DIM: Style = Style::new().dimmed();
 pub(super) struct Renderer {
     /// Maximum number of columns.
     pub(super) width: usize,
+    pub(super) reasoning: Reasoning,
+}
+
+/// Whether the reasoning of players is printed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Reasoning {
+    Hidden,
+    Shown,
 }
 
 fn paint(style: Style, text: impl Display) -> String {
@@ -74,10 +82,31 @@ impl Renderer {
         lines.collect()
     }
 
-    /// An utterance after the styled name of its role; the text is plain unless it has a style too.
+    /// An utterance after its reasoning and the styled name of its role; the text is plain unless it has a style too.
     fn utterance(self, utterance: &Utterance, name: Style, text: Option<Style>, out: &mut String) {
-        let mut role = utterance.seat.name();
-        for line in utterance.content.split('\n') {
+        if self.reasoning == Reasoning::Shown {
+            self.reasoning(utterance, out);
+        }
+        self.text(utterance.seat.name(), &utterance.content, (name, text), out);
+    }
+
+    /// The reasoning before an utterance, below a line that says whose it is.
+    fn reasoning(self, Utterance { seat, reasoning, reasoning_end, .. }: &Utterance, out: &mut String) {
+        let end = match reasoning_end {
+            Some(ReasoningEnd::Forced) => ", ended by its budget",
+            Some(ReasoningEnd::Unfinished) => ", unfinished",
+            None if reasoning.is_none() => return,
+            None => "",
+        };
+        self.line(DIM, &format!("{seat} thinks{end}:"), out);
+        if let Some(reasoning) = reasoning {
+            self.text("", reasoning, (DIM, Some(DIM)), out);
+        }
+    }
+
+    /// A text beside the margin, in whose first line is the role.
+    fn text(self, mut role: &str, said: &str, (name, text): (Style, Option<Style>), out: &mut String) {
+        for line in said.split('\n') {
             for piece in wrap(&limit_marks(&escape(line)), self.width.saturating_sub(MARGIN).max(1)) {
                 let margin = format!("  {role:<width$}", width = MARGIN - 2);
                 let margin = if piece.is_empty() { margin.trim_end() } else { &margin };
@@ -130,7 +159,8 @@ mod tests {
 
     /// A game without its colours.
     fn plain(width: usize, row: usize, episode: &Episode, ending: Ending, length: usize) -> String {
-        anstream::adapter::strip_str(&Renderer { width }.game(row, episode, &Verdict::of(ending, length))).to_string()
+        let renderer = Renderer { width, reasoning: Reasoning::Shown };
+        anstream::adapter::strip_str(&renderer.game(row, episode, &Verdict::of(ending, length))).to_string()
     }
 
     #[test]
@@ -157,11 +187,39 @@ mod tests {
     fn game_number_is_printed_and_later_utterances_are_dim() {
         let mut episode = game(&["tiger", "Well."]);
         episode.extra.insert("game".into(), 12.into());
-        let renderer = Renderer { width: 100 };
+        let renderer = Renderer { width: 100, reasoning: Reasoning::Hidden };
         let text = renderer.game(3, &episode, &Verdict::of(taboo::BROKEN_RULE, 1));
         assert!(text.starts_with("\x1b[1mgame 12, row 3: tiger"), "{text}");
         assert!(text.contains("\x1b[31m  attacker  \x1b[0mtiger\n"), "{text}");
         assert!(text.contains("\x1b[2m  defender  \x1b[0m\x1b[2mWell.\x1b[0m\n"), "{text}");
+    }
+
+    #[test]
+    fn reasoning_is_wrapped_before_its_utterance() {
+        let mut episode = game(&["It has stripes.", ""]);
+        episode.history[0].reasoning = Some("My word is tiger.\nattacker thinks".into());
+        episode.history[0].reasoning_end = Some(ReasoningEnd::Forced);
+        episode.history[1].reasoning = Some("It\x07".into());
+        episode.history[1].reasoning_end = Some(ReasoningEnd::Unfinished);
+        let text = plain(26, 1, &episode, taboo::TIE, 2);
+        let lines = [
+            "  attacker thinks, ended",
+            "  by its budget:",
+            "            My word is",
+            "            tiger.",
+            "            attacker",
+            "            thinks",
+            "  attacker  It has",
+            "            stripes.",
+            "  defender thinks,",
+            "  unfinished:",
+            "            It\\u{7}",
+            "  defender",
+            "  → tied after utterance 2",
+        ];
+        assert_eq!(text.lines().skip(2).collect::<Vec<_>>(), lines);
+        let renderer = Renderer { width: 26, reasoning: Reasoning::Hidden };
+        assert!(!renderer.game(1, &episode, &Verdict::of(taboo::TIE, 2)).contains("thinks"));
     }
 
     #[test]

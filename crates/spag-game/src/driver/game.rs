@@ -3,7 +3,7 @@
 use spag_io::TurnPrompt;
 
 use super::sink::{FailedGame, FinishedGame};
-use crate::episode::{Episode, REFUSAL, SEED, Utterance};
+use crate::episode::{Episode, REFUSAL, ReasoningEnd, SEED, Utterance};
 use crate::error::Result;
 use crate::failure::TurnFailure;
 use crate::game::{Game, Match};
@@ -72,7 +72,10 @@ impl<'g> RunningGame<'g> {
     pub(super) fn push_utterance(mut self, said: Said, tokens: TokenRecords) -> Step<'g> {
         let Said { text, reasoning, reasoning_end, generation } = said;
         let seat = self.state.to_move();
-        let ruling = self.state.apply(&text);
+        let ruling = match reasoning_end {
+            Some(ReasoningEnd::Unfinished) => self.state.apply_nothing(),
+            Some(ReasoningEnd::Forced) | None => self.state.apply(&text),
+        };
         let generation = generation.filter(|_| tokens == TokenRecords::Kept);
         let mut utterance = Utterance { reasoning, reasoning_end, generation, ..Utterance::new(seat, text) };
         if let Some(refusal) = ruling.refusal {

@@ -12,7 +12,7 @@ use crate::completion::UtteranceRule;
 use crate::ending::Ending;
 use crate::episode::Episode;
 use crate::error::Result;
-use crate::game::{Game, Match, Ruling};
+use crate::game::{Game, Match, Refusal, Ruling};
 use crate::labels::Labels;
 use crate::message::{Message, MessageKind, prompt_of};
 use crate::seat::{SEATS, Seat};
@@ -184,6 +184,16 @@ impl<N: Native> Match for NativeMatch<N> {
                 false => shown,
             }));
             position.play(&action, table);
+            table.end_step();
+        }
+        Ruling { refusal: table.refused(), verdict: table.verdict() }
+    }
+
+    fn apply_nothing(&mut self) -> Ruling {
+        let Self { table, .. } = self;
+        if !table.is_over() {
+            table.begin_step(String::new());
+            table.refuse(Refusal::Format, "nothing was said.");
             table.end_step();
         }
         Ruling { refusal: table.refused(), verdict: table.verdict() }

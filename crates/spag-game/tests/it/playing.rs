@@ -6,10 +6,11 @@ use spag_game::taboo::{Rules, Taboo};
 
 use spag_game::taboo::Outcome;
 use spag_game::{
-    AfterDecision, FailedGame, FinishedGame, GameSink, GameSpec, Generation, JudgeKind, PlayConfig, Policy,
-    PolicyError, PollMode, PromptSet, Reply, Said, ScriptedPolicy, Seat, Seats, TokenRecords, TurnFailure, TurnRequest,
-    game_seed, play_games, taboo,
+    AfterDecision, CollectedGames, FailedGame, FinishedGame, GameSink, GameSpec, Generation, JudgeKind, PlayConfig,
+    Policy, PolicyError, PollMode, PromptSet, ReasoningEnd, Reply, Said, ScriptedPolicy, Seat, Seats, TokenRecords,
+    TurnFailure, TurnRequest, Utterance, game_seed, open_game, play_games, taboo,
 };
+use spag_io::{PromptEnd, PromptFormat, ReasoningRule, ReasoningTags};
 
 const STOP: PlayConfig = PlayConfig { games_in_flight: 4, max_failed_in_a_row: 10, tokens: TokenRecords::Dropped };
 
@@ -469,4 +470,56 @@ fn tokens_are_kept_if_they_are_asked_for() {
         assert_eq!(games[0].episode.history.len(), 6);
         assert!(games[0].episode.history.iter().all(|said| said.generation.is_some() == kept), "{tokens:?}");
     }
+}
+
+/// A player that only thinks, in every game.
+struct Silent(Vec<Reply>);
+
+impl Policy for Silent {
+    fn submit(&mut self, turn: &TurnRequest<'_>) -> Result<(), PolicyError> {
+        let think = ReasoningRule::Think(ReasoningTags::default());
+        let said = turn.utterance_rule.said("<think>[4] or so", &think, PromptEnd::Plain);
+        self.0.push(Reply { number: turn.number, utterance: Ok(said) });
+        Ok(())
+    }
+
+    fn poll(&mut self, _: PollMode) -> Result<Vec<Reply>, PolicyError> {
+        Ok(std::mem::take(&mut self.0))
+    }
+}
+
+#[test]
+fn reasoning_alone_is_refused_where_actions_are_and_is_an_empty_utterance_elsewhere() {
+    for name in ["tic-tac-toe", "dont-say-it", "simple-negotiation", "kuhn-poker", "nim"] {
+        let data = (name == "dont-say-it").then(|| word_file(&["tea", "milk"]));
+        let file = data.as_ref().map(|folder| folder.path().join("words.txt"));
+        let game = open_game(name, &Default::default(), file.as_deref(), PromptFormat::Plain).unwrap();
+        let spec = GameSpec { number: 0, item: String::new(), max_turns: 0, seed: 3 };
+        let mut games = CollectedGames::default();
+        play_games(&*game, [spec], Seats::SelfPlay(&mut Silent(Vec::new())), &PlayConfig::default(), &mut games)
+            .unwrap();
+        let played = &games.finished[0];
+        // One refusal is allowed.
+        assert_eq!((played.verdict.ending.label().name, played.episode.history.len()), ("invalid", 2), "{name}");
+        for said in &played.episode.history {
+            assert_eq!((said.content.as_str(), said.reasoning.as_deref()), ("", Some("[4] or so")));
+            assert_eq!(
+                (said.reasoning_end, &said.extra[Utterance::REFUSAL]),
+                (Some(ReasoningEnd::Unfinished), &"format".into())
+            );
+        }
+        // The record is judged as the game was.
+        assert_eq!(game.judge().judge(&played.episode.view()).unwrap(), played.verdict, "{name}");
+    }
+    let spec = GameSpec { number: 0, item: "tea".into(), max_turns: 2, seed: 3 };
+    let (prompts, mut games) = (PromptSet::default(), CollectedGames::default());
+    let taboo = Rules::default().game(&prompts);
+    play_games(&taboo, [spec], Seats::SelfPlay(&mut Silent(Vec::new())), &PlayConfig::default(), &mut games).unwrap();
+    assert_eq!((games.finished[0].verdict.ending, games.finished[0].episode.history.len()), (taboo::TIE, 4));
+}
+
+fn word_file(words: &[&str]) -> tempfile::TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("words.txt"), words.join("\n")).unwrap();
+    folder
 }

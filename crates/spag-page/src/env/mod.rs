@@ -13,6 +13,7 @@ use clap::Args;
 use serde_json::Value;
 use spag_game::session::Session;
 use spag_game::{GameData, game_labels};
+use spag_io::ReasoningRule;
 use spag_serve::{Routes, Services};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
@@ -37,6 +38,7 @@ pub struct Environments {
     game: String,
     data: Option<GameData>,
     limits: SessionLimits,
+    reasoning: ReasoningRule,
 }
 
 /// What all sessions share.
@@ -57,7 +59,12 @@ impl Environments {
     /// There is no such game, or data are missing or not of this game.
     pub fn new(game: &str, data: Option<GameData>, limits: SessionLimits) -> spag_game::Result<Self> {
         Session::new(game, data.clone())?;
-        Ok(Self { game: game.to_owned(), data, limits })
+        Ok(Self { game: game.to_owned(), data, limits, reasoning: ReasoningRule::None })
+    }
+
+    /// The same environments, for players whose texts have reasoning: an action is what a text says by this rule.
+    pub fn with_reasoning(self, reasoning: ReasoningRule) -> Self {
+        Self { reasoning, ..self }
     }
 
     /// The routes of a server whose messages have at most `max_message_bytes`.
@@ -71,8 +78,8 @@ impl Environments {
 impl House {
     /// A session without a game in progress.
     fn environment(&self) -> spag_game::Result<Environment> {
-        let Environments { game, data, .. } = &self.environments;
-        Ok(Environment::new(Session::new(game, data.clone())?))
+        let Environments { game, data, reasoning, .. } = &self.environments;
+        Ok(Environment::new(Session::new(game, data.clone())?.with_reasoning(reasoning.clone())))
     }
 
     /// A place for a session, if there is one.

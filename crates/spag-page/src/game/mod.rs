@@ -4,6 +4,8 @@ mod endpoint;
 mod judged;
 mod offered;
 pub(crate) mod position;
+mod preview;
+mod thoughts;
 mod turn;
 
 use std::collections::BTreeMap;
@@ -11,8 +13,8 @@ use std::sync::Arc;
 
 use serde::Deserialize;
 use serde::de::IgnoredAny;
-use serde_json::{Map, Value};
-use spag_game::{Episode, Seat, taboo};
+use serde_json::{Map, Value, json};
+use spag_game::{Episode, ReasoningEnd, Said, Seat, taboo};
 use spag_io::{Limits as _, cause};
 use spag_selfplay::limits;
 use spag_serve::ApiError;
@@ -22,7 +24,8 @@ pub(crate) use endpoint::stream as stream_of_endpoint;
 pub(crate) use judged::Judged;
 pub(crate) use offered::{Offered, PlayedGames};
 use position::{NoPosition, Position};
-pub(crate) use turn::{PlayRules, stream};
+use thoughts::{Thought, Thoughts};
+pub(crate) use turn::{PlayRules, Splitting, stream};
 
 /// Characters of a target word, as in lists of words.
 const WORD: usize = 200;
@@ -43,7 +46,10 @@ pub(crate) struct GameSoFar {
     seed: u64,
     temperature: Option<f64>,
     players: Players,
-    history: Vec<Said>,
+    history: Vec<Uttered>,
+    /// Whether the person who plays gave up.
+    #[serde(default)]
+    gave_up: bool,
 }
 
 /// Who plays which seat: the name of a model, or null for a person.
@@ -56,10 +62,14 @@ struct Players {
 
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Said {
+struct Uttered {
     #[serde(rename = "role")]
     seat: Seat,
     content: String,
+    /// As in records. No player is shown it, so it is not needed.
+    reasoning: Option<String>,
+    #[serde(rename = "reasoning_end")]
+    _reasoning_end: Option<ReasoningEnd>,
 }
 
 /// The name of the game, by which the two kinds of requests differ.
@@ -79,7 +89,9 @@ struct NamedSoFar {
     temperature: Option<f64>,
     /// The model of each seat, or null for a person.
     players: BTreeMap<String, Option<String>>,
-    history: Vec<Said>,
+    history: Vec<Uttered>,
+    #[serde(default)]
+    gave_up: bool,
 }
 
 /// A game that follows the rules so far.
@@ -92,6 +104,9 @@ pub(crate) struct Game {
     /// The temperature of models, if it is not that of the page.
     pub(crate) temperature: Option<f64>,
     players: BTreeMap<Seat, String>,
+    /// Whether the person who plays gave up, which ends the game.
+    pub(crate) gave_up: bool,
+    thoughts: Thoughts,
 }
 
 impl Game {
@@ -132,16 +147,49 @@ impl Game {
         })
     }
 
-    /// What the page is told: the verdict, and of games with messages the position as the person who plays sees it.
+    /// The seats of persons.
+    fn persons(&self) -> Vec<Seat> {
+        self.kind.labels().seats.into_iter().filter(|seat| !self.players.contains_key(seat)).collect()
+    }
+
+    /// Whether models play alone.
+    pub(crate) fn is_watched(&self) -> bool {
+        self.persons().is_empty()
+    }
+
+    /// What tells the game from others, without its history.
+    fn identity(&self) -> Value {
+        let Episode { item, max_turns, extra, .. } = &self.episode;
+        let players: Vec<_> = self.players.iter().collect();
+        json!([self.kind.labels().name, item, max_turns, extra, self.seed, self.temperature, players])
+    }
+
+    /// Adds what the model of a seat said, and keeps its reasoning.
+    pub(crate) fn add(&mut self, seat: Seat, Said { text, reasoning, reasoning_end, .. }: Said) {
+        self.episode.push(seat, text);
+        if reasoning.is_some() || reasoning_end.is_some() {
+            self.thoughts.keep(&self.identity(), &self.episode.history, Thought { reasoning, reasoning_end });
+        }
+    }
+
+    /// What the page is told: the verdict; of games with messages the position as the person who plays sees it; and the reasoning
+    /// of models, unless a person still plays. While the game goes on it is that of utterances from index `from` on.
     ///
     /// # Errors
     /// As [`Game::judge`] and [`Game::position`].
-    pub(crate) fn json(&self) -> Result<Map<String, Value>, ApiError> {
+    pub(crate) fn json(&self, from: usize) -> Result<Map<String, Value>, ApiError> {
         let mut body = Map::new();
         let (position, judged) = (self.position()?, self.judge()?);
         body.insert("verdict".into(), judged.json());
-        let persons = self.kind.labels().seats.into_iter().filter(|seat| !self.players.contains_key(seat));
-        let reader = match persons.collect::<Vec<_>>()[..] {
+        let is_over = judged.is_over || self.gave_up;
+        if is_over || self.is_watched() {
+            let from = if is_over { 0 } else { from };
+            let thoughts = self.thoughts.of(&self.identity(), &self.episode.history, from);
+            if !thoughts.is_empty() {
+                body.insert("thoughts".into(), thoughts.iter().map(thought_json).collect());
+            }
+        }
+        let reader = match self.persons()[..] {
             [person] => Some(person),
             _ => None,
         };
@@ -155,6 +203,12 @@ impl Game {
     }
 }
 
+fn thought_json((utterance, thought): &(usize, Thought)) -> Value {
+    let mut shown = json!(thought);
+    shown["utterance"] = (*utterance).into();
+    shown
+}
+
 fn parse<'a, T: Deserialize<'a>>(body: &'a [u8]) -> Result<T, ApiError> {
     serde_json::from_slice(body)
         .map_err(|error| ApiError::bad(format!("The game is invalid: {}", cause::<T>(body, "body", &error))))
@@ -162,7 +216,7 @@ fn parse<'a, T: Deserialize<'a>>(body: &'a [u8]) -> Result<T, ApiError> {
 
 impl NamedSoFar {
     fn check(self, games: &PlayedGames) -> Result<Game, ApiError> {
-        let Self { game_name, game_options, seed, temperature, players: given, history } = self;
+        let Self { game_name, game_options, seed, temperature, players: given, history, gave_up } = self;
         check_temperature(temperature)?;
         let kind = games
             .open(&game_name, &game_options)
@@ -187,11 +241,12 @@ impl NamedSoFar {
         let mut episode = Episode::new("", 0);
         episode.extra.insert("seed".into(), seed.into());
         episode.extra.extend(kind.record_keys());
-        for (at, Said { seat, content }) in history.into_iter().enumerate() {
-            check_length(at, &content, !players.contains_key(&seat))?;
-            episode.push(seat, content);
+        for (at, said) in history.into_iter().enumerate() {
+            check_length(at, &said, !players.contains_key(&said.seat))?;
+            episode.push(said.seat, said.content);
         }
-        let game = Game { kind, episode, seed, temperature, players };
+        let thoughts = games.thoughts().clone();
+        let game = Game { kind, episode, seed, temperature, players, gave_up, thoughts };
         game.position()?;
         Ok(game)
     }
@@ -207,22 +262,25 @@ fn check_temperature(temperature: Option<f64>) -> Result<(), ApiError> {
 }
 
 /// Checks the length of an utterance of a person or a model.
-fn check_length(at: usize, content: &str, is_person: bool) -> Result<(), ApiError> {
-    let field = |problem: String| Err(ApiError::field(format!("history[{at}].content"), problem));
+fn check_length(at: usize, said: &Uttered, is_person: bool) -> Result<(), ApiError> {
+    let field = |name: &str, problem: String| Err(ApiError::field(format!("history[{at}].{name}"), problem));
     let most = if is_person { SAID_BY_PERSON } else { SAID_BY_MODEL };
-    let length = content.chars().count();
-    if length > most {
-        return field(format!("it has {length} characters; the most is {most}"));
+    let reasoning = said.reasoning.as_deref().unwrap_or_default();
+    for (name, text, most) in [("content", said.content.as_str(), most), ("reasoning", reasoning, SAID_BY_MODEL)] {
+        let length = text.chars().count();
+        if length > most {
+            return field(name, format!("it has {length} characters; the most is {most}"));
+        }
     }
-    if is_person && content.trim().is_empty() {
-        return field("it is empty; say something".into());
+    if is_person && said.content.trim().is_empty() {
+        return field("content", "it is empty; say something".into());
     }
     Ok(())
 }
 
 impl GameSoFar {
     fn check(self, games: &PlayedGames) -> Result<Game, ApiError> {
-        let Self { target_word, max_turns, seed, temperature, players, history } = self;
+        let Self { target_word, max_turns, seed, temperature, players, history, gave_up } = self;
         check_temperature(temperature)?;
         if target_word.trim().is_empty() || target_word.chars().count() > WORD || target_word.contains(char::is_control)
         {
@@ -242,15 +300,17 @@ impl GameSoFar {
         let players: BTreeMap<Seat, String> =
             seats.into_iter().filter_map(|(seat, name)| Some((seat, name?))).collect();
         let mut episode = Episode::new(target_word, max_turns);
-        for (at, Said { seat, content }) in history.into_iter().enumerate() {
+        for (at, said) in history.into_iter().enumerate() {
+            let seat = said.seat;
             if seat != taboo::seat_at(at) {
                 let problem = format!("expected {}, not {seat}: players speak in turn", taboo::seat_at(at));
                 return Err(ApiError::field(format!("history[{at}].role"), problem));
             }
-            check_length(at, &content, !players.contains_key(&seat))?;
-            episode.push(seat, content);
+            check_length(at, &said, !players.contains_key(&seat))?;
+            episode.push(seat, said.content);
         }
-        Ok(Game { kind: games.taboo(), episode, seed, temperature, players })
+        let thoughts = games.thoughts().clone();
+        Ok(Game { kind: games.taboo(), episode, seed, temperature, players, gave_up, thoughts })
     }
 }
 

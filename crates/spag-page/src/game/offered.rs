@@ -8,6 +8,8 @@ use spag_game::games::{self, DataKind};
 use spag_game::{Game, GameData, Labels, Rules, Taboo, taboo};
 use spag_io::PromptFormat;
 
+use super::thoughts::Thoughts;
+
 /// A game of the list.
 #[derive(Clone, Debug)]
 pub(crate) struct Offered {
@@ -35,6 +37,7 @@ pub(crate) struct PlayedGames {
     format: PromptFormat,
     /// The one that the page begins with is first.
     offered: Vec<Offered>,
+    thoughts: Thoughts,
 }
 
 impl Default for PlayedGames {
@@ -54,12 +57,18 @@ impl PlayedGames {
             .filter(|labels| !is_first(labels) && (labels.name == taboo::LABELS.name || needs_no_file(labels)));
         let offered = others.map(|labels| Offered::new(labels, Map::new(), None)).collect::<Vec<_>>();
         let format = taboo.prompts.format();
-        Self { taboo: Arc::new(taboo), format, offered: first.into_iter().chain(offered).collect() }
+        let offered = first.into_iter().chain(offered).collect();
+        Self { taboo: Arc::new(taboo), format, offered, thoughts: Thoughts::default() }
     }
 
     /// Adversarial Taboo.
     pub(crate) fn taboo(&self) -> Arc<dyn Game> {
         self.taboo.clone()
+    }
+
+    /// What models thought in games of this page.
+    pub(super) fn thoughts(&self) -> &Thoughts {
+        &self.thoughts
     }
 
     /// The name of the judge of Adversarial Taboo.

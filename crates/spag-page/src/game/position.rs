@@ -1,5 +1,7 @@
 //! What the page shows of a game that has messages: the board as its players see it, and what they may do.
 
+use std::collections::HashMap;
+
 use serde_json::{Value, json};
 use spag_game::{Episode, Game, GameSpec, Match, Message, Refusal, Seat, Sender, Verdict};
 use spag_io::abridge;
@@ -10,6 +12,8 @@ pub(crate) struct Position<'g> {
     pub(crate) verdict: Option<Verdict>,
     /// Why the last utterance was refused.
     refusal: Option<Refusal>,
+    /// The utterances that messages show, by the indices of both.
+    utterances: HashMap<usize, usize>,
 }
 
 impl<'g> Position<'g> {
@@ -20,13 +24,17 @@ impl<'g> Position<'g> {
     pub(crate) fn of(game: &'g dyn Game, episode: &Episode, seed: u64) -> Result<Self, NoPosition> {
         let spec = GameSpec { number: 0, item: episode.item.clone(), max_turns: episode.max_turns, seed };
         let state = game.start(&spec).map_err(NoPosition::Game)?;
-        let mut position = Self { state, verdict: None, refusal: None };
+        let mut position = Self { state, verdict: None, refusal: None, utterances: HashMap::new() };
         for (at, said) in episode.history.iter().enumerate() {
             let expected = position.state.to_move();
             if said.seat.index() != expected.index() {
                 return Err(NoPosition::Turn { at, found: said.seat, expected });
             }
+            let before = position.state.messages().len();
             let ruling = position.state.apply(&said.content);
+            let is_said = |message: &Message| matches!(message.from, Sender::Player(_));
+            let shown = position.state.messages().iter().skip(before).position(is_said);
+            position.utterances.extend(shown.map(|shown| (before + shown, at)));
             (position.verdict, position.refusal) = (ruling.verdict, ruling.refusal);
             if position.verdict.is_some() {
                 break;
@@ -42,10 +50,11 @@ impl<'g> Position<'g> {
             return Value::Null;
         }
         let is_over = self.verdict.is_some();
-        let shown = messages.iter().filter(|message| reader.is_none_or(|reader| is_over || message.is_for(reader)));
+        let is_shown = |message: &Message| reader.is_none_or(|reader| is_over || message.is_for(reader));
+        let shown = messages.iter().enumerate().filter(|(_, message)| is_shown(message));
         let to_move = self.state.to_move();
         json!({
-            "messages": shown.map(|message| message_json(message, limit)).collect::<Vec<_>>(),
+            "messages": shown.map(|(at, message)| message_json(message, self.utterances.get(&at), limit)).collect::<Vec<_>>(),
             "to_move": (!is_over).then_some(to_move),
             "public": self.state.public_state(),
             "legal": self.state.legal_actions().filter(|_| reader.is_none_or(|reader| reader == to_move)),
@@ -76,7 +85,8 @@ pub(crate) fn of_record(episode: &Episode, game: &dyn Game, limit: usize) -> Val
     Position::of(game, episode, seed).map_or(Value::Null, |position| position.json(None, limit))
 }
 
-fn message_json(message: &Message, limit: usize) -> Value {
+/// A message, with the index of the utterance that it shows.
+fn message_json(message: &Message, utterance: Option<&usize>, limit: usize) -> Value {
     let from = match message.from {
         Sender::Game => Value::Null,
         Sender::Player(seat) => json!(seat),
@@ -86,5 +96,6 @@ fn message_json(message: &Message, limit: usize) -> Value {
         "to": message.to,
         "kind": message.kind,
         "text": abridge(&message.text, limit),
+        "utterance": utterance,
     })
 }

@@ -6,14 +6,15 @@ use std::sync::Arc;
 
 use axum::response::Response;
 use serde_json::{Value, json};
-use spag_game::{Seat, UtteranceRule, game_seed};
-use spag_io::{PromptEnd, ReasoningRule};
-use spag_model::generate::{Event, Prompt, Sampling, Streamed};
-use spag_model::tokenizer::Detokenizer;
-use spag_model::{Completion, GenerationConfig, Request, Tokenizer};
+use spag_chat::ReasoningSettings;
+use spag_game::{ReasoningEnd, Said, Seat, UtteranceRule, game_seed};
+use spag_io::{PromptEnd, ReasoningRule, SplitDelta};
+use spag_model::generate::{Event, Prompt, ReasoningTokens, Sampling, Streamed};
+use spag_model::{Completion, GenerationConfig, Request};
 use spag_selfplay::{LengthSettings, ReasoningStart, SamplingSettings, UtteranceSettings};
 use spag_serve::{ApiError, Generation, ModelHandle, event_response};
 
+use super::preview::Preview;
 use super::{Game, PlayedGames};
 
 /// Tokens that are put into one piece of a stream.
@@ -25,6 +26,7 @@ pub(crate) struct PlayRules {
     pub(crate) games: PlayedGames,
     pub(crate) sampling: SamplingSettings,
     pub(crate) length: LengthSettings,
+    pub(crate) reasoning: ReasoningSettings,
 }
 
 impl PlayRules {
@@ -39,20 +41,15 @@ impl PlayRules {
         SamplingSettings { temperature, ..self.sampling }.sampling()
     }
 
-    /// The request for the next utterance, the detokenizer of its preview, and how the prompt ends.
+    /// The request for the next utterance, and what splits its completion.
     ///
     /// # Errors
     /// The game is too long, the tokenizer cannot encode it, or the model has no template for a chat.
-    pub(crate) fn request(
-        &self,
-        game: &Game,
-        model: &ModelHandle,
-    ) -> Result<(Request, Detokenizer, PromptEnd), ApiError> {
+    pub(crate) fn request(&self, game: &Game, model: &ModelHandle) -> Result<(Request, Splitting), ApiError> {
         let position = game.position()?;
         let prompt = position.state.prompt(position.state.to_move(), &game.episode);
         let failed = |error: spag_chat::Error| ApiError::server(error.to_string());
         let tokens = model.encode(&prompt)?;
-        let preview = Detokenizer::continuing(model.tokenizer(), &tokens);
         let max_new_tokens = self.utterance_tokens(model);
         let config = GenerationConfig {
             max_new_tokens,
@@ -62,46 +59,41 @@ impl PlayRules {
         };
         let encoder = model.encoder();
         let start = ReasoningStart::after(encoder, &encoder.text(&prompt).map_err(failed)?);
-        let mut settings = UtteranceSettings::new(config, model.max_length());
-        let config = settings.of(position.state.utterance_rule(), encoder, start).map_err(failed)?;
+        let mut settings = UtteranceSettings::new(config, model.max_length()).with_reasoning(&self.reasoning);
+        let utterances = position.state.utterance_rule();
+        let config = settings.of(utterances, encoder, start).map_err(failed)?;
         let config = Arc::new(GenerationConfig { stream: Streamed::Text, ..(*config).clone() });
         let seed = game_seed(game.seed, game.episode.history.len());
-        Ok((Request { prompt: Prompt::Tokens(tokens), seed, config }, preview, start.prompt_end()))
+        let (rule, prompt_end) = (encoder.reasoning().clone(), start.prompt_end());
+        let preview = Preview::new(model.tokenizer(), &tokens, &config, &rule, prompt_end);
+        let splitting = Splitting { seat: position.state.to_move(), utterances, rule, prompt_end, preview };
+        Ok((Request { prompt: Prompt::Tokens(tokens), seed, config }, splitting))
     }
 }
 
-/// Streams an utterance: pieces of its text as they come, then the whole utterance and the verdict.
+/// What splits a completion in reasoning and an utterance.
+pub(crate) struct Splitting {
+    /// The seat that speaks.
+    seat: Seat,
+    utterances: UtteranceRule,
+    rule: ReasoningRule,
+    prompt_end: PromptEnd,
+    preview: Preview,
+}
+
+/// Streams an utterance: pieces of its text as they come, then the whole utterance and the verdict. If models play alone, pieces of
+/// reasoning come too.
 ///
 /// The pieces are a preview. What a model said is decided when it has ended, by the rule of the prompts.
-///
-/// # Errors
-/// As [`Game::position`].
-pub(crate) fn stream(
-    game: Game,
-    model: ModelHandle,
-    turn: Generation,
-    (preview, prompt_end): (Detokenizer, PromptEnd),
-) -> Result<Response, ApiError> {
-    let state = game.position()?.state;
-    let (seat, utterances) = (state.to_move(), state.utterance_rule());
-    drop(state);
-    let (tokenizer, reasoning) = (model.tokenizer().clone(), model.encoder().reasoning().clone());
-    let stream =
-        UtteranceStream { game, seat, utterances, reasoning, prompt_end, tokenizer, turn, preview, ended: false };
-    Ok(event_response("no-store", stream, UtteranceStream::next))
+pub(crate) fn stream(game: Game, turn: Generation, splitting: Splitting) -> Response {
+    event_response("no-store", UtteranceStream { game, splitting, turn, ended: false }, UtteranceStream::next)
 }
 
 struct UtteranceStream {
     game: Game,
-    /// The seat that speaks.
-    seat: Seat,
-    utterances: UtteranceRule,
-    reasoning: ReasoningRule,
-    prompt_end: PromptEnd,
-    tokenizer: Tokenizer,
+    splitting: Splitting,
     /// Kept until all is sent, with its place in the queue.
     turn: Generation,
-    preview: Detokenizer,
     ended: bool,
 }
 
@@ -117,11 +109,10 @@ impl UtteranceStream {
             };
             tokens += 1;
             match event {
-                Ok(Event::Token(token)) => match self.preview.push(&self.tokenizer, token.token.token) {
-                    // Only the preview lacks a token that cannot be decoded.
-                    Ok(delta) if !delta.is_empty() => text.push_str(&format!("data: {}\n\n", json!({"delta": delta}))),
-                    _ => {}
-                },
+                Ok(Event::Token(token)) => {
+                    let pieces = self.splitting.preview.push(token.token.token);
+                    text.push_str(&self.pieces(&pieces));
+                }
                 Ok(Event::Finished(completion)) => text.push_str(&self.finish(completion)),
                 Ok(Event::Prompt(_) | Event::Failed(_)) => {}
                 Err(error) => text.push_str(&self.end(&error.body())),
@@ -130,22 +121,42 @@ impl UtteranceStream {
         (!text.is_empty()).then_some((text.into_bytes(), self))
     }
 
+    /// The events of pieces of text. A person who plays gets none of reasoning.
+    fn pieces(&self, SplitDelta { reasoning, utterance }: &SplitDelta) -> String {
+        let reasoning = if self.game.is_watched() { reasoning.as_str() } else { "" };
+        let pieces = [("reasoning", reasoning), ("delta", utterance)].into_iter().filter(|(_, piece)| !piece.is_empty());
+        pieces.map(|(key, piece)| format!("data: {}\n\n", json!({key: piece}))).collect()
+    }
+
     fn end(&mut self, last: &Value) -> String {
         self.ended = true;
         last_events(last)
     }
 
     fn finish(&mut self, completion: Completion) -> String {
-        let said = self.utterances.said(&completion.text, &self.reasoning, self.prompt_end);
-        let last = ended(&mut self.game, self.seat, said.text, completion.truncated_tokens);
-        self.end(&last)
+        let rest = self.splitting.preview.finish();
+        let pieces = self.pieces(&rest);
+        let Splitting { seat, utterances, rule, prompt_end, .. } = &self.splitting;
+        let said = utterances.said(&completion.text, rule, *prompt_end);
+        let said = Said { reasoning_end: reasoning_end(&completion.reasoning), ..said };
+        let last = ended(&mut self.game, *seat, said, completion.truncated_tokens);
+        pieces + &self.end(&last)
     }
 }
 
+fn reasoning_end(reasoning: &ReasoningTokens) -> Option<ReasoningEnd> {
+    if reasoning.is_unfinished {
+        return Some(ReasoningEnd::Unfinished);
+    }
+    (!reasoning.forced.is_empty()).then_some(ReasoningEnd::Forced)
+}
+
 /// Adds an utterance to its game; what the page is told of it.
-pub(super) fn ended(game: &mut Game, seat: Seat, utterance: String, truncated_tokens: usize) -> Value {
-    game.episode.push(seat, utterance.as_str());
-    match game.json() {
+pub(super) fn ended(game: &mut Game, seat: Seat, said: impl Into<Said>, truncated_tokens: usize) -> Value {
+    let (said, at) = (said.into(), game.episode.history.len());
+    let utterance = said.text.clone();
+    game.add(seat, said);
+    match game.json(at) {
         Ok(mut body) => {
             body.insert("utterance".into(), utterance.into());
             body.insert("truncated_tokens".into(), truncated_tokens.into());

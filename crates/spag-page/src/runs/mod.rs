@@ -239,9 +239,18 @@ fn row_json(entry: &Entry, episode: &Episode, labels: &Labels) -> Value {
     })
 }
 
-/// The utterances of a game, each of about `limit` bytes at most.
+/// The utterances of a game and the reasoning before them, each of about `limit` bytes at most.
 pub(crate) fn history_json(episode: &Episode, limit: usize) -> Value {
-    let said = |said: &spag_game::Utterance| json!({"role": said.seat, "content": abridge(&said.content, limit)});
+    let said = |said: &spag_game::Utterance| {
+        let mut shown = json!({"role": said.seat, "content": abridge(&said.content, limit)});
+        if let Some(reasoning) = &said.reasoning {
+            shown["reasoning"] = abridge(reasoning, limit).into();
+        }
+        if let Some(end) = said.reasoning_end {
+            shown["reasoning_end"] = json!(end);
+        }
+        shown
+    };
     episode.history.iter().map(said).collect()
 }
 

@@ -52,6 +52,6 @@ pub struct ReasoningStats {
     pub empty: f64,
     /// Those whose reasoning the engine ended, since its budget was used up.
     pub forced: f64,
-    /// Those whose completion ended within reasoning, so that nothing was said.
+    /// Those whose completion ended within reasoning or with it, so that nothing was said.
     pub unfinished: f64,
 }
