@@ -57,6 +57,9 @@ def assign_rewards(
     game_data: _Path | None = None,
     prompts: _Path | None = None,
     prompt_format: _Format = "plain",
+    reasoning: Literal["think", "boxed", "none"] = "think",
+    reasoning_tags: str = "<think> </think>",
+    keep_reasoning: bool = False,
 ) -> list[dict[str, Any]]:
     """Judge episodes and turn the winners' utterances into samples, as the program spag-assign-rewards does.
 

@@ -9,7 +9,7 @@ use clap::{
     error::{Error as FlagError, ErrorKind},
 };
 use spag_chat::{ReasoningSettings, TemplateSettings};
-use spag_io::{CommandFiles, Contents, PromptFormat};
+use spag_io::{CommandFiles, Contents, PromptFormat, ReasoningFormat};
 use spag_model::Checkpoint;
 use spag_model::dtype::WeightDtype;
 use spag_model::generate::EngineSettings;
@@ -98,6 +98,11 @@ impl PlayerArgs {
     /// The checkpoint cannot be loaded or does not fit into memory, or a setting of the endpoint is invalid.
     pub fn open(&self, spec: &PlayerSpec, keys: &EndpointKeys, prompts: PromptFormat) -> Result<AnyPlayer> {
         self.reasoning.check(prompts).map_err(spag_selfplay::Error::from)?;
+        if self.constrain_actions && self.reasoning.format(prompts) == ReasoningFormat::Boxed {
+            let problem =
+                "a list of actions has no boxes; use --reasoning think, or play without --constrain_actions".into();
+            return Err(Error::BadValue { flag: "--reasoning boxed".into(), problem });
+        }
         let player = match spec {
             PlayerSpec::Model(_) | PlayerSpec::Adapted { .. } => {
                 let (folder, checkpoint) = self.load(spec)?;
@@ -110,6 +115,7 @@ impl PlayerArgs {
             }
             PlayerSpec::Endpoint(endpoint) => {
                 let config = EndpointConfig { key: keys.of(endpoint), ..self.endpoint_config() };
+                let config = config.with_reasoning(&self.template, &self.reasoning, prompts);
                 AnyPlayer::Endpoint(Box::new(EndpointPlayer::new(endpoint.clone(), config)?))
             }
         };

@@ -49,7 +49,10 @@ pub use nearest::nearest_name;
 pub use progress::{Nested, Progress, Silent, duration};
 pub use prompt::{ChatMessage, ChatRole, PromptFormat, PromptText, TurnPrompt, Wordings};
 pub use range::{Limits, Ranged, in_range, parser, truth};
-pub use reasoning::{PromptEnd, ReasoningFormat, ReasoningRule, ReasoningScan, ReasoningTags, SplitCompletion, Stand};
+pub use reasoning::{
+    PromptEnd, ReasoningFormat, ReasoningRule, ReasoningScan, ReasoningStream, ReasoningTags, SplitCompletion,
+    SplitDelta, Stand,
+};
 pub use row::{Row, cause, null_is_default};
 pub use rows::{ChunkReader, RowChunk, RowReader};
 pub use settings::{Number, Settings, Within, is_default};

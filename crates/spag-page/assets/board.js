@@ -86,7 +86,7 @@ function folded(title, text, at, opened) {
 /** An utterance at an index, after its reasoning if that is known. */
 function withReasoning(item, game, at, opened) {
   const { reasoning, reasoning_end: end } = game.history[at] ?? {};
-  if (reasoning || end) item.querySelector(".text").before(folded(REASONING_ENDS[end] ?? "Reasoning", reasoning ?? "", at, opened));
+  if (reasoning) item.querySelector(".text").before(folded(REASONING_ENDS[end] ?? "Reasoning", reasoning, at, opened));
   return item;
 }
 

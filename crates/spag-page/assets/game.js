@@ -53,10 +53,12 @@ export function wordIsOpen(game) {
 
 /** What the server is sent. */
 function body(game) {
-  const history = game.history.map(({ role, content }) => ({ role, content }));
+  // Without the reasoning, but with whether there was nothing else.
+  const history = game.history.map(({ role, content, reasoning_end }) => ({ role, content, reasoning_end }));
   const { target_word, max_turns, seed, temperature, players, kind } = game;
-  if (kind) return { game_name: kind.name, game_options: kind.options, seed, temperature, players, history };
-  return { target_word, max_turns, seed, temperature, players, history };
+  const rest = { seed, temperature, players, history, gave_up: game.gaveUp || undefined };
+  if (kind) return { game_name: kind.name, game_options: kind.options, ...rest };
+  return { target_word, max_turns, ...rest };
 }
 
 /** Takes over what the server tells of a game. */
@@ -99,7 +101,7 @@ export async function advance(game, ui, signal) {
     const shown = ui.stream(role);
     try {
       const last = await stream("/page/turn", body(game), (piece) => shown.append(piece), signal);
-      game.history.push({ role, content: last.utterance });
+      game.history.push({ role, content: last.utterance, reasoning_end: last.reasoning_end });
       game.judged = game.history.length;
       learn(game, last);
       game.truncated = last.truncated_tokens > 0;
@@ -129,7 +131,8 @@ export function linkOf(game) {
   const address = (small) => `${location.origin}${location.pathname}#game=${toBase64Url(JSON.stringify(small))}`;
   if (game.kind) {
     const { name: n, title: m, seats: z, options: o } = game.kind;
-    const h = game.history.map(({ role, content }) => [z.indexOf(role), content]);
+    const h = game.history.map(({ role, content, reasoning_end }) =>
+      [z.indexOf(role), content, ...(reasoning_end === "unfinished" ? [1] : [])]);
     return address({ n, m, z, o, s: game.seed, p: z.map((seat) => game.players[seat]), g: game.gaveUp, h });
   }
   const { target_word: w, max_turns: t, seed: s, players: { attacker: a, defender: d } } = game;
@@ -158,7 +161,7 @@ function gameOfKind({ n, m, z, o, s, p, g, h }) {
   if (!isFine) throw new Error("not a game");
   const players = Object.fromEntries(z.map((seat, at) => [seat, p[at]]));
   const game = newGameOf({ name: n, title: m, seats: z, options: o }, { seed: s }, players);
-  game.history = h.map(([seat, content]) => ({ role: z[seat], content }));
+  game.history = h.map(([seat, content, isUnfinished]) => ({ role: z[seat], content, ...(isUnfinished && { reasoning_end: "unfinished" }) }));
   return shared(game, g);
 }
 

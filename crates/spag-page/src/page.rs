@@ -96,7 +96,8 @@ impl Page {
     /// # Errors
     /// There are no words, the sampling or the game is invalid, or the run folder has no games.
     pub fn new(config: PageConfig) -> Result<Self> {
-        let PageConfig { words, judge, games, prompts, max_turns, sampling, length, reasoning, run, endpoints } = config;
+        let PageConfig { words, judge, games, prompts, max_turns, sampling, length, reasoning, run, endpoints } =
+            config;
         if words.is_empty() {
             return Err(Error::NoWords);
         }

@@ -9,7 +9,7 @@ use pythonize::{Depythonizer, pythonize};
 use serde::de::{DeserializeOwned, IgnoredAny};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
-use spag_game::{Episode, Seat, Utterance};
+use spag_game::{Episode, ReasoningEnd, Seat, Utterance};
 
 /// The exception of an error.
 pub(crate) fn value_error(error: impl Display) -> PyErr {
@@ -72,6 +72,8 @@ struct UtteranceRow {
     #[serde(rename = "role")]
     seat: Seat,
     content: String,
+    reasoning: Option<String>,
+    reasoning_end: Option<ReasoningEnd>,
     refusal: Option<IgnoredAny>,
 }
 
@@ -92,8 +94,8 @@ fn read_episode(row: &Bound<'_, PyAny>) -> Result<Episode, String> {
 }
 
 impl From<UtteranceRow> for Utterance {
-    fn from(UtteranceRow { seat, content, refusal }: UtteranceRow) -> Self {
-        let mut utterance = Self::new(seat, content);
+    fn from(UtteranceRow { seat, content, reasoning, reasoning_end, refusal }: UtteranceRow) -> Self {
+        let mut utterance = Self { reasoning, reasoning_end, ..Self::new(seat, content) };
         if refusal.is_some() {
             utterance.extra.insert(Self::REFUSAL.to_owned(), Value::Null);
         }

@@ -8,13 +8,13 @@ use crate::convert::{episodes, value_error, write};
 
 /// Judge episodes and turn the winners' utterances into samples, as the program spag-assign-rewards does.
 ///
-/// The keyword arguments are its flags: `decay_weight`, `reward_norm`, `seed`, `judge`, `game_data`, `prompts` (a file) and
-/// `prompt_format`. A sample is a dict with `query`, `target`, `reward`, `role` and `weight`, or with `messages` in place of `query`
+/// The keyword arguments are its flags: `decay_weight`, `reward_norm`, `seed`, `judge`, `game_data`, `prompts` (a file),
+/// `prompt_format`, `reasoning` ("think", "boxed" or "none"), `reasoning_tags` and `keep_reasoning`. A sample is a dict with `query`, `target`, `reward`, `role` and `weight`, or with `messages` in place of `query`
 /// and `target` if `prompt_format` is "chat". The weights depend on all episodes, so pass all of them at once.
 #[pyfunction]
 #[pyo3(
     signature = (episodes, **config),
-    text_signature = "(episodes, *, decay_weight=0.8, reward_norm='sum', seed=0, judge='paper', game_data=None, prompts=None, prompt_format='plain')"
+    text_signature = "(episodes, *, decay_weight=0.8, reward_norm='sum', seed=0, judge='paper', game_data=None, prompts=None, prompt_format='plain', reasoning='think', reasoning_tags='<think> </think>', keep_reasoning=False)"
 )]
 pub(crate) fn assign_rewards<'py>(
     py: Python<'py>,

@@ -14,6 +14,9 @@ pub enum Error {
     /// A model cannot be served.
     #[error(transparent)]
     Model(#[from] spag_model::Error),
+    /// A model's chat template or reasoning is unusable with these settings.
+    #[error(transparent)]
+    Chat(#[from] spag_chat::Error),
     /// A key file is unusable.
     #[error("{path}: {reason}", path = path.display())]
     Keys {
@@ -79,6 +82,7 @@ impl Classify for Error {
         match self {
             Self::File(error) => error.class(),
             Self::Model(error) => error.class(),
+            Self::Chat(error) => error.class(),
             Self::Keys { .. } | Self::Name { .. } | Self::Origin { .. } | Self::Host { .. } => ErrorClass::BadInput,
             Self::Listen { .. } => ErrorClass::BadInput,
             Self::Route { .. } | Self::Start(_) | Self::Engine { .. } => ErrorClass::Failure,

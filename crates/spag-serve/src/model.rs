@@ -4,8 +4,9 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
 use serde_json::Value;
-use spag_chat::{ChatTemplate, PromptEncoder};
+use spag_chat::{ChatTemplate, PromptEncoder, TemplateKwargs, TemplateSettings};
 use spag_grammar::{GrammarCompiler, Language};
+use spag_io::{ReasoningFormat, ReasoningRule};
 use spag_model::adapter::{Adapter, BaseDigest};
 use spag_model::generate::{AdapterChoice, SharedGrammar};
 use spag_model::{Architecture, Checkpoint, Engine, EngineConfig, Tokenizer};
@@ -31,6 +32,10 @@ pub struct ModelToServe {
     pub engine: EngineConfig,
     /// Adapters that requests may name instead.
     pub adapters: Vec<AdapterToServe>,
+    /// What of its answers to chats is reasoning.
+    pub reasoning: ReasoningFormat,
+    /// The variables of its chat template that requests leave out, and the tags around reasoning.
+    pub template: TemplateSettings,
 }
 
 /// An adapter to serve.
@@ -46,6 +51,24 @@ fn read_adapter(folder: &Path, architecture: &Architecture, base: &BaseDigest) -
     let adapter = Adapter::load(folder, architecture)?;
     adapter.check_base(folder, base)?;
     Ok(adapter)
+}
+
+/// The encoder of a model's prompts, with the rule of its reasoning.
+///
+/// # Errors
+/// The chat template is unusable with `auto`, or texts of answers do not have the tags.
+fn encoder(tokenizer: Tokenizer, template: &TemplateSettings, format: ReasoningFormat) -> Result<PromptEncoder> {
+    let TemplateSettings { chat_template_kwargs, reasoning_tags } = template;
+    let encoder = PromptEncoder::new(tokenizer).with_kwargs(chat_template_kwargs.clone());
+    let encoder = encoder.with_reasoning(format, reasoning_tags.clone())?;
+    let is_tag = |text: &str| [reasoning_tags.open(), reasoning_tags.close()].contains(&text);
+    let is_split = matches!(encoder.reasoning(), ReasoningRule::Think(_));
+    if is_split && encoder.tokenizer().special_tokens().any(|(_, text)| is_tag(text)) {
+        let problem =
+            "the tags are special tokens of the model, which texts of answers leave out; set reasoning to none";
+        return Err(spag_chat::Error::Reasoning { setting: "reasoning_tags", problem }.into());
+    }
+    Ok(encoder)
 }
 
 /// A model or adapter named by a request.
@@ -69,6 +92,8 @@ impl NamedModel {
 pub(crate) struct ServedModel {
     name: String,
     pub(crate) encoder: PromptEncoder,
+    /// Variables of the chat template that requests leave out.
+    pub(crate) kwargs: TemplateKwargs,
     pub(crate) texts: TokenTexts,
     /// Maximum tokens of a prompt and its completion.
     pub(crate) max_length: usize,
@@ -91,7 +116,7 @@ impl ServedModel {
     /// Starts its engine. `faulty` is set to true if it fails.
     ///
     /// # Errors
-    /// An adapter cannot be read, or the engine cannot be started.
+    /// An adapter cannot be read, the settings of reasoning cannot be used, or the engine cannot be started.
     pub(crate) fn start(
         name: &str,
         model: ModelToServe,
@@ -104,6 +129,7 @@ impl ServedModel {
         // Adapters are read first, so that a wrong one is found before the weights are packed.
         let adapters = model.adapters.iter().map(|adapter| read_adapter(&adapter.folder, &architecture, &base));
         let adapters = adapters.collect::<spag_model::Result<Vec<_>>>()?;
+        let encoder = encoder(model.checkpoint.tokenizer.clone(), &model.template, model.reasoning)?;
         let mut engine = Engine::from_checkpoint(model.checkpoint, model.engine)?;
         for (AdapterToServe { name, .. }, adapter) in model.adapters.iter().zip(&adapters) {
             engine.add_adapter(name, adapter)?;
@@ -115,10 +141,11 @@ impl ServedModel {
         let longest_token = lengths.max().unwrap_or(1);
         Ok(Self {
             name: name.to_owned(),
-            texts: TokenTexts::new(tokenizer.clone(), vocabulary),
             defaults: SamplingDefaults::of(&tokenizer),
+            texts: TokenTexts::new(tokenizer, vocabulary),
             grammars: OnceLock::new(),
-            encoder: PromptEncoder::new(tokenizer),
+            encoder,
+            kwargs: model.template.chat_template_kwargs,
             max_length: engine.config().max_length,
             vocabulary,
             longest_token,

@@ -6,11 +6,13 @@ use rand::Rng;
 use rand::seq::{IndexedRandom, SliceRandom};
 use spag_game::taboo::Taboo;
 use spag_game::{Episode, FinishedGame, GameSpec, PlayConfig, PromptSet, Seats, play_games};
+use spag_io::{ReasoningRule, ReasoningTags};
 
 use crate::english::article;
 use crate::lexicon::{Entry, Lexicon};
 use crate::players::{ScriptedAttacker, ScriptedDefender};
 use crate::texts;
+use crate::thoughts::{self, Thoughts};
 
 /// Range of the weight of a kind of base texts.
 const WEIGHT: RangeInclusive<f64> = 0.0..=1e6;
@@ -29,6 +31,10 @@ spag_io::settings! {
         pub questions: f64 [WEIGHT] = 0.16;
         /// Clues followed by the word.
         pub riddles: f64 [WEIGHT] = 0.16;
+        /// A turn of a scripted game with what its player thinks, between the tags of reasoning; or as often a clue with the words
+        /// that it is true of.
+        #[serde(skip_serializing_if = "spag_io::is_default")]
+        pub thoughts: f64 [WEIGHT] = 0.0;
     }
 }
 
@@ -42,15 +48,20 @@ pub(crate) fn draw<'a>(lexicon: &'a Lexicon, rng: &mut impl Rng) -> (&'a Entry, 
 }
 
 /// One text for the base model.
-pub fn base_document(lexicon: &Lexicon, prompts: &PromptSet, mix: &BaseMix, rng: &mut impl Rng) -> String {
-    let total = mix.games + mix.running + mix.facts + mix.questions + mix.riddles;
-    let mut draw = rng.random::<f64>() * total;
+pub fn base_document(
+    lexicon: &Lexicon,
+    prompts: &PromptSet,
+    (mix, tags): (&BaseMix, &ReasoningTags),
+    rng: &mut impl Rng,
+) -> String {
+    let total = mix.games + mix.running + mix.facts + mix.questions + mix.riddles + mix.thoughts;
+    let mut drawn = rng.random::<f64>() * total;
     let mut is = |share: f64| {
-        draw -= share;
-        draw < 0.0
+        drawn -= share;
+        drawn < 0.0
     };
     if is(mix.games) {
-        game_turn(lexicon, prompts, rng)
+        game_turn(lexicon, prompts, (Thoughts::Silent, tags), rng)
     } else if is(mix.running) {
         running(lexicon, rng)
     } else if is(mix.facts) {
@@ -58,16 +69,24 @@ pub fn base_document(lexicon: &Lexicon, prompts: &PromptSet, mix: &BaseMix, rng:
     } else if is(mix.questions) {
         let (question, answer) = general_qa(lexicon, rng);
         format!("{question} {answer}")
+    } else if is(mix.thoughts) {
+        if rng.random::<bool>() {
+            game_turn(lexicon, prompts, (Thoughts::Told, tags), rng)
+        } else {
+            let (_, clues) = draw(lexicon, rng);
+            clues.first().map_or_else(String::new, |clue| thoughts::of_clue(lexicon, clue))
+        }
     } else {
         riddle(lexicon, rng)
     }
 }
 
 /// A scripted game of a random word.
-fn scripted_game(lexicon: &Lexicon, rng: &mut impl Rng) -> Option<Episode> {
+fn scripted_game(lexicon: &Lexicon, thoughts: Thoughts, rng: &mut impl Rng) -> Option<Episode> {
     let (entry, _) = draw(lexicon, rng);
     let spec = GameSpec { number: 0, item: entry.word.clone(), max_turns: 5, seed: rng.random() };
-    let (mut attacker, mut defender) = (ScriptedAttacker::new(lexicon), ScriptedDefender::new(lexicon));
+    let mut attacker = ScriptedAttacker::new(lexicon).with_thoughts(thoughts);
+    let mut defender = ScriptedDefender::new(lexicon).with_thoughts(thoughts);
     let config = PlayConfig { games_in_flight: 1, ..PlayConfig::default() };
     let mut played = None;
     let seats = Seats::Versus([&mut attacker, &mut defender]);
@@ -80,12 +99,18 @@ fn scripted_game(lexicon: &Lexicon, rng: &mut impl Rng) -> Option<Episode> {
 }
 
 /// Prompt and utterance of one turn of a scripted game: the last one with probability 1/2, else any.
-fn game_turn(lexicon: &Lexicon, prompts: &PromptSet, rng: &mut impl Rng) -> String {
-    let Some(episode) = scripted_game(lexicon, rng) else { return texts::small_talk(rng) };
+fn game_turn(
+    lexicon: &Lexicon,
+    prompts: &PromptSet,
+    (thoughts, tags): (Thoughts, &ReasoningTags),
+    rng: &mut impl Rng,
+) -> String {
+    let Some(episode) = scripted_game(lexicon, thoughts, rng) else { return texts::small_talk(rng) };
     let turns = episode.history.len();
     let at = if rng.random::<bool>() { turns - 1 } else { rng.random_range(0..turns) };
     let prompt = prompts.playing_query(&episode.history[..at], &episode.item, episode.max_turns);
-    format!("{prompt} {}", episode.history[at].content)
+    let (said, rule) = (&episode.history[at], ReasoningRule::Think(tags.clone()));
+    format!("{prompt} {}", rule.join(said.reasoning.as_deref(), &said.content))
 }
 
 /// Clues, each followed by a word that fits all so far.

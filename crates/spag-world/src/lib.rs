@@ -23,6 +23,7 @@ mod lexicon;
 mod players;
 mod probes;
 mod texts;
+mod thoughts;
 mod voice;
 mod wordnet;
 
@@ -33,4 +34,5 @@ pub use lexicon::{ClueTruth, Entry, Lexicon, clue_truth};
 pub use players::{ScriptedAttacker, ScriptedDefender};
 pub use probes::{Probe, attacker_clue_probe, naming_probe, qa_probe};
 pub use texts::{HEDGES, SMALL_TALK, guess};
+pub use thoughts::Thoughts;
 pub use wordnet::{LexiconReport, WordChoice, WordNet, write_lexicon};

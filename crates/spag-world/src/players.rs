@@ -4,10 +4,11 @@
 use rand::seq::{IndexedRandom, SliceRandom};
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
-use spag_game::{Episode, Policy, PolicyError, PollMode, Reply, Seat, TurnRequest, taboo};
+use spag_game::{Episode, Policy, PolicyError, PollMode, Reply, Said, Seat, TurnRequest, taboo};
 
 use crate::lexicon::{Entry, Lexicon};
 use crate::texts;
+use crate::thoughts::{self, Thoughts};
 use crate::voice::Voice;
 
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -54,22 +55,41 @@ fn style_rng(game_seed: u64, seat: Seat) -> ChaCha8Rng {
 #[derive(Clone, Debug)]
 pub struct ScriptedAttacker<'a> {
     lexicon: &'a Lexicon,
+    thoughts: Thoughts,
     ready: Vec<Reply>,
 }
 
 impl<'a> ScriptedAttacker<'a> {
     /// An attacker for the words of a lexicon.
     pub fn new(lexicon: &'a Lexicon) -> Self {
-        Self { lexicon, ready: Vec::new() }
+        Self { lexicon, thoughts: Thoughts::Silent, ready: Vec::new() }
     }
 
-    fn utterance(&self, entry: &Entry, request: &TurnRequest<'_>) -> String {
+    /// The same attacker, which says what it thinks or does not.
+    pub fn with_thoughts(self, thoughts: Thoughts) -> Self {
+        Self { thoughts, ..self }
+    }
+
+    fn said(&self, entry: &Entry, request: &TurnRequest<'_>) -> Said {
         let mut style_rng = style_rng(request.game_seed, taboo::ATTACKER);
         let style = ATTACKERS.choose_weighted(&mut style_rng, |style| style.1).map_or(AttackerStyle::Mixed, |s| s.0);
         let mut clues: Vec<&str> = entry.clues.iter().map(String::as_str).collect();
         clues.shuffle(&mut style_rng);
         // Clues are given in this order, and repeated from the first.
         let given = self.given(request.episode);
+        let said = Said::from(self.utterance(entry, request, (style, &clues, given)));
+        let first = given % clues.len().max(1);
+        clues.rotate_left(first);
+        let reasoning = (self.thoughts == Thoughts::Told).then(|| thoughts::of_attacker(entry, &clues));
+        Said { reasoning, ..said }
+    }
+
+    fn utterance(
+        &self,
+        entry: &Entry,
+        request: &TurnRequest<'_>,
+        (style, clues, given): (AttackerStyle, &[&str], usize),
+    ) -> String {
         let clue = |offset: usize| clues.get((given + offset) % clues.len().max(1)).copied().unwrap_or("");
         let category = entry.category.as_str();
         let voice = Voice::new(self.lexicon);
@@ -118,7 +138,7 @@ impl Policy for ScriptedAttacker<'_> {
                      your words with `spag data lexicon`"
                 ))
             })?;
-        let utterance = Ok(self.utterance(entry, turn).into());
+        let utterance = Ok(self.said(entry, turn));
         self.ready.push(Reply { number: turn.number, utterance });
         Ok(())
     }
@@ -132,13 +152,19 @@ impl Policy for ScriptedAttacker<'_> {
 #[derive(Clone, Debug)]
 pub struct ScriptedDefender<'a> {
     lexicon: &'a Lexicon,
+    thoughts: Thoughts,
     ready: Vec<Reply>,
 }
 
 impl<'a> ScriptedDefender<'a> {
     /// A defender for the words of a lexicon.
     pub fn new(lexicon: &'a Lexicon) -> Self {
-        Self { lexicon, ready: Vec::new() }
+        Self { lexicon, thoughts: Thoughts::Silent, ready: Vec::new() }
+    }
+
+    /// The same defender, which says what it thinks or does not.
+    pub fn with_thoughts(self, thoughts: Thoughts) -> Self {
+        Self { thoughts, ..self }
     }
 
     fn utterance(&self, request: &TurnRequest<'_>) -> String {
@@ -177,7 +203,9 @@ impl<'a> ScriptedDefender<'a> {
 
 impl Policy for ScriptedDefender<'_> {
     fn submit(&mut self, turn: &TurnRequest<'_>) -> Result<(), PolicyError> {
-        let utterance = Ok(self.utterance(turn).into());
+        let told = self.thoughts == Thoughts::Told;
+        let reasoning = told.then(|| thoughts::of_defender(self.lexicon, turn.episode));
+        let utterance = Ok(Said { reasoning, ..Said::from(self.utterance(turn)) });
         self.ready.push(Reply { number: turn.number, utterance });
         Ok(())
     }

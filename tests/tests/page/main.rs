@@ -17,6 +17,7 @@ mod compared_runs;
 mod endpoints;
 mod models;
 mod other_games;
+mod reasoning;
 mod routes;
 mod run_routes;
 mod watch_routes;

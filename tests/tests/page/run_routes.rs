@@ -125,11 +125,25 @@ fn games_are_listed_filtered_and_paged() {
     assert_eq!(game["history"].as_array().unwrap().len(), 3);
     assert_eq!(game["verdict"]["pieces"][0], json!({"text": "I know the word! It is zebra", "marked": true}));
 
+    assert_eq!(game["history"][0], json!({"role": "attacker", "content": "It has stripes."}));
+
     // A file that grows is read again.
     let path = folder.path().join("eval/im-vs-spag-1.jsonl");
     let more = fs::read_to_string(&path).unwrap() + row("boot", &["a"], 100).to_string().as_str();
     fs::write(&path, more).unwrap();
     assert_eq!((&list("")["total"], &list("&word=boot")["matching"]), (&json!(101), &json!(1)));
+}
+
+#[test]
+fn reasoning_of_recorded_games_is_shown() {
+    let folder = run_folder();
+    let mut taboo = row("tiger", &["It has stripes.", ""], 0);
+    taboo["history"][0]["reasoning"] = "My word is tiger.".into();
+    taboo["history"][1]["reasoning"] = "Stripes".into();
+    taboo["history"][1]["reasoning_end"] = "unfinished".into();
+    write(&folder.path().join("eval/a-vs-b.jsonl"), &[taboo.to_string()]);
+    let game = serve(folder.path()).get("/page/run/game?file=eval/a-vs-b.jsonl&row=1").ok();
+    assert_eq!(game["history"], taboo["history"]);
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use std::io::{BufRead, BufReader, Write};
 use std::process::Stdio;
 
-use serde_json::Value;
+use serde_json::{Value, json};
 use spag_tests::{fixture, program, run};
 
 #[test]
@@ -41,8 +41,46 @@ fn games_are_played_by_lines() {
     assert!(answers.next().is_none());
 }
 
+/// The answers to steps of a game of tic-tac-toe.
+fn steps(arguments: &[&str], actions: &[&str]) -> Vec<Value> {
+    let mut command = program("spag");
+    command.args(["env", "--game", "tic-tac-toe"]).args(arguments).stdin(Stdio::piped()).stdout(Stdio::piped());
+    let mut child = command.spawn().unwrap();
+    let steps = actions.iter().map(|action| json!({"type": "step", "action": action}));
+    let requests = [json!({"type": "reset", "seed": 7})].into_iter().chain(steps);
+    let requests: String = requests.map(|request| format!("{request}\n")).collect();
+    child.stdin.take().unwrap().write_all(requests.as_bytes()).unwrap();
+    let answers = child.wait_with_output().unwrap();
+    assert!(answers.status.success());
+    let answers = String::from_utf8(answers.stdout).unwrap();
+    answers.lines().skip(1).map(|line| serde_json::from_str(line).unwrap()).collect()
+}
+
 #[test]
-fn unknown_games_and_missing_data_are_refused() {
+fn reasoning_of_a_step_is_no_action_and_is_shown_to_no_player() {
+    let tags = ["--reasoning", "think", "--reasoning_tags", "[A] [/A]"];
+    for (arguments, first, second) in [
+        (&["--reasoning", "think"][..], "<think>Not [8], secret.</think>\n[4]", "secret [2]</think>[0]"),
+        (&["--reasoning", "boxed"], "Not [8], secret: \\boxed{[4]}.", "\\boxed{[2]}, no, secret \\boxed{0}"),
+        (&tags, "[A][8] secret[/A][4]", " [A] secret [/A] 0"),
+    ] {
+        let answers = steps(arguments, &[first, second]);
+        assert_eq!((&answers[0]["invalid"], &answers[1]["invalid"]), (&json!(false), &json!(false)), "{answers:?}");
+        assert_eq!(answers[1]["state"]["board"], "X...O....", "{answers:?}");
+        assert!(!json!(answers).to_string().contains("secret"), "{answers:?}");
+    }
+    // Reasoning that does not end is no action.
+    for (arguments, said) in [(["--reasoning", "think"], "<think>[4]"), (["--reasoning", "boxed"], "[4]")] {
+        let refused = &steps(&arguments, &[said])[0];
+        assert_eq!((&refused["invalid"], &refused["refusal"]), (&json!(true), &json!("format")), "{refused}");
+        assert!(!refused.to_string().contains("[4]\""), "{refused}");
+    }
+    // By default all is said.
+    assert!(steps(&[], &["<think>secret</think>[4]"])[0].to_string().contains("secret"));
+}
+
+#[test]
+fn unknown_games_missing_data_and_rules_of_models_are_refused() {
     let facts = fixture("games/facts.json");
     let facts = facts.to_str().unwrap();
     for (arguments, words) in [
@@ -50,6 +88,9 @@ fn unknown_games_and_missing_data_are_refused() {
         (&["--game", "truth-and-deception"], "it needs a JSON list of pairs of facts"),
         (&["--game", "nim", "--data", facts], "nim: it takes no data"),
         (&["--game", "taboo", "--data", "missing.txt"], "missing.txt"),
+        (&["--game", "nim", "--reasoning", "auto"], "--reasoning auto: there is no model"),
+        (&["--game", "nim", "--reasoning", "thinks"], "--reasoning"),
+        (&["--game", "nim", "--reasoning", "think", "--reasoning_tags", "<a>"], "not two tags"),
     ] {
         let (out, err) = run(program("spag").arg("env").args(arguments).stdin(Stdio::null()), 2);
         assert!(out.is_empty() && err.contains(words), "{arguments:?}: {err}");

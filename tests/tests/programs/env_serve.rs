@@ -67,6 +67,22 @@ fn games_are_played_in_sessions() {
 }
 
 #[test]
+fn reasoning_of_a_step_is_no_action_and_is_shown_to_no_player() {
+    let server = serve("tic-tac-toe", &["--reasoning", "think"]);
+    let mut socket = open(&server);
+    reset(&mut socket, json!({"seed": 7}));
+    let played = step(&mut socket, "<think>secret [0]</think>[4]");
+    let observation = &played["data"]["observation"];
+    assert_eq!(observation["info"]["invalid"], false);
+    assert_eq!(observation["info"]["state"]["board"].as_str().unwrap().find(|mark| mark != '.'), Some(4));
+    let refused = step(&mut socket, "<think>secret [0]");
+    assert_eq!(refused["data"]["observation"]["info"]["refusal"], "format");
+    assert!(!format!("{played} {refused}").contains("secret"), "{played} {refused}");
+    let (_, err) = run(program("spag").args(["env", "--game", "nim", "--serve", "--reasoning", "auto"]), 2);
+    assert!(err.contains("--reasoning auto: there is no model"), "{err}");
+}
+
+#[test]
 fn errors_are_named_and_lose_nothing() {
     let server = serve("tic-tac-toe", &[]);
     let mut socket = open(&server);

@@ -5,7 +5,7 @@ use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use serde_json::json;
+use serde_json::{Value, json};
 use spag_tests::{program, run};
 
 fn show(dir: &Path, arguments: &[&str]) -> Command {
@@ -66,6 +66,26 @@ fn games_are_printed_with_their_endings() {
     // A JSON list of the same games.
     fs::write(dir.join("games.json"), format!("[{}]", games().join(",\n"))).unwrap();
     assert_eq!(run(&mut show(dir, &["games.json"]), 0).0, out);
+}
+
+#[test]
+fn reasoning_is_printed_if_it_is_asked_for() {
+    let folder = tempfile::tempdir().unwrap();
+    let dir = folder.path();
+    let mut game: Value = serde_json::from_str(&row("tiger", &["It has stripes.", ""], None)).unwrap();
+    game["history"][0]["reasoning"] = format!("{}\u{1b}[2J", "word ".repeat(60)).into();
+    game["history"][1]["reasoning"] = "Stripes?".into();
+    game["history"][1]["reasoning_end"] = "unfinished".into();
+    fs::write(dir.join("games.jsonl"), game.to_string()).unwrap();
+    let (plain, _) = run(&mut show(dir, &["games.jsonl"]), 0);
+    assert!(!plain.contains("word") && !plain.contains("Stripes?"), "{plain}");
+    let (out, _) = run(&mut show(dir, &["games.jsonl", "--reasoning"]), 0);
+    let lines: Vec<&str> = out.lines().collect();
+    assert_eq!(lines[1], "  attacker thinks:");
+    assert!(out.contains("\n            word word") && out.matches("word").count() == 60, "{out}");
+    assert!(lines.iter().all(|line| line.chars().count() <= 100) && out.contains("\\u{1b}[2J\n"), "{out}");
+    let rest = "  attacker  It has stripes.\n  defender thinks, unfinished:\n            Stripes?\n  defender\n  →";
+    assert!(out.contains(rest), "{out}");
 }
 
 #[test]

@@ -7,8 +7,8 @@ use std::path::PathBuf;
 
 use clap::Args;
 use spag_cli::adapter_args::NamedFolder;
-use spag_cli::{Error, LoadArgs, Result, exit, flags, threads};
-use spag_io::PromptFormat;
+use spag_cli::{Error, LoadArgs, Result, TemplateSettings, exit, flags, threads};
+use spag_io::{PromptFormat, ReasoningFormat};
 use spag_model::generate::EngineSettings;
 use spag_serve::{AdapterLoading, QueueLimits, Server, ServerConfig};
 
@@ -43,6 +43,12 @@ pub(crate) struct ServeArgs {
     /// Maximum number of tokens in a prompt and its completion together [default: the positions of the model].
     #[arg(long, value_name = "N", value_parser = flags::within(1..=1 << 30))]
     max_length: Option<usize>,
+    /// What of a model's answer to a chat is reasoning, which clients get in `reasoning_content`: none, think (what stands between
+    /// tags at its beginning) or auto (think if the model's chat template or vocabulary has the tags).
+    #[arg(long, value_name = "FORMAT", default_value_t = ReasoningFormat::None)]
+    reasoning: ReasoningFormat,
+    #[command(flatten)]
+    template: TemplateSettings,
     #[command(flatten)]
     page: PageArgs,
     #[command(flatten)]
@@ -56,6 +62,11 @@ pub(crate) struct ServeArgs {
 }
 
 pub(crate) fn run(args: ServeArgs) -> Result<()> {
+    if args.reasoning == ReasoningFormat::Boxed {
+        let problem =
+            "the last box of an answer is known at its end only, too late for streams; name none, think or auto";
+        return Err(Error::BadValue { flag: "--reasoning boxed".to_owned(), problem: problem.to_owned() });
+    }
     args.loading.open()?;
     let adapter_loading = if args.allow_adapter_loading { AdapterLoading::Allowed } else { AdapterLoading::Refused };
     let config = ServerConfig { adapter_loading, ..args.network.config(args.queue)? };
@@ -78,4 +89,24 @@ pub(crate) fn run(args: ServeArgs) -> Result<()> {
         }
     }
     network::serve(server, keys, "is served")
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+
+    #[derive(Parser)]
+    struct Program {
+        #[command(flatten)]
+        args: ServeArgs,
+    }
+
+    #[test]
+    fn boxes_are_refused_by_name() {
+        let program = Program::try_parse_from(["serve", "DIR", "--reasoning", "boxed"]).unwrap();
+        let error = run(program.args).unwrap_err();
+        assert!(matches!(&error, Error::BadValue { flag, .. } if flag == "--reasoning boxed"), "{error}");
+    }
 }

@@ -58,7 +58,8 @@ pub(super) fn load(args: &ServeArgs) -> Result<Vec<ModelToServe>> {
             return Err(Error::BadValue { flag: format!("--max_length {asked}"), problem });
         }
         let engine = args.engine.for_model(&checkpoint.model, args.max_length.unwrap_or(positions), engines)?;
-        Ok(ModelToServe { names, checkpoint, folder: folder.to_owned(), engine, adapters })
+        let (folder, template) = (folder.to_owned(), args.template.clone());
+        Ok(ModelToServe { names, checkpoint, folder, engine, adapters, reasoning: args.reasoning, template })
     };
     folders.into_iter().map(&mut load).collect()
 }

@@ -2,6 +2,7 @@
 
 mod boxed;
 mod scan;
+mod stream;
 #[cfg(test)]
 mod tests;
 
@@ -14,6 +15,7 @@ use crate::display::quote;
 use crate::prompt::PromptFormat;
 
 pub use scan::{ReasoningScan, Stand};
+pub use stream::{ReasoningStream, SplitDelta};
 
 /// How reasoning is told from what is said: the setting `reasoning`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]

@@ -18,11 +18,11 @@ pub enum Stand {
 /// Finds the tags in a text that grows at its end. Each byte is searched once, apart from beginnings of tags.
 #[derive(Clone, Debug)]
 pub struct ReasoningScan {
-    tags: ReasoningTags,
+    pub(super) tags: ReasoningTags,
     prompt: PromptEnd,
     stand: Stand,
     /// Where reasoning begins.
-    from: usize,
+    pub(super) from: usize,
     /// Bytes without a closing tag.
     searched: usize,
 }
@@ -50,7 +50,8 @@ impl ReasoningScan {
                 Some(at) => self.stand = Stand::Closed(self.searched + at + close.len()),
                 None => {
                     let searched = text.len().saturating_sub(close.len() - 1).max(self.searched);
-                    self.searched = text.floor_char_boundary(searched);
+                    let is_boundary = |at: &usize| text.is_char_boundary(*at);
+                    self.searched = (self.searched..=searched).rev().find(is_boundary).unwrap_or(self.searched);
                 }
             }
         }

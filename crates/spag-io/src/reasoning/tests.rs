@@ -80,6 +80,34 @@ proptest! {
     }
 
     #[test]
+    fn a_stream_gives_the_parts_of_the_whole(text in pieces(), opened: bool, cuts in prop::collection::vec(0usize..40, 0..6)) {
+        let prompt = if opened { PromptEnd::Opened } else { PromptEnd::Plain };
+        for format in ["think", "boxed", "none"] {
+            let mut stream = ReasoningStream::new(rule(format), prompt);
+            let (mut all, mut from, mut early) = (SplitDelta::default(), 0, false);
+            let mut cuts: Vec<usize> = cuts.iter().map(|cut| (0..=(*cut).min(text.len())).rev().find(|at| text.is_char_boundary(*at)).unwrap()).collect();
+            cuts.sort_unstable();
+            cuts.push(text.len());
+            for cut in cuts {
+                let delta = stream.push(&text[from..cut]);
+                from = cut;
+                early |= format == "think" && !delta.utterance.is_empty() && !text[..cut].contains("</think>");
+                all.reasoning += &delta.reasoning;
+                all.utterance += &delta.utterance;
+            }
+            let rest = stream.finish();
+            all.reasoning += &rest.reasoning;
+            all.utterance += &rest.utterance;
+            let whole = rule(format).split(&text, prompt);
+            // A text that nothing opened was given as said before its closing tag.
+            if !(early && text.contains("</think>")) {
+                prop_assert_eq!(all.reasoning, whole.reasoning.unwrap_or_default(), "{} {:?}", format, text);
+                prop_assert_eq!(all.utterance, whole.utterance.unwrap_or_default(), "{} {:?}", format, text);
+            }
+        }
+    }
+
+    #[test]
     fn joined_parts_are_split_again(reasoning in "[a-z]{1,9}( [a-z]{1,9})?", utterance in "[a-z]{1,9}") {
         for format in ["think", "boxed"] {
             let joined = rule(format).join(Some(&reasoning), &utterance);

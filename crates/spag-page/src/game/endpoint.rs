@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use axum::response::Response;
-use spag_game::{Seat, game_seed};
+use spag_game::{Said, Seat, game_seed};
 use spag_selfplay::{EndpointAsker, EndpointTurn, NoUtterance};
 use spag_serve::{ApiError, KeptConnection, event_response};
 use tokio::sync::oneshot;
@@ -51,17 +51,18 @@ struct Turn {
     game: Game,
     seat: Seat,
     name: String,
-    answer: oneshot::Receiver<Result<String, NoUtterance>>,
+    answer: oneshot::Receiver<Result<Said, NoUtterance>>,
     _kept: KeptConnection,
 }
 
 impl Turn {
     async fn last_event(self) -> Vec<u8> {
         let Self { mut game, seat, name, answer, _kept } = self;
+        let is_long = |text: &str| text.chars().count() > SAID_BY_MODEL;
         let failed = |why: String| ApiError::server(format!("{name}: {why}")).body();
         let last = match answer.await {
-            Ok(Ok(said)) if said.chars().count() > SAID_BY_MODEL => {
-                failed(format!("the utterance has more than {SAID_BY_MODEL} characters"))
+            Ok(Ok(said)) if is_long(&said.text) || said.reasoning.as_deref().is_some_and(is_long) => {
+                failed(format!("the utterance or its reasoning has more than {SAID_BY_MODEL} characters"))
             }
             Ok(Ok(said)) => turn::ended(&mut game, seat, said, 0),
             Ok(Err(why)) => failed(why.to_string()),

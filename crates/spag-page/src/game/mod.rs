@@ -14,7 +14,7 @@ use std::sync::Arc;
 use serde::Deserialize;
 use serde::de::IgnoredAny;
 use serde_json::{Map, Value, json};
-use spag_game::{Episode, ReasoningEnd, Said, Seat, taboo};
+use spag_game::{Episode, ReasoningEnd, Said, Seat, Utterance, taboo};
 use spag_io::{Limits as _, cause};
 use spag_selfplay::limits;
 use spag_serve::ApiError;
@@ -68,8 +68,7 @@ struct Uttered {
     content: String,
     /// As in records. No player is shown it, so it is not needed.
     reasoning: Option<String>,
-    #[serde(rename = "reasoning_end")]
-    _reasoning_end: Option<ReasoningEnd>,
+    reasoning_end: Option<ReasoningEnd>,
 }
 
 /// The name of the game, by which the two kinds of requests differ.
@@ -166,7 +165,7 @@ impl Game {
 
     /// Adds what the model of a seat said, and keeps its reasoning.
     pub(crate) fn add(&mut self, seat: Seat, Said { text, reasoning, reasoning_end, .. }: Said) {
-        self.episode.push(seat, text);
+        self.episode.history.push(Utterance { reasoning_end, ..Utterance::new(seat, text) });
         if reasoning.is_some() || reasoning_end.is_some() {
             self.thoughts.keep(&self.identity(), &self.episode.history, Thought { reasoning, reasoning_end });
         }
@@ -242,8 +241,7 @@ impl NamedSoFar {
         episode.extra.insert("seed".into(), seed.into());
         episode.extra.extend(kind.record_keys());
         for (at, said) in history.into_iter().enumerate() {
-            check_length(at, &said, !players.contains_key(&said.seat))?;
-            episode.push(said.seat, said.content);
+            episode.history.push(said.check(at, &players)?);
         }
         let thoughts = games.thoughts().clone();
         let game = Game { kind, episode, seed, temperature, players, gave_up, thoughts };
@@ -261,21 +259,27 @@ fn check_temperature(temperature: Option<f64>) -> Result<(), ApiError> {
     }
 }
 
-/// Checks the length of an utterance of a person or a model.
-fn check_length(at: usize, said: &Uttered, is_person: bool) -> Result<(), ApiError> {
-    let field = |name: &str, problem: String| Err(ApiError::field(format!("history[{at}].{name}"), problem));
-    let most = if is_person { SAID_BY_PERSON } else { SAID_BY_MODEL };
-    let reasoning = said.reasoning.as_deref().unwrap_or_default();
-    for (name, text, most) in [("content", said.content.as_str(), most), ("reasoning", reasoning, SAID_BY_MODEL)] {
-        let length = text.chars().count();
-        if length > most {
-            return field(name, format!("it has {length} characters; the most is {most}"));
+impl Uttered {
+    /// The utterance at an index. Its length is that of a person or a model.
+    fn check(self, at: usize, players: &BTreeMap<Seat, String>) -> Result<Utterance, ApiError> {
+        let Self { seat, content, reasoning, reasoning_end } = self;
+        let field = |name: &str, problem: String| Err(ApiError::field(format!("history[{at}].{name}"), problem));
+        let is_person = !players.contains_key(&seat);
+        let most = if is_person { SAID_BY_PERSON } else { SAID_BY_MODEL };
+        let reasoning = reasoning.unwrap_or_default();
+        for (name, text, most) in [("content", &content, most), ("reasoning", &reasoning, SAID_BY_MODEL)] {
+            let length = text.chars().count();
+            if length > most {
+                return field(name, format!("it has {length} characters; the most is {most}"));
+            }
         }
+        if is_person && content.trim().is_empty() {
+            return field("content", "it is empty; say something".into());
+        }
+        // An utterance that says something is played, whatever its reasoning was.
+        let reasoning_end = reasoning_end.filter(|_| content.is_empty());
+        Ok(Utterance { reasoning_end, ..Utterance::new(seat, content) })
     }
-    if is_person && said.content.trim().is_empty() {
-        return field("content", "it is empty; say something".into());
-    }
-    Ok(())
 }
 
 impl GameSoFar {
@@ -306,8 +310,7 @@ impl GameSoFar {
                 let problem = format!("expected {}, not {seat}: players speak in turn", taboo::seat_at(at));
                 return Err(ApiError::field(format!("history[{at}].role"), problem));
             }
-            check_length(at, &said, !players.contains_key(&seat))?;
-            episode.push(seat, said.content);
+            episode.history.push(said.check(at, &players)?);
         }
         let thoughts = games.thoughts().clone();
         Ok(Game { kind: games.taboo(), episode, seed, temperature, players, gave_up, thoughts })
@@ -358,6 +361,61 @@ mod tests {
         game(|body| body["history"] = json!([say("attacker", "x".into()), say("defender", "y".repeat(10_000))]))
             .unwrap();
         game(|body| body["history"] = json!([say("attacker", "x".into()), say("defender", String::new())])).unwrap();
+    }
+
+    /// A game that goes on after `said` by `m`, which thought "A tiger?".
+    fn thoughtful(games: &PlayedGames, attacker: Value) -> Game {
+        let mut game = Game::read(request(&attacker, &["It has stripes."]).as_bytes(), games).unwrap();
+        game.add(taboo::DEFENDER, Said { reasoning: Some("A tiger?".into()), ..Said::from("Is it a cat?") });
+        game
+    }
+
+    fn request(attacker: &Value, said: &[&str]) -> String {
+        let history = said.iter().enumerate().map(|(at, text)| {
+            // What a page knows may come back.
+            json!({"role": taboo::seat_at(at), "content": text, "reasoning": "x", "reasoning_end": "forced"})
+        });
+        let players = json!({"attacker": attacker, "defender": "m"});
+        let history: Vec<Value> = history.collect();
+        json!({"target_word": "tiger", "max_turns": 5, "seed": 7, "players": players, "history": history}).to_string()
+    }
+
+    #[test]
+    fn reasoning_is_told_once_no_person_plays_against_it() {
+        let games = PlayedGames::default();
+        let thoughts = |game: &Game| game.json(1).unwrap().get("thoughts").cloned();
+        let shown = json!([{"utterance": 1, "reasoning": "A tiger?"}]);
+        assert_eq!(thoughts(&thoughtful(&games, Value::Null)), None);
+        let read = |body: &str| thoughts(&Game::read(body.as_bytes(), &games).unwrap());
+        let said = ["It has stripes.", "Is it a cat?", "No.", "I know the word! It is zebra!"];
+        assert_eq!(read(&request(&Value::Null, &said[..3])), None);
+        assert_eq!(read(&request(&Value::Null, &said)), Some(shown.clone()));
+        let mut given_up: Value = serde_json::from_str(&request(&Value::Null, &said[..3])).unwrap();
+        given_up["gave_up"] = true.into();
+        assert_eq!(read(&given_up.to_string()), Some(shown.clone()));
+        given_up["seed"] = 8.into();
+        assert_eq!(read(&given_up.to_string()), None);
+        // Without persons it is told at once, and later only what is new.
+        let watched = thoughtful(&games, "n".into());
+        assert_eq!((thoughts(&watched), watched.json(2).unwrap().get("thoughts")), (Some(shown.clone()), None));
+        assert_eq!(read(&request(&"n".into(), &said)), Some(shown));
+    }
+
+    #[test]
+    fn reasoning_that_comes_back_is_bounded() {
+        let said = |key: &str, value: Value| {
+            game(|body| {
+                body["history"] = json!([{"role": "attacker", "content": "x"}, {"role": "defender", "content": ""}]);
+                body["history"][1][key] = value;
+            })
+        };
+        let unfinished = said("reasoning_end", "unfinished".into()).unwrap();
+        assert_eq!(unfinished.episode.history[1].reasoning_end, Some(ReasoningEnd::Unfinished));
+        said("reasoning", "y".repeat(SAID_BY_MODEL).into()).unwrap();
+        for (key, value) in [("reasoning", "y".repeat(SAID_BY_MODEL + 1)), ("reasoning_end", "never".into())] {
+            let error = said(key, value.into()).unwrap_err().body().to_string();
+            assert!(error.contains("history[1].reasoning"), "{error}");
+        }
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use serde_json::{Value, json};
-use spag_game::{Episode, Game, GameSpec, Match, Message, Refusal, Seat, Sender, Verdict};
+use spag_game::{Episode, Game, GameSpec, Match, Message, ReasoningEnd, Refusal, Seat, Sender, Verdict};
 use spag_io::abridge;
 
 /// A game as far as it was played.
@@ -31,7 +31,10 @@ impl<'g> Position<'g> {
                 return Err(NoPosition::Turn { at, found: said.seat, expected });
             }
             let before = position.state.messages().len();
-            let ruling = position.state.apply(&said.content);
+            let ruling = match said.reasoning_end {
+                Some(ReasoningEnd::Unfinished) => position.state.apply_nothing(),
+                Some(ReasoningEnd::Forced) | None => position.state.apply(&said.content),
+            };
             let is_said = |message: &Message| matches!(message.from, Sender::Player(_));
             let shown = position.state.messages().iter().skip(before).position(is_said);
             position.utterances.extend(shown.map(|shown| (before + shown, at)));

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use spag_chat::ReasoningSettings;
 use spag_game::{ReasoningEnd, Said, Seat, UtteranceRule, game_seed};
 use spag_io::{PromptEnd, ReasoningRule, SplitDelta};
-use spag_model::generate::{Event, Prompt, ReasoningTokens, Sampling, Streamed};
+use spag_model::generate::{Event, Prompt, Sampling, Streamed};
 use spag_model::{Completion, GenerationConfig, Request};
 use spag_selfplay::{LengthSettings, ReasoningStart, SamplingSettings, UtteranceSettings};
 use spag_serve::{ApiError, Generation, ModelHandle, event_response};
@@ -65,7 +65,7 @@ impl PlayRules {
         let config = Arc::new(GenerationConfig { stream: Streamed::Text, ..(*config).clone() });
         let seed = game_seed(game.seed, game.episode.history.len());
         let (rule, prompt_end) = (encoder.reasoning().clone(), start.prompt_end());
-        let preview = Preview::new(model.tokenizer(), &tokens, &config, &rule, prompt_end);
+        let preview = Preview::new((model.tokenizer(), &tokens), &config, (&rule, start));
         let splitting = Splitting { seat: position.state.to_move(), utterances, rule, prompt_end, preview };
         Ok((Request { prompt: Prompt::Tokens(tokens), seed, config }, splitting))
     }
@@ -124,7 +124,8 @@ impl UtteranceStream {
     /// The events of pieces of text. A person who plays gets none of reasoning.
     fn pieces(&self, SplitDelta { reasoning, utterance }: &SplitDelta) -> String {
         let reasoning = if self.game.is_watched() { reasoning.as_str() } else { "" };
-        let pieces = [("reasoning", reasoning), ("delta", utterance)].into_iter().filter(|(_, piece)| !piece.is_empty());
+        let pieces =
+            [("reasoning", reasoning), ("delta", utterance)].into_iter().filter(|(_, piece)| !piece.is_empty());
         pieces.map(|(key, piece)| format!("data: {}\n\n", json!({key: piece}))).collect()
     }
 
@@ -137,28 +138,24 @@ impl UtteranceStream {
         let rest = self.splitting.preview.finish();
         let pieces = self.pieces(&rest);
         let Splitting { seat, utterances, rule, prompt_end, .. } = &self.splitting;
-        let said = utterances.said(&completion.text, rule, *prompt_end);
-        let said = Said { reasoning_end: reasoning_end(&completion.reasoning), ..said };
+        let mut said = utterances.said(&completion.text, rule, *prompt_end);
+        let is_forced = !completion.reasoning.forced.is_empty();
+        said.reasoning_end = said.reasoning_end.or(is_forced.then_some(ReasoningEnd::Forced));
         let last = ended(&mut self.game, *seat, said, completion.truncated_tokens);
         pieces + &self.end(&last)
     }
 }
 
-fn reasoning_end(reasoning: &ReasoningTokens) -> Option<ReasoningEnd> {
-    if reasoning.is_unfinished {
-        return Some(ReasoningEnd::Unfinished);
-    }
-    (!reasoning.forced.is_empty()).then_some(ReasoningEnd::Forced)
-}
-
-/// Adds an utterance to its game; what the page is told of it.
+/// Adds an utterance to its game; what the page is told of it. That nothing was said belongs to the game.
 pub(super) fn ended(game: &mut Game, seat: Seat, said: impl Into<Said>, truncated_tokens: usize) -> Value {
     let (said, at) = (said.into(), game.episode.history.len());
     let utterance = said.text.clone();
+    let unfinished = said.reasoning_end.filter(|end| *end == ReasoningEnd::Unfinished);
     game.add(seat, said);
     match game.json(at) {
         Ok(mut body) => {
             body.insert("utterance".into(), utterance.into());
+            body.extend(unfinished.map(|end| ("reasoning_end".into(), json!(end))));
             body.insert("truncated_tokens".into(), truncated_tokens.into());
             body.into()
         }

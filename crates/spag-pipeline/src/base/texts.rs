@@ -91,7 +91,12 @@ fn world(
         if done.is_multiple_of(1000) {
             progress.advance(done as u64, "");
         }
-        let answer = spag_world::base_document(lexicon, prompts, &config.documents.mix, &mut rng);
+        let answer = spag_world::base_document(
+            lexicon,
+            prompts,
+            (&config.documents.mix, &config.documents.reasoning_tags),
+            &mut rng,
+        );
         Document { prompt: String::new(), answer, learned: Learned::All }
     };
     (1..=count).map(&mut document).collect()

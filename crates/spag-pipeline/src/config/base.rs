@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
+use spag_io::ReasoningTags;
 use spag_model::generate::Sampling;
 use spag_selfplay::{SamplingSettings, limits};
 use spag_train::{DataOrder, TrainConfig};
@@ -59,6 +60,9 @@ spag_io::settings! {
         /// In games, the share of the documents that come last and of which only the action is learned.
         #[serde(skip_serializing_if = "spag_io::is_default")]
         pub answers: f64 [0.0..=1.0];
+        /// The tags around what players think in documents, with a blank between them.
+        #[serde(skip_serializing_if = "spag_io::is_default")]
+        pub reasoning_tags: ReasoningTags;
         /// Weights of the kinds of documents.
         pub mix: spag_world::BaseMix;
     }

@@ -1,6 +1,7 @@
 //! How long the games and the trainings of a run take: as measured on this machine, or at least.
 
 use crate::{PlannedStage, SAMPLES_PER_GAME};
+use spag_io::ReasoningFormat;
 use spag_model::generate::GenerationMemory;
 use spag_model::params::Layout;
 
@@ -38,7 +39,15 @@ impl Planner<'_> {
     }
 
     pub(super) fn utterance_tokens(&self) -> f64 {
-        let assumed = self.config.self_play.length.max_new_tokens.min(UTTERANCE_TOKENS) as f64;
+        let said = self.config.self_play.length.max_new_tokens.min(UTTERANCE_TOKENS);
+        // A player that thinks is assumed to use up its budget.
+        let thought = match self.config.reasoning.reasoning {
+            Some(ReasoningFormat::Think | ReasoningFormat::Boxed) => {
+                self.config.reasoning.tokens(self.model.architecture.max_position_embeddings)
+            }
+            Some(ReasoningFormat::None | ReasoningFormat::Auto) | None => 0,
+        };
+        let assumed = (said + thought) as f64;
         self.measure.map_or(assumed, |measure| measure.utterance_tokens)
     }
 

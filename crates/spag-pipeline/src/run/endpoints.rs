@@ -9,7 +9,7 @@ use spag_selfplay::{
 };
 
 use super::context::RunContext;
-use crate::config::{SelfPlaySettings, endpoint};
+use crate::config::{RunConfig, endpoint};
 use crate::error::{Error, Result};
 
 /// What stands for the name of the current model in `self_play.player`.
@@ -37,16 +37,17 @@ pub(super) fn served(
         }
         None => Ok(()),
     })?;
-    let config = endpoint_config(&settings.sampling, settings);
+    let config = endpoint_config(&settings.sampling, run.config);
     let player = open_endpoint(endpoint("self_play.player", &text.replace(STAGE, &current.stage()))?, config)?;
     Ok(if settings.constrain_actions { player.with_held_actions()? } else { player })
 }
 
 /// How an endpoint plays with the lengths and requests of `[self_play]`. The `top_k` of a run file may be a default, so no server
 /// that may refuse it is asked for it.
-pub(super) fn endpoint_config(sampling: &SamplingSettings, settings: &SelfPlaySettings) -> EndpointConfig {
-    let config = EndpointConfig::new(sampling, settings.length.max_new_tokens, &settings.requests);
-    EndpointConfig { top_k: TopK::WhereAccepted, ..config }
+pub(super) fn endpoint_config(sampling: &SamplingSettings, config: &RunConfig) -> EndpointConfig {
+    let RunConfig { self_play, template, reasoning, prompt_format, .. } = config;
+    let config = EndpointConfig::new(sampling, self_play.length.max_new_tokens, &self_play.requests);
+    EndpointConfig { top_k: TopK::WhereAccepted, ..config }.with_reasoning(template, reasoning, *prompt_format)
 }
 
 /// Runs the command with the model's name and folder in its environment.

@@ -3,6 +3,7 @@
 mod files;
 mod fixture_parity;
 mod hostile;
+mod reasoning;
 mod rewarded;
 mod threads;
 mod wording;

@@ -6,6 +6,7 @@ use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, Mutex};
 use std::thread;
 
+use spag_game::Said;
 use spag_io::TurnPrompt;
 
 use super::client::{Client, Job};
@@ -48,15 +49,15 @@ impl EndpointAsker {
         Ok(Self { client, jobs, open: Arc::default(), requests_in_flight: in_flight })
     }
 
-    /// Asks for an utterance. `answered` gets it from another thread, or the reason why there is none; neither if this is dropped
-    /// before.
+    /// Asks for an utterance. `answered` gets it from another thread, with the reasoning before it, or why there is none; neither if this
+    /// is dropped before.
     ///
     /// # Errors
     /// The endpoint completes texts, and the prompt is a chat.
     pub fn ask(
         &self,
         turn: EndpointTurn,
-        answered: impl FnOnce(Result<String, NoUtterance>) + Send + 'static,
+        answered: impl FnOnce(Result<Said, NoUtterance>) + Send + 'static,
     ) -> Result<()> {
         if let (PromptStyle::Completion, TurnPrompt::Chat(_)) = (self.client.style(), &turn.prompt) {
             return Err(Error::NoMessages { endpoint: self.client.address(), chats: PromptStyle::Chat.scheme() });

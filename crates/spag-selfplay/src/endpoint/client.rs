@@ -4,7 +4,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::Receiver;
 use std::sync::{Mutex, PoisonError};
 
-use spag_game::TurnFailure;
+use serde_json::Value;
+use spag_game::{Said, TurnFailure};
 
 use super::backoff::Backoff;
 use super::config::EndpointConfig;
@@ -19,7 +20,7 @@ use super::turn::{EndpointTurn, NoUtterance};
 /// A turn that waits for an utterance, and who gets it.
 pub(super) struct Job {
     pub(super) turn: EndpointTurn,
-    pub(super) answered: Box<dyn FnOnce(Result<String, NoUtterance>) + Send>,
+    pub(super) answered: Box<dyn FnOnce(Result<Said, NoUtterance>) + Send>,
 }
 
 /// Why a turn ends without an utterance.
@@ -87,7 +88,7 @@ impl Client {
             let utterance = spag_io::catch_panic(|| self.answer(&turn))
                 .unwrap_or_else(|message| Err(TurnFailure::new(format!("a fault in the client: {message}")).into()));
             match utterance {
-                Ok(text) => answered(Ok(text)),
+                Ok(said) => answered(Ok(said)),
                 Err(Failed::Stopped) => return,
                 Err(Failed::With(why)) => {
                     if let NoUtterance::Turn(_) = why {
@@ -100,7 +101,7 @@ impl Client {
     }
 
     /// Asks for an utterance until there is one, or until the turn has had all tries of all URLs.
-    fn answer(&self, turn: &EndpointTurn) -> Result<String, Failed> {
+    fn answer(&self, turn: &EndpointTurn) -> Result<Said, Failed> {
         let temperature = turn.temperature.unwrap_or(self.config.sampling.temperature);
         let sampled = |dialect: Dialect| {
             if dialect.lacks_top_k(&self.config, temperature) && !self.told_of_top_k.swap(true, Ordering::Relaxed) {
@@ -111,15 +112,10 @@ impl Client {
             }
             let mut body = request_body(&self.spec, &self.config, turn);
             dialect.add_sampling(&mut body, &self.config, temperature);
-            if !turn.choices.is_empty() && dialect.add_choices(&mut body, &turn.choices).is_none() {
-                return Err(format!(
-                    "{} is not known to hold its answers to a list, as spag serve, vLLM, SGLang and llama.cpp do; play without \
-                     constrain_actions",
-                    self.address()
-                ));
-            }
+            self.add_known(&mut body, dialect, &turn.choices)?;
             Ok(body)
         };
+        let said = |message| self.config.said(message, (self.spec.style, &turn.prompt));
         let mut backoff = Backoff::new(self.config.retry, turn.seed);
         let mut tries = Tries::new(self.pool.servers.len(), self.config.retry.tries);
         loop {
@@ -127,11 +123,11 @@ impl Client {
             lease.acquire()?;
             self.count(|stats| stats.requests += 1);
             tries.begin(lease.index, lease.answers);
-            let (reason, after, trouble) = match lease.server.transport.send(sampled) {
-                Attempt::Utterance(text, usage) => {
+            let (reason, after, trouble) = match lease.server.transport.send(sampled, said) {
+                Attempt::Utterance(said, usage) => {
                     lease.answered();
                     self.count(|stats| stats.add(usage));
-                    return Ok(text);
+                    return Ok(said);
                 }
                 Attempt::Refused(message, usage) => {
                     lease.answered();
@@ -168,6 +164,30 @@ impl Client {
                 self.pool.sleep(wait)?;
             }
         }
+    }
+
+    /// Adds what only some servers know: the list that the utterance is one of, variables of the template, and kept reasoning by other
+    /// names.
+    ///
+    /// # Errors
+    /// The server is not known to know it.
+    fn add_known(&self, body: &mut Value, dialect: Dialect, choices: &[String]) -> Result<(), String> {
+        let unknown = |what: &str, instead: &str| {
+            let address = self.address();
+            format!("{address} is not known to {what}, as spag serve, vLLM, SGLang and llama.cpp do; {instead}")
+        };
+        if !choices.is_empty() {
+            let unheld = || unknown("hold its answers to a list", "play without constrain_actions");
+            dialect.add_choices(body, choices).ok_or_else(unheld)?;
+        }
+        let kwargs = &self.config.template.chat_template_kwargs;
+        // A text to complete has no template.
+        if self.spec.style == PromptStyle::Chat && !kwargs.is_empty() {
+            let unset = || unknown("accept chat_template_kwargs", "leave them out");
+            dialect.add_template_kwargs(body, kwargs).ok_or_else(unset)?;
+        }
+        dialect.add_reasoning_names(body);
+        Ok(())
     }
 
     fn count(&self, change: impl FnOnce(&mut EndpointStats)) {

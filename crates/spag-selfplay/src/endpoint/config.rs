@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use spag_chat::{ReasoningSettings, TemplateSettings};
+use spag_io::PromptFormat;
 use spag_model::generate::Sampling;
 
 use super::key::ApiKey;
@@ -25,7 +27,7 @@ pub enum TopK {
 /// Settings of an endpoint.
 #[derive(Clone, Debug)]
 pub struct EndpointConfig {
-    /// Maximum tokens of an utterance; 256 in the paper.
+    /// Maximum tokens of an utterance; 256 in the paper. Those of reasoning are added.
     pub max_tokens: usize,
     /// How tokens are drawn. A turn may have a temperature of its own.
     pub sampling: SamplingSettings,
@@ -41,6 +43,13 @@ pub struct EndpointConfig {
     pub retry: RetryConfig,
     /// Sent as `Authorization: Bearer …`.
     pub key: Option<ApiKey>,
+    /// Variables of the server's chat template, and the tags around reasoning in the text of an answer. A server that is not known to
+    /// accept variables ends the run if there are some.
+    pub template: TemplateSettings,
+    /// How the model thinks before it speaks.
+    pub reasoning: ReasoningSettings,
+    /// The format of prompts, on which the default of [`EndpointConfig::reasoning`] depends.
+    pub prompts: PromptFormat,
     /// Receives a line when a URL of a pool fails, and when it answers again. Called from any thread.
     pub report: fn(&str),
 }
@@ -83,7 +92,7 @@ impl Default for EndpointConfig {
 }
 
 impl EndpointConfig {
-    /// Utterances of at most `max_tokens` tokens; no key and no reports.
+    /// Utterances of at most `max_tokens` tokens without reasoning; no key and no reports.
     pub fn new(sampling: &SamplingSettings, max_tokens: usize, requests: &EndpointSettings) -> Self {
         Self {
             max_tokens,
@@ -95,6 +104,9 @@ impl EndpointConfig {
             requests_per_minute: requests.requests_per_minute,
             retry: RetryConfig::default(),
             key: None,
+            template: TemplateSettings::default(),
+            reasoning: ReasoningSettings::default(),
+            prompts: PromptFormat::Plain,
             report: |_| {},
         }
     }
@@ -137,6 +149,6 @@ impl EndpointConfig {
                 return Err(Error::BadSetting { setting, problem });
             }
         }
-        Ok(())
+        Ok(self.reasoning.check(self.prompts)?)
     }
 }

@@ -1,17 +1,21 @@
-//! What a server accepts beside OpenAI's settings of sampling, by its own name in the list of its models.
+//! What a server accepts beside OpenAI's settings, by its own name in the list of its models.
 
 use serde::Deserialize;
 use serde_json::{Value, json};
+use spag_chat::TemplateKwargs;
 
 use super::config::{EndpointConfig, TopK};
+use super::protocol::REASONING_CONTENT;
 
-/// The settings of sampling that a server knows.
+/// The settings that a server knows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Dialect {
     /// Those of OpenAI, whose servers refuse any other.
     OpenAi,
-    /// Those of vLLM too, which `spag serve` shares. What a request leaves out is taken from the model's `generation_config.json`.
+    /// Those of vLLM too. What a request leaves out is taken from the model's `generation_config.json`.
     Vllm,
+    /// Those of `spag serve`: vLLM's, except for names that it refuses.
+    Spag,
     /// Those of SGLang too: vLLM's, except for languages.
     SgLang,
     /// Those of llama.cpp's server. What a request leaves out is its own default: 40 tokens, 95% of the probability.
@@ -45,7 +49,8 @@ impl Dialect {
     /// From the body of `/models`.
     pub(super) fn of_models(body: &[u8], model: &str) -> Self {
         match owner(body, model).as_deref() {
-            Some("spag" | "vllm") => Self::Vllm,
+            Some("vllm") => Self::Vllm,
+            Some("spag") => Self::Spag,
             Some("sglang") => Self::SgLang,
             Some("llamacpp") => Self::LlamaCpp,
             _ => Self::OpenAi,
@@ -61,7 +66,7 @@ impl Dialect {
             (Some((k, TopK::Always)), _) => Some(json!(k)),
             (_, Self::OpenAi) => None,
             (Some((k, TopK::WhereAccepted)), _) => Some(json!(k)),
-            (None, Self::Vllm | Self::SgLang) => Some(json!(-1)),
+            (None, Self::Vllm | Self::Spag | Self::SgLang) => Some(json!(-1)),
             (None, Self::LlamaCpp) => Some(json!(0)),
         };
         let off = |value| (self != Self::OpenAi).then_some(value);
@@ -83,7 +88,7 @@ impl Dialect {
     pub(super) fn add_choices(self, body: &mut Value, choices: &[String]) -> Option<()> {
         let (name, value) = match self {
             Self::OpenAi => return None,
-            Self::Vllm => ("structured_outputs", json!({"choice": choices})),
+            Self::Vllm | Self::Spag => ("structured_outputs", json!({"choice": choices})),
             Self::SgLang => ("regex", joined(choices, "|", |choice| regex(choice)).into()),
             // The escapes of its strings are those of JSON.
             Self::LlamaCpp => {
@@ -92,6 +97,28 @@ impl Dialect {
         };
         body[name] = value;
         Some(())
+    }
+
+    /// Adds the variables of the server's chat template to a request; `None` if it has no such setting.
+    #[must_use]
+    pub(super) fn add_template_kwargs(self, body: &mut Value, kwargs: &TemplateKwargs) -> Option<()> {
+        if self == Self::OpenAi {
+            return None;
+        }
+        body["chat_template_kwargs"] = kwargs.variables().clone().into();
+        Some(())
+    }
+
+    /// Adds the reasoning of earlier messages once more by its newer name, by which alone current versions of vLLM pass it to templates.
+    pub(super) fn add_reasoning_names(self, body: &mut Value) {
+        if self != Self::Vllm {
+            return;
+        }
+        for message in body["messages"].as_array_mut().into_iter().flatten() {
+            if let Some(reasoning) = message.get(REASONING_CONTENT).cloned() {
+                message["reasoning"] = reasoning;
+            }
+        }
     }
 
     /// Whether tokens are drawn from all, although fewer are wanted.
@@ -119,7 +146,7 @@ mod tests {
     fn owner_of_the_model_decides() {
         let of = |body: Value, model| Dialect::of_models(body.to_string().as_bytes(), model);
         for (owner, dialect) in [
-            ("spag", Dialect::Vllm),
+            ("spag", Dialect::Spag),
             ("vllm", Dialect::Vllm),
             ("sglang", Dialect::SgLang),
             ("llamacpp", Dialect::LlamaCpp),

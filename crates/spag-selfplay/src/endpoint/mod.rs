@@ -10,6 +10,7 @@ mod keys;
 mod pool;
 mod protocol;
 mod rate_limiter;
+mod reasoning;
 mod scheduler;
 mod spec;
 mod stats;
@@ -20,7 +21,8 @@ use std::fmt;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::Duration;
 
-use spag_game::{Policy, PolicyError, PollMode, Reply, TurnRequest};
+use spag_game::{Policy, PolicyError, PollMode, Reply, Said, TurnRequest};
+use spag_io::ReasoningRule;
 
 pub use asker::EndpointAsker;
 pub use config::{EndpointConfig, RetryConfig, TopK};
@@ -52,6 +54,9 @@ const WAIT: Duration = Duration::from_millis(100);
 /// SGLang or llama.cpp's there gets `top_k`, and `top_p`, `min_p` and a penalty of repetition that are off unless wanted, so
 /// that defaults of the server or of the model's folder do not change how tokens are drawn.
 ///
+/// Reasoning comes in a field of its own, `reasoning_content` or `reasoning`, or in the text, from which the format of
+/// [`EndpointConfig::with_reasoning`] splits it. Without a format, the text is said as it is.
+///
 /// ```no_run
 /// use spag_selfplay::{EndpointConfig, EndpointKeys, EndpointPlayer, PlayerSpec};
 ///
@@ -73,6 +78,8 @@ pub struct EndpointPlayer {
     open: usize,
     /// What utterances are, in games that list their actions.
     speech: Speech,
+    /// How prompts show the player's own reasoning, if they do.
+    kept: Option<ReasoningRule>,
 }
 
 /// What an endpoint may say where a game lists its actions.
@@ -85,7 +92,7 @@ enum Speech {
 /// The answer to a turn of a game.
 struct Answer {
     game: usize,
-    utterance: Result<String, NoUtterance>,
+    utterance: Result<Said, NoUtterance>,
 }
 
 impl EndpointPlayer {
@@ -95,7 +102,8 @@ impl EndpointPlayer {
     /// An invalid setting, or a thread that cannot be started.
     pub fn new(spec: EndpointSpec, config: EndpointConfig) -> Result<Self> {
         let (done, answers) = channel();
-        Ok(Self { asker: EndpointAsker::new(spec, config)?, done, answers, open: 0, speech: Speech::Anything })
+        let kept = config.kept_reasoning();
+        Ok(Self { asker: EndpointAsker::new(spec, config)?, done, answers, open: 0, speech: Speech::Anything, kept })
     }
 
     /// The same player, whose utterances in games that list their actions are one of them. A server that is not known to accept such a
@@ -129,7 +137,7 @@ impl EndpointPlayer {
     fn reply(&mut self, answer: Answer) -> Result<Reply, PolicyError> {
         self.open = self.open.saturating_sub(1);
         let utterance = match answer.utterance {
-            Ok(text) => Ok(text.into()),
+            Ok(said) => Ok(said),
             Err(NoUtterance::Turn(failure)) => Err(failure),
             Err(NoUtterance::Fatal(message)) => return Err(PolicyError::new(message)),
         };
@@ -153,7 +161,11 @@ impl Policy for EndpointPlayer {
             }
         };
         let choices = turn.legal_actions.filter(|_| self.speech == Speech::Actions).unwrap_or_default().to_vec();
-        let asked = EndpointTurn { game, prompt: turn.prompt.to_owned(), seed: turn.seed, temperature: None, choices };
+        let prompt = match &self.kept {
+            Some(rule) => turn.prompt_with_reasoning(rule),
+            None => turn.prompt.clone(),
+        };
+        let asked = EndpointTurn { game, prompt, seed: turn.seed, temperature: None, choices };
         self.asker.ask(asked, answered).map_err(|error| PolicyError::of_input(error.to_string()))?;
         self.open += 1;
         Ok(())

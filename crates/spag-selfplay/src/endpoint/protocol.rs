@@ -2,10 +2,12 @@
 
 use serde::Deserialize;
 use serde_json::{Value, json};
-use spag_io::{ChatRole, PromptText, TurnPrompt};
+use spag_game::Said;
+use spag_io::{ChatMessage, ChatRole, PromptText, TurnPrompt};
 
 use super::config::EndpointConfig;
 use super::key::ApiKey;
+use super::reasoning::Message;
 use super::spec::{EndpointSpec, PromptStyle};
 use super::turn::EndpointTurn;
 
@@ -13,18 +15,20 @@ use super::turn::EndpointTurn;
 const EXCERPT: usize = 300;
 /// Bytes after which the rest of a message is ignored; more than the longest key and an excerpt.
 const LONGEST_LINE: usize = 16 << 10;
-/// Maximum bytes of an utterance. A server that ignores the limit of tokens could fill memory and files.
+/// Maximum bytes of an utterance, and of reasoning. A server that ignores the limit of tokens could fill memory and files.
 const LONGEST_UTTERANCE: usize = 1 << 20;
 
 /// The limit of tokens of a completion, by its older name.
 const MAX_TOKENS: &str = "max_tokens";
+/// What was thought before a message.
+pub(super) const REASONING_CONTENT: &str = "reasoning_content";
 
 /// The JSON of a request for one utterance, without the settings of sampling that differ between servers.
 pub(super) fn request_body(spec: &EndpointSpec, config: &EndpointConfig, turn: &EndpointTurn) -> Value {
     let EndpointTurn { prompt, seed, .. } = turn;
     let mut body = json!({
         "model": spec.model,
-        (MAX_TOKENS): config.max_tokens,
+        (MAX_TOKENS): config.completion_tokens(),
         // Some servers store seeds as signed 32-bit integers.
         "seed": seed >> 33,
         "n": 1,
@@ -52,9 +56,16 @@ pub(super) fn refuses_max_tokens(body: &[u8]) -> bool {
 
 fn messages(prompt: &TurnPrompt) -> Value {
     let message = |role: ChatRole, content: &PromptText| json!({"role": role, "content": content.text()});
+    let one = |ChatMessage { role, content, reasoning }: &ChatMessage| {
+        let mut message = message(*role, content);
+        if let Some(reasoning) = reasoning {
+            message[REASONING_CONTENT] = reasoning.as_str().into();
+        }
+        message
+    };
     match prompt {
         TurnPrompt::Plain(text) => json!([message(ChatRole::User, text)]),
-        TurnPrompt::Chat(messages) => messages.iter().map(|one| message(one.role, &one.content)).collect(),
+        TurnPrompt::Chat(messages) => messages.iter().map(one).collect(),
     }
 }
 
@@ -62,7 +73,7 @@ fn messages(prompt: &TurnPrompt) -> Value {
 #[derive(Debug, PartialEq)]
 pub(super) enum Content {
     /// An utterance.
-    Text(String),
+    Said(Said),
     /// No utterance, and a retry would not help.
     NoText(String),
     /// No valid completion.
@@ -96,10 +107,29 @@ struct Choice {
 struct AnswerMessage {
     content: Option<String>,
     refusal: Option<String>,
+    /// Parsed leniently, as is the next one, since neither is of OpenAI's protocol.
+    #[serde(default)]
+    reasoning_content: Value,
+    /// Its name with current versions of vLLM, and with OpenRouter.
+    #[serde(default)]
+    reasoning: Value,
 }
 
-/// Parses an answer with status 200. The key is removed from everything that it says.
-pub(super) fn read_answer(style: PromptStyle, body: &[u8], key: Option<&ApiKey>) -> (Content, Usage) {
+impl AnswerMessage {
+    fn parts(self) -> Message {
+        let fields = [&self.reasoning_content, &self.reasoning].into_iter().filter_map(Value::as_str);
+        let reasoning = fields.map(str::trim).find(|text| !text.is_empty()).map(str::to_owned);
+        Message { reasoning, content: self.content }
+    }
+}
+
+/// Parses an answer with status 200. The key is removed from everything that it says. `said` is what a message says, if it has a
+/// text.
+pub(super) fn read_answer(
+    (style, key): (PromptStyle, Option<&ApiKey>),
+    body: &[u8],
+    said: impl FnOnce(Message) -> Option<Said>,
+) -> (Content, Usage) {
     let answer: Answer = match serde_json::from_slice(body) {
         Ok(answer) => answer,
         Err(error) => {
@@ -119,25 +149,36 @@ pub(super) fn read_answer(style: PromptStyle, body: &[u8], key: Option<&ApiKey>)
     }
     let refusal = choice.message.as_ref().and_then(|message| message.refusal.as_deref());
     let refusal = refusal.map(|said| format!(": {}", excerpt(said, key))).unwrap_or_default();
-    let text = match style {
-        PromptStyle::Chat => choice.message.and_then(|message| message.content),
-        PromptStyle::Completion => choice.text,
+    let message = match style {
+        PromptStyle::Chat => choice.message.map(AnswerMessage::parts),
+        PromptStyle::Completion => choice.text.map(|text| Message { reasoning: None, content: Some(text) }),
     };
-    let content = match text {
-        Some(text) if text.len() > LONGEST_UTTERANCE => {
-            let (size, limit) = (text.len(), LONGEST_UTTERANCE);
-            Content::NoText(format!("the answer has an utterance of {size} bytes, and at most {limit} are accepted"))
-        }
-        Some(text) => Content::Text(match key {
-            Some(key) => key.redact_utterance(text),
-            None => text,
-        }),
+    // A refusal is no reasoning that did not end.
+    let message = message.filter(|message| message.content.is_some() || refusal.is_empty());
+    if let Some(long) = message.as_ref().and_then(|message| too_long("an utterance", message.content.as_deref())) {
+        return (long, usage);
+    }
+    let redacted = |text: String| match key {
+        Some(key) => key.redact_utterance(text),
+        None => text,
+    };
+    let redacted =
+        |Message { reasoning, content }| Message { reasoning: reasoning.map(redacted), content: content.map(redacted) };
+    let content = match message.map(redacted).and_then(said) {
+        Some(said) => too_long("reasoning", said.reasoning.as_deref()).unwrap_or(Content::Said(said)),
         None => {
             let reason = choice.finish_reason.map_or_else(|| "none given".to_owned(), |reason| excerpt(&reason, key));
             Content::NoText(format!("the answer has no text (finish_reason: {reason}){refusal}"))
         }
     };
     (content, usage)
+}
+
+/// The refusal of a text with more bytes than are accepted.
+fn too_long(what: &str, text: Option<&str>) -> Option<Content> {
+    let size = text.map(str::len).filter(|size| *size > LONGEST_UTTERANCE)?;
+    let limit = LONGEST_UTTERANCE;
+    Some(Content::NoText(format!("the answer has {what} of {size} bytes, and at most {limit} are accepted")))
 }
 
 /// The error message in an answer, in the formats of common servers.
@@ -179,19 +220,23 @@ mod tests {
 
     use super::*;
 
+    fn read(style: PromptStyle, body: &[u8], key: Option<&ApiKey>) -> (Content, Usage) {
+        read_answer((style, key), body, |message| message.content.map(Said::from))
+    }
+
     fn chat(body: &str) -> Content {
-        read_answer(PromptStyle::Chat, body.as_bytes(), None).0
+        read(PromptStyle::Chat, body.as_bytes(), None).0
     }
 
     #[test]
     fn answers_are_parsed() {
         let whole = r#"{"choices":[{"message":{"role":"assistant","content":" Hi.\n"},"finish_reason":"stop"}],
             "usage":{"prompt_tokens":7,"completion_tokens":3,"total_tokens":10}}"#;
-        let (said, usage) = read_answer(PromptStyle::Chat, whole.as_bytes(), None);
-        assert_eq!((said, usage.prompt_tokens, usage.completion_tokens), (Content::Text(" Hi.\n".into()), 7, 3));
+        let (said, usage) = read(PromptStyle::Chat, whole.as_bytes(), None);
+        assert_eq!((said, usage.prompt_tokens, usage.completion_tokens), (Content::Said(" Hi.\n".into()), 7, 3));
         let text = br#"{"choices":[{"text":"Hi."}],"usage":"unknown"}"#;
-        assert_eq!(read_answer(PromptStyle::Completion, text, None).0, Content::Text("Hi.".into()));
-        assert_eq!(chat(r#"{"choices":[{"message":{"content":""}}]}"#), Content::Text(String::new()));
+        assert_eq!(read(PromptStyle::Completion, text, None).0, Content::Said("Hi.".into()));
+        assert_eq!(chat(r#"{"choices":[{"message":{"content":""}}]}"#), Content::Said("".into()));
 
         for body in [
             r#"{"choices":[{"message":{"content":"Half"},"finish_reason":"content_filter"}]}"#,
@@ -234,9 +279,9 @@ mod tests {
     #[test]
     fn key_and_long_reasons_are_removed_from_answers() {
         let key = ApiKey::new("sk-secret-1").unwrap();
-        let chat = |body: &str| read_answer(PromptStyle::Chat, body.as_bytes(), Some(&key)).0;
+        let chat = |body: &str| read(PromptStyle::Chat, body.as_bytes(), Some(&key)).0;
         let said = chat(r#"{"choices":[{"message":{"content":"My key is sk-secret\u002d1."}}]}"#);
-        assert_eq!(said, Content::Text("My key is [key].".into()));
+        assert_eq!(said, Content::Said("My key is [key].".into()));
         let long = "r".repeat(1 << 20);
         for (reason, part) in [("sk-secret-1", "[key]"), (&long, "rrr…"), ("\\u001b[2J\\u202e", "[2J\\u{202e}")] {
             let body = format!(r#"{{"choices":[{{"message":{{}},"finish_reason":"{reason}"}}]}}"#);
@@ -263,7 +308,7 @@ mod tests {
         fn parsing_never_panics(bytes in prop::collection::vec(any::<u8>(), 0..200), json in "[\\[\\]{}\":,a-z0-9]{0,60}") {
             for style in [PromptStyle::Chat, PromptStyle::Completion] {
                 for body in [&bytes[..], json.as_bytes()] {
-                    read_answer(style, body, None);
+                    read(style, body, None);
                     server_message(body, None);
                 }
             }

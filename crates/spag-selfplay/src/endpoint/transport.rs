@@ -5,6 +5,7 @@ use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, SystemTime};
 
 use serde_json::Value;
+use spag_game::Said;
 use ureq::http::{Response, StatusCode, header};
 use ureq::{Agent, RequestBuilder};
 
@@ -13,6 +14,7 @@ use super::config::EndpointConfig;
 use super::dialect::{Dialect, is_of_openai};
 use super::key::ApiKey;
 use super::protocol::{Content, Usage, excerpt, read_answer, refuses_max_tokens, rename_limit, server_message};
+use super::reasoning::Message;
 use super::spec::{EndpointSpec, PromptStyle};
 
 /// Maximum size of an answer in bytes.
@@ -22,7 +24,7 @@ const LONGEST_ANSWER: u64 = 16 << 20;
 #[derive(Debug)]
 pub(super) enum Attempt {
     /// An utterance.
-    Utterance(String, Usage),
+    Utterance(Said, Usage),
     /// A permanent failure of this turn.
     Refused(String, Usage),
     /// A failure of every turn until the user changes something.
@@ -88,12 +90,16 @@ impl Transport {
         }
     }
 
-    /// Sends the request of the server's dialect once; there may be none in it. The key is removed from messages and utterances, in
-    /// case the server echoes it.
-    pub(super) fn send(&self, body: impl FnOnce(Dialect) -> Result<Value, String>) -> Attempt {
+    /// Sends the request of the server's dialect once; there may be none in it. `said` is what a message says, if it has a text. The
+    /// key is removed from messages and utterances, in case the server echoes it.
+    pub(super) fn send(
+        &self,
+        body: impl FnOnce(Dialect) -> Result<Value, String>,
+        said: impl FnOnce(Message) -> Option<Said>,
+    ) -> Attempt {
         let body = match self.dialect().map(body) {
             Ok(Ok(body)) => body,
-            Ok(Err(reason)) => return Attempt::Fatal(reason),
+            Ok(Err(reason)) => return self.not_accepted(reason),
             Err(error) => return self.no_answer(&error),
         };
         let (response, bytes) = match self.post(body) {
@@ -108,8 +114,8 @@ impl Transport {
         let retry =
             |trouble| Attempt::Retry { reason: format!("{} says {status}: {}", self.url, message()), after, trouble };
         match status.as_u16() {
-            200..=299 => match read_answer(self.style, &bytes, key) {
-                (Content::Text(text), usage) => Attempt::Utterance(text, usage),
+            200..=299 => match read_answer((self.style, key), &bytes, said) {
+                (Content::Said(said), usage) => Attempt::Utterance(said, usage),
                 (Content::NoText(reason), usage) => Attempt::Refused(reason, usage),
                 (Content::Invalid(reason), _) => {
                     Attempt::Retry { reason: format!("{}: {reason}", self.url), after, trouble: Trouble::NoUtterance }
@@ -193,6 +199,15 @@ impl Transport {
             Some(key) => request.header(header::AUTHORIZATION, key.bearer()),
             None => request,
         }
+    }
+
+    /// A request that the server is not known to accept. A server that cannot list its models now may accept it later.
+    fn not_accepted(&self, reason: String) -> Attempt {
+        if self.dialect.lock().unwrap_or_else(PoisonError::into_inner).is_some() {
+            return Attempt::Fatal(reason);
+        }
+        let reason = format!("{}/models cannot be read yet: {reason}", self.base_url);
+        Attempt::Retry { reason, after: None, trouble: Trouble::NoUtterance }
     }
 
     /// No answer, or an incomplete one.

@@ -5,6 +5,7 @@ mod endpoint;
 mod endpoint_failures;
 mod endpoint_limits;
 mod endpoint_pool;
+mod endpoint_reasoning;
 mod generations;
 mod reasoning;
 mod shared_engine;

@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use serde_json::{Map, Value};
+use serde_json::Value;
+use spag_chat::TemplateKwargs;
 use spag_model::generate::{CompletionText, LogProbs, Prompt};
 use spag_model::{GenerationConfig, Request};
 
@@ -11,6 +12,7 @@ use super::error::ApiError;
 use super::fields::{Fields, Refused, whole};
 use super::length::TextLength;
 use super::messages::messages;
+use super::reasoning::Splitting;
 use super::sampling::{IGNORED, Settings, is_empty, never};
 use crate::limits::MAX_TOP;
 use crate::model::ServedModel;
@@ -22,6 +24,8 @@ pub(super) struct Conversation {
     pub(super) prompt: Vec<u32>,
     /// Whether the completion starts an answer or continues the last message.
     text: CompletionText,
+    /// What splits the answers.
+    splitting: Splitting,
 }
 
 /// A chat request.
@@ -98,10 +102,15 @@ impl ChatJob {
         self.conversation.prompt.len()
     }
 
+    /// What splits the answers in reasoning and content.
+    pub(crate) fn splitting(&self) -> &Splitting {
+        &self.conversation.splitting
+    }
+
     /// The engine requests.
     pub(crate) fn requests(&self) -> Vec<Request> {
         let log_probs = LogProbs { prompt: None, top: self.log_probs.unwrap_or(0) };
-        let Conversation { prompt, text } = &self.conversation;
+        let Conversation { prompt, text, .. } = &self.conversation;
         let config = Arc::new(GenerationConfig { log_probs, ..generation(&self.settings, self.max_tokens, *text) });
         let request = |at| Request {
             prompt: Prompt::Tokens(prompt.clone()),
@@ -125,28 +134,32 @@ pub(super) fn conversation(
     if continued && prompts == Some(true) {
         return Err(ApiError::field("continue_final_message", "set add_generation_prompt to false, or leave it out"));
     }
-    let more = fields.object("chat_template_kwargs")?.unwrap_or_default();
-    let own = ["messages", "tools", "documents", "add_generation_prompt"];
-    if let Some(name) = own.into_iter().find(|name| more.contains_key(*name)) {
-        return Err(ApiError::field("chat_template_kwargs", format_args!("{name} cannot be set here")));
-    }
+    let more = TemplateKwargs::new(fields.object("chat_template_kwargs")?.unwrap_or_default());
+    let more = more.map_err(|error| ApiError::field("chat_template_kwargs", error))?;
     let prompts = prompts.unwrap_or(!continued);
-    let mut variables = Map::from_iter([("add_generation_prompt".to_owned(), Value::Bool(prompts))]);
-    variables.extend([("tools".to_owned(), Value::Null), ("documents".to_owned(), Value::Null)]);
-    variables.extend(more);
+    let mut variables = model.kwargs.variables().clone();
+    variables.extend(more.variables().clone());
+    let begun = ("add_generation_prompt".to_owned(), Value::Bool(prompts));
+    variables.extend([begun, ("tools".to_owned(), Value::Null), ("documents".to_owned(), Value::Null)]);
     // The template writes BOS itself.
     let tokenizer = model.tokenizer();
-    let (rendered, text) = match continued {
-        true => (spag_chat::render_continued(template, tokenizer, messages, &variables), CompletionText::Continued),
-        false => (spag_chat::render_messages(template, tokenizer, messages, &variables), CompletionText::Alone),
+    let last = messages.last().and_then(|message| message["content"].as_str()).filter(|_| continued).map(str::to_owned);
+    let rendered = match &last {
+        Some(_) => spag_chat::render_continued(template, tokenizer, messages, &variables),
+        None => spag_chat::render_messages(template, tokenizer, messages, &variables),
     };
     let rendered = rendered.map_err(|error| ApiError::field("messages", error))?;
+    let rule = model.encoder.reasoning();
+    let (text, splitting) = match &last {
+        Some(message) => (CompletionText::Continued, Splitting::of_continued(rule, message)),
+        None => (CompletionText::Alone, Splitting::of_answer(rule, rendered.text())),
+    };
     length.check("messages", rendered.text().len(), model)?;
     let prompt = tokenizer.encode_said(&rendered).map_err(|error| ApiError::field("messages", error))?;
     if prompt.is_empty() {
         return Err(ApiError::field("messages", "the conversation has no tokens"));
     }
-    Ok(Conversation { prompt, text })
+    Ok(Conversation { prompt, text, splitting })
 }
 
 fn log_probs(fields: &mut Fields) -> Result<Option<usize>, ApiError> {

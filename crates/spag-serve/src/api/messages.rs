@@ -11,6 +11,9 @@ use crate::limits::MAX_MESSAGES;
 /// Roles of OpenAI's API that templates know. Each template decides which roles it accepts, and in what order.
 const ROLES: [&str; 5] = ["system", "developer", "user", "assistant", "tool"];
 
+/// Keys of reasoning: the usual one, and that of newer servers.
+const REASONING: [&str; 2] = ["reasoning_content", "reasoning"];
+
 /// The messages of a request as passed to a template: `role`, `content` as text, and the keys that templates may
 /// read.
 pub(super) fn messages(value: Option<Value>) -> Result<Vec<Value>, ApiError> {
@@ -41,16 +44,17 @@ fn message(at: &str, value: Value, size: &mut JsonSize) -> Result<Value, ApiErro
     }
     let mut message = Map::new();
     let tool_calls = fields.take("tool_calls");
+    let is_without = tool_calls.is_some() || REASONING.iter().any(|key| fields.has(key));
     let content = match fields.take("content") {
         Some(content) => content_text(&format!("{at}.content"), content)?,
-        // An assistant message with only tool calls.
-        None if role == "assistant" && tool_calls.is_some() => String::new(),
+        // An assistant message with only tool calls or only reasoning.
+        None if role == "assistant" && is_without => String::new(),
         None => return Err(ApiError::field(format!("{at}.content"), "it is missing")),
     };
     message.insert("role".into(), role.into());
     message.insert("content".into(), content.into());
-    for key in ["name", "tool_call_id", "reasoning_content"] {
-        message.extend(fields.text(key).map_err(within)?.map(|text| (key.to_owned(), text.into())));
+    for key in ["name", "tool_call_id"].iter().chain(&REASONING) {
+        message.extend(fields.text(key).map_err(within)?.map(|text| ((*key).to_owned(), text.into())));
     }
     if let Some(calls) = tool_calls {
         message.insert("tool_calls".into(), self::tool_calls(&format!("{at}.tool_calls"), calls, size)?);
@@ -109,6 +113,8 @@ mod tests {
             {"role": "assistant", "content": "c", "audio": null, "function_call": null, "reasoning": null, "tool_calls": null},
             {"role": "assistant", "tool_calls": [{"function": {"name": "f", "arguments": "{\"x\": 1}"}}]},
             {"role": "tool", "content": "1", "tool_call_id": "c"},
+            {"role": "assistant", "content": "d", "reasoning_content": "e"},
+            {"role": "assistant", "content": null, "reasoning": "f"},
         ])));
         let expected = json!([
             {"role": "system", "content": "s"},
@@ -116,6 +122,8 @@ mod tests {
             {"role": "assistant", "content": "c"},
             {"role": "assistant", "content": "", "tool_calls": [{"function": {"name": "f", "arguments": {"x": 1}}}]},
             {"role": "tool", "content": "1", "tool_call_id": "c"},
+            {"role": "assistant", "content": "d", "reasoning_content": "e"},
+            {"role": "assistant", "content": "", "reasoning": "f"},
         ]);
         assert_eq!(Value::Array(read.unwrap()), expected);
     }
@@ -129,6 +137,8 @@ mod tests {
             (json!([{"content": "x"}]), "messages[0].role: expected one of"),
             (json!([{"role": "user", "content": "x"}, {"role": "function", "content": "x"}]), "messages[1].role"),
             (json!([{"role": "user"}]), "messages[0].content: it is missing"),
+            (json!([{"role": "user", "reasoning_content": "x"}]), "messages[0].content: it is missing"),
+            (json!([{"role": "assistant", "reasoning": {}}]), "messages[0].reasoning: expected a string"),
             (json!([{"role": "user", "content": 3}]), "not 3"),
             (
                 json!([{"role": "user", "content": [{"type": "image_url"}]}]),

@@ -9,6 +9,7 @@ mod length;
 mod log_probs;
 mod messages;
 mod prompts;
+mod reasoning;
 mod sampling;
 mod tokens;
 

@@ -3,7 +3,7 @@
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::SeedableRng;
 use serde_json::{Value, json};
-use spag_chat::PromptEncoder;
+use spag_chat::{PromptEncoder, TemplateSettings};
 use spag_game::{Episode, PromptSet, Taboo, Utterance};
 use spag_io::{ChatMessage, ChatRole, PromptFormat, PromptText, TurnPrompt};
 use spag_model::checkpoint::load_tokenizer;
@@ -156,4 +156,44 @@ fn wordings_without_special_tokens_are_text_as_a_whole() {
     let bos: Vec<u32> = encoder.tokenizer().bos().into_iter().collect();
     let expected = [bos, encoder.tokenizer().encode_text(text.text()).unwrap()].concat();
     assert_eq!(encoder.encode(&TurnPrompt::Plain(text)).unwrap(), expected);
+}
+
+/// Reasoning and utterance are one completion after the prompt of play, as the model's template writes them.
+#[test]
+fn reasoning_is_learned_as_the_template_writes_it() {
+    let encoder = encoder("qwen3", "qwen3").with_template(&TemplateSettings::default());
+    let prompts = prompts(|_| ()).with_format(PromptFormat::Chat);
+    let mut episode = episode(&["Hot?", "I know the word! It is tea!"]);
+    episode.history[1].reasoning = Some("Hot, so tea.".to_owned());
+    let sample = &samples(&episode, &prompts, &encoder)[0];
+    let prompt = encoder.encode(&prompts.playing_prompt(&episode.history[..1], "tea", 5)).unwrap();
+    assert_eq!(sample.ids[..sample.prompt_len()], prompt);
+    let learned = encoder.tokenizer().decode_with_special(&sample.ids[sample.prompt_len()..]).unwrap();
+    assert_eq!(learned, "<think>\nHot, so tea.\n</think>\n\nI know the word! It is tea!<|im_end|>");
+    // A row of another program.
+    let row = r#"{"messages": [{"role": "user", "content": "2+2?"},
+        {"role": "assistant", "content": "4", "reasoning_content": "Two twos."}]}"#;
+    let row = encode(&[serde_json::from_str(row).unwrap()], 0, &encoder, 1000).unwrap().remove(0);
+    let learned = encoder.tokenizer().decode_with_special(&row.ids[row.prompt_len()..]).unwrap();
+    assert_eq!(learned, "<think>\nTwo twos.\n</think>\n\n4<|im_end|>");
+}
+
+/// A template that opens reasoning: a player that thought nothing has closed it at once.
+#[test]
+fn reasoning_that_the_prompt_opens_is_closed_in_samples() {
+    let folder = tempfile::tempdir().unwrap();
+    let model = chat_model(folder.path(), "qwen3", "qwen3");
+    let opens =
+        "{% for m in messages %}{{ m.content }}\n{% endfor %}{% if add_generation_prompt %}<think>\n{% endif %}";
+    std::fs::write(model.join("chat_template.jinja"), opens).unwrap();
+    let encoder = PromptEncoder::new(load_tokenizer(model).unwrap()).with_template(&TemplateSettings::default());
+    let prompts = prompts(|_| ()).with_format(PromptFormat::Chat);
+    let mut episode = episode(&["Hot?", "I know the word! It is tea!"]);
+    let learned = |episode: &Episode| {
+        let sample = samples(episode, &prompts, &encoder).remove(0);
+        encoder.tokenizer().decode(&sample.ids[sample.prompt_len()..]).unwrap()
+    };
+    assert_eq!(learned(&episode), "\n</think>\n\nI know the word! It is tea!");
+    episode.history[1].reasoning = Some("Hot, so tea.".to_owned());
+    assert_eq!(learned(&episode), "Hot, so tea.\n</think>\n\nI know the word! It is tea!");
 }

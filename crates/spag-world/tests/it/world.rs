@@ -130,7 +130,7 @@ proptest! {
     #[test]
     fn documents_are_ascii_and_reproduced_by_their_seed(seed in any::<u64>()) {
         let (lexicon, prompts) = (lexicon(), prompts());
-        let draw = || base_document(&lexicon, &prompts, &BaseMix::default(), &mut ChaCha8Rng::seed_from_u64(seed));
+        let draw = || base_document(&lexicon, &prompts, (&BaseMix::default(), &Default::default()), &mut ChaCha8Rng::seed_from_u64(seed));
         let text = draw();
         prop_assert!(text.is_ascii() && !text.trim().is_empty());
         prop_assert_eq!(text, draw());

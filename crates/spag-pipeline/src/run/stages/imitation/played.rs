@@ -4,13 +4,13 @@
 //! imitating.
 
 use spag_game::{ScriptedPolicy, Seats, Tally, taboo};
-use spag_io::{Progress, write_json_atomically};
+use spag_io::{Progress, ReasoningFormat, write_json_atomically};
 use spag_run::{Model, StageDone};
 use spag_selfplay::{AnyPlayer, EndpointConfig, EndpointSettings, GameStats, PlayerPair};
-use spag_world::{ScriptedAttacker, ScriptedDefender};
+use spag_world::{ScriptedAttacker, ScriptedDefender, Thoughts};
 
 use super::source::Source;
-use crate::config::{self, ImitationSource};
+use crate::config::{self, ImitationSource, RunConfig};
 use crate::error::{Error, Result};
 use crate::run::context::{RunContext, StageProgress};
 use crate::run::endpoints::open_endpoint;
@@ -31,7 +31,10 @@ pub(super) fn scripted(
     progress: &mut dyn Progress,
 ) -> Result<()> {
     let lexicon = run.inputs.lexicon()?;
-    let (mut first, mut second) = (ScriptedAttacker::new(lexicon), ScriptedDefender::new(lexicon));
+    let thinks = run.config.reasoning.reasoning == Some(ReasoningFormat::Think);
+    let thoughts = if thinks { Thoughts::Told } else { Thoughts::Silent };
+    let mut first = ScriptedAttacker::new(lexicon).with_thoughts(thoughts);
+    let mut second = ScriptedDefender::new(lexicon).with_thoughts(thoughts);
     play_scripted(run, source, ("scripted", Seats::Versus([&mut first, &mut second])), done, progress)
 }
 
@@ -89,6 +92,8 @@ pub(super) fn endpoint(
     let settings = &run.config.imitation;
     let endpoint = config::endpoint("imitation.player", player)?;
     let config = EndpointConfig::new(&settings.sampling, settings.max_new_tokens, &EndpointSettings::default());
+    let RunConfig { template, reasoning, prompt_format, .. } = run.config;
+    let config = config.with_reasoning(template, reasoning, *prompt_format);
     let players =
         format!("{}{}; temperature={}", endpoint.address(), config.describe_top_k(), config.sampling.temperature);
     let pair = play_model(run, source, players, || open_endpoint(endpoint, config), done, progress)?;

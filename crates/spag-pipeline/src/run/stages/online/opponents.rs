@@ -159,7 +159,7 @@ impl Opponents {
         let player = match (self.player.take(), self.settings.opponent_endpoint()?) {
             (Some(player), _) => player,
             (None, Some(endpoint)) => {
-                let config = endpoint_config(&self.settings.sampling, &run.config.self_play);
+                let config = endpoint_config(&self.settings.sampling, run.config);
                 Player::Endpoint(open_endpoint(endpoint, config)?)
             }
             (None, None) if self.settings.has_adapters_for_opponents(&run.config.train) => {

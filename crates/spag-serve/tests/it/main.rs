@@ -1,0 +1,3 @@
+//! Servers in the process of the test, asked over HTTP.
+
+mod reasoning;
