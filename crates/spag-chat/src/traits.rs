@@ -29,7 +29,7 @@ const ANSWERED: &str = "azqsaid";
 pub(crate) fn check(template: &ChatTemplate, kwargs: &TemplateKwargs) -> Result<(), String> {
     let fails = |messages: &[Value]| template.render(messages, &variables(Answer::Begun, kwargs)).err();
     let asked = message("user", ASKED);
-    match fails(&[asked.clone()]).and_then(|_| fails(&[message("system", SYSTEM), asked])) {
+    match fails(std::slice::from_ref(&asked)).and_then(|_| fails(&[message("system", SYSTEM), asked])) {
         None => Ok(()),
         Some(why) => Err(format!("{why}; variables that it needs are given as chat_template_kwargs")),
     }

@@ -138,7 +138,7 @@ fn offered(PageGame { name, options, data }: PageGame) -> Result<Offered> {
 
 /// A turn that is to be played.
 enum Turn {
-    OfModel { game: Game, model: ModelHandle, request: spag_model::Request, splitting: Splitting },
+    OfModel { game: Game, model: ModelHandle, request: spag_model::Request, splitting: Box<Splitting> },
     OfEndpoint(Game, PageEndpoint),
 }
 
@@ -196,12 +196,12 @@ impl Site {
             }
             let model = site.services.model(name)?;
             let (request, splitting) = site.page.rules.request(&game, &model)?;
-            Ok(Turn::OfModel { game, model, request, splitting })
+            Ok(Turn::OfModel { game, model, request, splitting: Box::new(splitting) })
         };
         match self.services.receive(request, work).await? {
             Turn::OfModel { game, model, request, splitting } => {
                 let generation = self.services.generate(&model, request)?;
-                Ok(stream(game, generation, splitting))
+                Ok(stream(game, generation, *splitting))
             }
             Turn::OfEndpoint(game, endpoint) => stream_of_endpoint(game, &endpoint, kept),
         }

@@ -3,6 +3,7 @@
 use std::fs;
 use std::num::NonZeroUsize;
 
+use spag_chat::PromptEncoder;
 use spag_eval::TaskSource;
 use spag_game::{EpisodeReader, JudgeKind, PromptSet, Taboo, judge_episode, read_episodes, read_words, word_forms};
 use spag_io::JsonlAppender;
@@ -61,11 +62,11 @@ fn samples() {
     let target = Target::new("samples", [list, alpaca, lines, chat].map(|text| text.as_bytes().to_vec()).to_vec());
     let (input, out) = (target.folder().join("input"), target.folder().join("out.json"));
     let model = tempfile::tempdir().unwrap();
-    let tokenizer = load_tokenizer(chat_model(model.path(), "smollm", "smollm2")).unwrap();
+    let encoder = PromptEncoder::new(load_tokenizer(chat_model(model.path(), "smollm", "smollm2")).unwrap());
     let template = AlpacaTemplate::default();
     target.run(|_| {
         if let Ok(samples) = read_samples(&input) {
-            let _ = spag_train::encode(&samples, 0, &tokenizer, 64);
+            let _ = spag_train::encode(&samples, 0, &encoder, 64);
         }
         let _ = convert_alpaca(&input, &out, &template);
         let _ = AlpacaTemplate::load(&input);

@@ -72,7 +72,7 @@ pub(crate) fn run(args: ServeArgs) -> Result<()> {
     let config = ServerConfig { adapter_loading, ..args.network.config(args.queue)? };
     let prompts = args.page.prompts(&models::folders(&args))?;
     let format = prompts.format();
-    let page = args.page.page(prompts, &models::names(&args)?)?;
+    let page = args.page.page(prompts, &models::names(&args)?, (&args.template, args.reasoning))?;
     threads::start()?;
     network::allow_connections(config.limits.max_connections);
     let keys = Keys::of(&config);

@@ -4,8 +4,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use clap::Args;
-use spag_cli::{Error, PromptArgs, Result, exit, flags};
+use spag_cli::{Error, PromptArgs, ReasoningSettings, Result, TemplateSettings, exit, flags};
 use spag_game::{JudgeKind, PromptSet, WordList, games, parse_options, taboo};
+use spag_io::{PromptFormat, ReasoningFormat};
 use spag_page::{Page, PageConfig, PageEndpoint, PageGame, RunGame, RunSettings};
 use spag_run::RunFolder;
 use spag_selfplay::arena::NamedPlayer;
@@ -59,6 +60,20 @@ pub(super) struct PageArgs {
     sampling: SamplingSettings,
     #[command(flatten, next_help_heading = "Page")]
     length: LengthSettings,
+}
+
+/// How the players of the page think: as the models of the server.
+#[derive(Clone, Copy)]
+struct Thinks<'a> {
+    template: &'a TemplateSettings,
+    reasoning: ReasoningFormat,
+    prompts: PromptFormat,
+}
+
+impl Thinks<'_> {
+    fn settings(&self) -> ReasoningSettings {
+        ReasoningSettings { reasoning: Some(self.reasoning), ..ReasoningSettings::default() }
+    }
 }
 
 impl PageArgs {
@@ -123,7 +138,7 @@ impl PageArgs {
     }
 
     /// The endpoints that play beside the models of these names.
-    fn endpoints(&self, models: &[String]) -> Result<Vec<PageEndpoint>> {
+    fn endpoints(&self, models: &[String], thinks: Thinks<'_>) -> Result<Vec<PageEndpoint>> {
         let players: Vec<NamedPlayer> = self.player.iter().map(|text| text.parse()).collect::<Result<_, _>>()?;
         let keys = EndpointKeys::from_env(players.iter().map(|named| &named.player))?;
         for note in keys.notes() {
@@ -146,6 +161,7 @@ impl PageArgs {
                 report: |line| exit::note(format_args!("note: {line}")),
                 ..EndpointConfig::new(&self.sampling, self.length.max_new_tokens, &self.requests)
             };
+            let config = config.with_reasoning(thinks.template, &thinks.settings(), thinks.prompts);
             endpoints.push(PageEndpoint { name, asker: Arc::new(EndpointAsker::new(spec, config)?) });
         }
         Ok(endpoints)
@@ -155,7 +171,13 @@ impl PageArgs {
     ///
     /// # Errors
     /// A file cannot be read, a player is no endpoint or has the name of another, or the run folder has no games.
-    pub(super) fn page(&self, prompts: PromptSet, models: &[String]) -> Result<Page> {
+    pub(super) fn page(
+        &self,
+        prompts: PromptSet,
+        models: &[String],
+        (template, reasoning): (&TemplateSettings, ReasoningFormat),
+    ) -> Result<Page> {
+        let thinks = Thinks { template, reasoning, prompts: prompts.format() };
         let run = self.run.as_deref().and_then(|run| RunSettings::read(&RunFolder::new(run)));
         let run = run.as_ref();
         let words = self.target_words(run)?;
@@ -167,7 +189,8 @@ impl PageArgs {
             sampling: self.sampling,
             length: self.length,
             run: self.run.clone(),
-            endpoints: self.endpoints(models)?,
+            endpoints: self.endpoints(models, thinks)?,
+            reasoning: thinks.settings(),
             ..PageConfig::new(words)
         })?)
     }

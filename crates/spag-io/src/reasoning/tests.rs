@@ -83,7 +83,7 @@ proptest! {
     fn a_stream_gives_the_parts_of_the_whole(text in pieces(), opened: bool, cuts in prop::collection::vec(0usize..40, 0..6)) {
         let prompt = if opened { PromptEnd::Opened } else { PromptEnd::Plain };
         for format in ["think", "boxed", "none"] {
-            let mut stream = ReasoningStream::new(rule(format), prompt);
+            let mut stream = ReasoningStream::new(&rule(format), prompt);
             let (mut all, mut from, mut early) = (SplitDelta::default(), 0, false);
             let mut cuts: Vec<usize> = cuts.iter().map(|cut| (0..=(*cut).min(text.len())).rev().find(|at| text.is_char_boundary(*at)).unwrap()).collect();
             cuts.sort_unstable();
