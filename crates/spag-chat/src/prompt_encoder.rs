@@ -49,13 +49,11 @@ impl PromptEncoder {
     /// # Errors
     /// The model has a chat template that cannot be used.
     pub fn with_reasoning(self, format: ReasoningFormat, tags: ReasoningTags) -> Result<Self> {
-        let rule = match format {
-            ReasoningFormat::None => ReasoningRule::None,
-            ReasoningFormat::Boxed => ReasoningRule::Boxed,
-            ReasoningFormat::Auto if !self.has_tags(&tags)? => ReasoningRule::None,
-            ReasoningFormat::Think | ReasoningFormat::Auto => ReasoningRule::Think(tags),
+        let format = match format {
+            ReasoningFormat::Auto if !self.has_tags(&tags)? => ReasoningFormat::None,
+            format => format,
         };
-        Ok(self.with_rule(rule))
+        Ok(self.with_rule(format.rule(tags)))
     }
 
     /// The same encoder for completions that a rule splits.

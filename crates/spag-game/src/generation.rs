@@ -19,7 +19,7 @@ pub struct Generation {
     /// Tokens at the beginning that are reasoning, those of its closing tag included; 0 without reasoning.
     #[serde(default, skip_serializing_if = "spag_io::is_default")]
     pub reasoning_tokens: usize,
-    /// The tokens that the engine wrote after a budget was used up: context, which nobody has drawn. Their log-probabilities are 0.
+    /// The tokens that the engine wrote after a budget was used up. They are context and were not sampled: their log-probabilities are 0.
     #[serde(default, skip_serializing_if = "Range::is_empty")]
     pub forced_tokens: Range<usize>,
     /// The version of the policy's weights: 0 for those that were loaded, one more with each update.

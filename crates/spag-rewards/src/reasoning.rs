@@ -23,17 +23,10 @@ impl SampleReasoning {
         Self { reasoning: format, reasoning_tags: tags, keep_reasoning }
     }
 
-    fn rule(&self) -> ReasoningRule {
-        match self.reasoning {
-            ReasoningFormat::None => ReasoningRule::None,
-            ReasoningFormat::Boxed => ReasoningRule::Boxed,
-            ReasoningFormat::Think | ReasoningFormat::Auto => ReasoningRule::Think(self.reasoning_tags.clone()),
-        }
-    }
-
     /// The sample of the utterance at an index, which answered `prompt` with `said`, its text as it is learned.
     pub(crate) fn sample(&self, prompt: TurnPrompt, episode: &EpisodeView<'_>, at: usize, said: &str) -> Sample {
-        let (rule, utterance) = (self.rule(), &episode.history[at]);
+        let rule = self.reasoning.rule(self.reasoning_tags.clone());
+        let utterance = &episode.history[at];
         let prompt = match self.keep_reasoning {
             true => with_own_reasoning(prompt, utterance.seat, &episode.history[..at], &rule),
             false => prompt,

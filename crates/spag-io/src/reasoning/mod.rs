@@ -41,6 +41,15 @@ impl ReasoningFormat {
             PromptFormat::Chat => Self::Auto,
         }
     }
+
+    /// The rule of the format with these tags. `auto` looks for them.
+    pub fn rule(self, tags: ReasoningTags) -> ReasoningRule {
+        match self {
+            Self::None => ReasoningRule::None,
+            Self::Think | Self::Auto => ReasoningRule::Think(tags),
+            Self::Boxed => ReasoningRule::Boxed,
+        }
+    }
 }
 
 /// The texts around reasoning, compared as written. As a text: both, with a blank between.

@@ -1,5 +1,7 @@
 //! The text of a completion: complete, and incrementally while tokens arrive.
 
+use std::borrow::Cow;
+
 use super::generation_config::{CompletionText, EosRule, GenerationConfig, Streamed};
 use super::reasoning::{ReasoningState, utterance_in};
 use crate::error::Result;
@@ -128,12 +130,12 @@ pub(super) fn decode(
         CompletionText::AfterPrompt => tokenizer.decode_after(prompt, completion),
         CompletionText::Continued => tokenizer.decode_continued(prompt, completion),
     };
-    let (mut text, mut before, mut rest) = (String::new(), prompt.to_vec(), completion);
+    let (mut text, mut before, mut rest) = (String::new(), Cow::Borrowed(prompt), completion);
     let shown = shown(config, tokenizer);
     while let Some(at) = rest.iter().position(|token| shown.iter().any(|(shown, _)| shown == token)) {
         text.push_str(&decode(&before, &rest[..at])?);
         text.extend(shown.iter().filter(|(shown, _)| *shown == rest[at]).map(|(_, tag)| tag.as_str()));
-        before.extend(&rest[..=at]);
+        before.to_mut().extend(&rest[..=at]);
         rest = &rest[at + 1..];
     }
     text.push_str(&decode(&before, rest)?);

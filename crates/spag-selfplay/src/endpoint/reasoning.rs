@@ -34,13 +34,7 @@ impl EndpointConfig {
 
     /// What splits the content of messages. The model's template and vocabulary are unknown, so `auto` looks for the tags.
     fn reasoning_rule(&self) -> ReasoningRule {
-        match self.reasoning_format() {
-            ReasoningFormat::None => ReasoningRule::None,
-            ReasoningFormat::Boxed => ReasoningRule::Boxed,
-            ReasoningFormat::Think | ReasoningFormat::Auto => {
-                ReasoningRule::Think(self.template.reasoning_tags.clone())
-            }
-        }
+        self.reasoning_format().rule(self.template.reasoning_tags.clone())
     }
 
     /// How later prompts show the player's own reasoning, if they do.

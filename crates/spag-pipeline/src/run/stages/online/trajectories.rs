@@ -54,7 +54,7 @@ fn add(
     if let (Some(advantage), false) = (advantage, token_ids.is_empty()) {
         let mut distributions = player.distributions(*rule, token_ids.len())?;
         let mut sampling_log_probs = sampling_log_probs.clone();
-        // Nobody drew what the engine wrote.
+        // Forced tokens were not sampled.
         let forced = forced_tokens.start.min(context.len())..forced_tokens.end.min(context.len());
         sampling_log_probs.drain(forced.clone());
         if let Some(distributions) = &mut distributions {
