@@ -54,13 +54,11 @@ impl EnvArgs {
     /// What of a step's text is the action.
     fn rule(&self) -> Result<ReasoningRule> {
         match self.reasoning {
-            ReasoningFormat::None => Ok(ReasoningRule::None),
-            ReasoningFormat::Think => Ok(ReasoningRule::Think(self.reasoning_tags.clone())),
-            ReasoningFormat::Boxed => Ok(ReasoningRule::Boxed),
             ReasoningFormat::Auto => {
                 let problem = "there is no model whose tags it could look up; name none, think or boxed".to_owned();
                 Err(Error::BadValue { flag: "--reasoning auto".to_owned(), problem })
             }
+            format => Ok(format.rule(self.reasoning_tags.clone())),
         }
     }
 }

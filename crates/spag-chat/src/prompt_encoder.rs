@@ -7,6 +7,7 @@ use spag_io::{
     TurnPrompt,
 };
 use spag_model::Tokenizer;
+use spag_model::generate::ReasoningBudget;
 
 use crate::error::{Error, Result};
 use crate::history::continued;
@@ -88,6 +89,29 @@ impl PromptEncoder {
             (ReasoningRule::Think(_), PromptFormat::Chat) => Ok(self.chat()?.form.clone()),
             (ReasoningRule::None | ReasoningRule::Boxed, _) => Ok(None),
         }
+    }
+
+    /// The budget of reasoning after prompts of a kind; `None` if the model writes no tags.
+    ///
+    /// # Errors
+    /// Chats, and the model has no usable template; or a tokenizer that cannot spell the closing tag.
+    pub fn reasoning_budget(
+        &self,
+        prompts: PromptFormat,
+        prompt: PromptEnd,
+        max_tokens: usize,
+    ) -> Result<Option<ReasoningBudget>> {
+        let (ReasoningRule::Think(tags), Some(form)) = (&self.reasoning, self.reasoning_form(prompts)?) else {
+            return Ok(None);
+        };
+        let closing = self.continued(&PromptText::own(form.closing))?;
+        if !self.tokenizer.decode_with_special(&closing)?.contains(tags.close()) {
+            return Err(Error::Reasoning {
+                setting: "reasoning_tags",
+                problem: "the model's tokenizer has no tokens that spell the closing tag; name others",
+            });
+        }
+        Ok(Some(ReasoningBudget { tags: tags.clone(), prompt, max_tokens, closing }))
     }
 
     /// Whether the text of a prompt ends in the tag that opens reasoning.

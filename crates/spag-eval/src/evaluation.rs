@@ -11,6 +11,7 @@ use spag_selfplay::checkpoint_fingerprint;
 
 use crate::context::ChatShots;
 use crate::error::{Error, Result};
+use crate::reasoning::AskReasoning;
 use crate::record::{Made, Record};
 use crate::results::ModelResults;
 use crate::scoring::Scorer;
@@ -29,6 +30,8 @@ pub struct AskSettings {
     pub chat_template: Option<String>,
     /// Where the few-shot examples of chats are.
     pub chat_shots: ChatShots,
+    /// What of a generated answer is reasoning, which is not looked at.
+    pub reasoning: AskReasoning,
 }
 
 /// An evaluation of models, in a folder that this process has locked.
@@ -90,6 +93,7 @@ impl Evaluation {
                 rows: task.items.iter().map(|item| item.digest.clone()).collect(),
                 max_length,
                 bos: settings.bos.flag(),
+                reasoning: settings.reasoning.describe().filter(|_| task.generates()),
                 arithmetic: settings.arithmetic.clone(),
             };
             Record::open(&folder.join(format!("record_{}.jsonl", task.name())), &made)
@@ -125,7 +129,8 @@ impl OpenModel {
     pub fn ask(&mut self, engine: &mut Engine, progress: &mut dyn Progress) -> Result<()> {
         let bos = engine.tokenizer().bos();
         let name = self.name.clone();
-        Scorer { tasks: &self.tasks, records: &mut self.records, engine, bos }.run(&name, progress)
+        let reasoning = &self.settings.reasoning;
+        Scorer { tasks: &self.tasks, records: &mut self.records, engine, bos, reasoning }.run(&name, progress)
     }
 
     /// Closes the records and writes the model's `results.json` and samples.

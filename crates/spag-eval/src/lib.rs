@@ -20,6 +20,7 @@ mod tiny;
 // ── Asking a model ──
 mod encode;
 mod evaluation;
+mod reasoning;
 mod record;
 mod scoring;
 
@@ -36,8 +37,10 @@ pub use error::{Error, Result};
 pub use evaluation::{AskSettings, Evaluation, OpenModel};
 pub use metric::{Metric, Value};
 pub use paired::PairedDifference;
+pub use reasoning::AskReasoning;
 pub use report::{render_table, scores_document, scores_parts};
 pub use results::{MetricScore, ModelResults, ModelScores, TaskScore};
 pub use selection::{MissingData, MissingTask};
 pub use source::TaskSource;
 pub use task::Task;
+pub use tiny::is_built_in;

@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
+use spag_game::ReasoningEnd;
 use spag_io::JsonlAppender;
 
 use crate::error::{Error, Result};
@@ -22,6 +23,9 @@ pub(crate) struct Made {
     /// Whether texts begin with BOS; as the tokenizer's files say if absent.
     #[serde(default)]
     pub(crate) bos: Option<bool>,
+    /// What of an answer is reasoning; none if absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) reasoning: Option<String>,
     /// The number format of the weights and the device.
     pub(crate) arithmetic: String,
 }
@@ -35,9 +39,15 @@ pub(crate) struct Answered {
     /// ln p of what was scored, and whether the model would generate it.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) scores: Vec<(f64, bool)>,
-    /// What was generated.
+    /// What was generated, without reasoning.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) text: Option<String>,
+    /// The reasoning before it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) reasoning: Option<String>,
+    /// How the reasoning ended, if not by the model's closing tag.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) reasoning_end: Option<ReasoningEnd>,
     /// Whether a prompt lost its beginning.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub(crate) cut: bool,
@@ -137,6 +147,10 @@ fn compare(path: &Path, was: &Made, now: &Made) -> Result<()> {
         let named = |bos: Option<bool>| bos.map_or("the tokenizer's".to_owned(), |bos| bos.to_string());
         return differs("use of BOS", &named(was.bos), &named(now.bos));
     }
+    if was.reasoning != now.reasoning {
+        let named = |reasoning: &Option<String>| reasoning.clone().unwrap_or_else(|| "none".to_owned());
+        return differs("reasoning", &named(&was.reasoning), &named(&now.reasoning));
+    }
     // Another limit leaves the common rows as they are.
     match was.rows.iter().zip(&now.rows).position(|(was, now)| was != now) {
         Some(at) => differs("data set", &format!("row {} {}", at + 1, was.rows[at]), &now.rows[at]),
@@ -159,6 +173,7 @@ mod tests {
             rows: vec!["a".into(), "b".into(), "c".into()],
             max_length: 8,
             bos: Some(true),
+            reasoning: None,
             arithmetic: "f32".into(),
         }
     }
@@ -192,6 +207,7 @@ mod tests {
             (Made { max_length: 9, ..made() }, "another max_length"),
             (Made { bos: None, ..made() }, "another use of BOS"),
             (Made { arithmetic: "bf16".into(), ..made() }, "another number format"),
+            (Made { reasoning: Some("boxed".into()), ..made() }, "another reasoning (none, now boxed)"),
         ] {
             let error = Record::open(&path, &other).unwrap_err().to_string();
             assert!(error.contains(said) && error.contains("r.jsonl"), "{error}");

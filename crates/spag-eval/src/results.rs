@@ -5,7 +5,7 @@ use std::path::Path;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value as Json, json};
 use spag_io::{write_json_atomically, write_jsonl_atomically};
-use spag_selfplay::Rate;
+use spag_selfplay::{Rate, ReasoningStats};
 
 use crate::config::Kind;
 use crate::context::ChatShots;
@@ -63,6 +63,9 @@ pub struct TaskScore {
     pub chance: Option<f64>,
     /// Metrics, the main one first.
     pub metrics: Vec<MetricScore>,
+    /// What generated answers of a task began with, if models may think.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub reasoning: Option<ReasoningStats>,
 }
 
 /// A metric of a task.
@@ -97,7 +100,17 @@ impl ModelResults {
     ) -> Self {
         let rows: Vec<Vec<Vec<RowScore>>> =
             tasks.iter().zip(answers).map(|(task, answers)| row_scores(task, answers)).collect();
-        let each: Vec<TaskScore> = tasks.iter().zip(&rows).map(|(task, rows)| task_score(task, rows)).collect();
+        let thinks = settings.reasoning.describe().is_some();
+        let each: Vec<TaskScore> = tasks
+            .iter()
+            .zip(rows.iter().zip(answers))
+            .map(|(task, (rows, answers))| {
+                let reasoning = (thinks && task.generates()).then(|| {
+                    ReasoningStats::of(answers.iter().map(|answer| (answer.reasoning.as_deref(), answer.reasoning_end)))
+                });
+                TaskScore { reasoning, ..task_score(task, rows) }
+            })
+            .collect();
         let mut all: Vec<TaskScore> = Vec::new();
         for score in &each {
             if let Some(group) = &score.group
@@ -153,6 +166,7 @@ fn task_score(task: &Task, rows: &[Vec<RowScore>]) -> TaskScore {
         rows: rows.len(),
         chance: task.chance(),
         metrics: task.config.metrics().iter().enumerate().map(metric).collect(),
+        reasoning: None,
     }
 }
 
@@ -202,6 +216,7 @@ fn group_score(name: &str, tasks: &[TaskScore]) -> TaskScore {
         rows,
         chance: chance.map(|sum| sum / rows as f64),
         metrics: shares.iter().filter(|metric| metric.metric.higher_is_better()).filter_map(of).collect(),
+        reasoning: None,
     }
 }
 
@@ -225,6 +240,12 @@ fn results_json(
             found.insert(format!("{metric},{filter}"), value.value.into());
             let stderr = value.stderr.map_or_else(|| Json::from("N/A"), Json::from);
             found.insert(format!("{metric}_stderr,{filter}"), stderr);
+        }
+        if let Some(ReasoningStats { characters, empty, forced, unfinished }) = score.reasoning {
+            found.insert("reasoning_characters".into(), characters.into());
+            found.insert("empty_reasoning".into(), empty.into());
+            found.insert("forced_reasoning".into(), forced.into());
+            found.insert("unfinished_reasoning".into(), unfinished.into());
         }
         (score.name.clone(), Json::Object(found))
     };

@@ -71,6 +71,12 @@ pub(crate) fn sample(task: &Task, item: &Item, answer: &Answered) -> Json {
         "filter": task.config.filter.as_ref().map_or("none", |filter| filter.name.as_str()),
         "metrics": task.config.metrics().iter().map(|metric| metric.name()).collect::<Vec<_>>(),
     });
+    if let Some(reasoning) = &answer.reasoning {
+        line["reasoning"] = reasoning.as_str().into();
+    }
+    if let Some(end) = answer.reasoning_end {
+        line["reasoning_end"] = json!(end);
+    }
     if answer.cut {
         line["truncated"] = true.into();
     }

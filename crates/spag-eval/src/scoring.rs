@@ -4,12 +4,15 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
 use rayon::prelude::*;
-use spag_io::Progress;
-use spag_model::generate::{Event, LogProbs, Prompt, PromptRange, RequestId};
+use spag_game::ReasoningEnd;
+use spag_io::{Progress, PromptEnd, ReasoningRule};
+use spag_model::generate::{Event, LogProbs, Prompt, PromptRange, ReasoningBudget, RequestId};
 use spag_model::{Completion, Engine, Generate, GenerationConfig, Request};
 
+use crate::config::TaskConfig;
 use crate::encode::{Scored, TextEncoder};
 use crate::error::{Error, Result};
+use crate::reasoning::AskReasoning;
 use crate::record::{Answered, Record};
 use crate::task::{Question, Task};
 
@@ -26,9 +29,19 @@ struct Open {
     waiting: Vec<(usize, Scored)>,
     /// Of each part: ln p, and whether the model would generate it.
     scores: Vec<Option<(f64, bool)>>,
-    text: Option<String>,
+    /// How the context ends, of an answer that is generated.
+    end: PromptEnd,
+    said: Said,
     left: usize,
     cut: bool,
+}
+
+/// What a row's answer says.
+#[derive(Default)]
+struct Said {
+    text: Option<String>,
+    reasoning: Option<String>,
+    reasoning_end: Option<ReasoningEnd>,
 }
 
 /// Scores rows of several tasks.
@@ -37,6 +50,7 @@ pub(crate) struct Scorer<'a> {
     pub(crate) records: &'a mut [Record],
     pub(crate) engine: &'a mut Engine,
     pub(crate) bos: Option<u32>,
+    pub(crate) reasoning: &'a AskReasoning,
 }
 
 impl Scorer<'_> {
@@ -93,7 +107,7 @@ impl Scorer<'_> {
                 };
                 let Some((id, part)) = requests.remove(&request) else { continue };
                 let Some(row) = rows.get_mut(&id) else { continue };
-                row.finish(part, completion);
+                row.finish(part, completion, &self.reasoning.rule);
                 ready.extend(row.waiting.drain(..).map(|(part, scored)| (id, part, scored)));
                 if row.left == 0
                     && let Some(row) = rows.remove(&id)
@@ -112,17 +126,22 @@ impl Scorer<'_> {
     /// The tokens of rows.
     fn encode(&self, block: &[(usize, usize)]) -> Result<Vec<Open>> {
         let config = self.engine.config();
+        let (tasks, reasoning) = (self.tasks, self.reasoning);
         let encoder = TextEncoder { tokenizer: self.engine.tokenizer(), bos: self.bos, max_length: config.max_length };
         block
             .par_iter()
             .map(|(task, row)| {
-                let asked = &self.tasks[*task];
+                let asked = &tasks[*task];
                 let item = &asked.items[*row];
                 let wrong = |reason: String| Error::Row {
                     path: asked.path.clone(),
                     row: item.row,
                     task: asked.name().to_owned(),
                     reason,
+                };
+                let end = match &item.question {
+                    Question::Generated { context, .. } => reasoning.end_of(context),
+                    _ => PromptEnd::Plain,
                 };
                 let parts = match &item.question {
                     Question::Choice { pairs, .. } => {
@@ -136,11 +155,11 @@ impl Scorer<'_> {
                         encoder.windows(text).map(|parts| Some(parts).filter(|p| !p.is_empty()))
                     }
                     Question::Generated { context, .. } => {
-                        let new = asked.config.max_new_tokens.unwrap_or(NEW_TOKENS);
+                        let new = generation(&asked.config, reasoning, end).max_completion_tokens();
                         if new >= config.max_length {
                             let length = config.max_length;
                             return Err(wrong(format!(
-                                "max_new_tokens {new} leave no room for a prompt in {length} tokens"
+                                "max_new_tokens and reasoning, {new} tokens, leave no room for a prompt in {length} tokens"
                             )));
                         }
                         encoder.prompt(context, new).map(|prompt| Some(vec![prompt]))
@@ -161,7 +180,8 @@ impl Scorer<'_> {
                     cut: parts.iter().any(|part| part.cut > 0),
                     scores: vec![None; parts.len()],
                     left: parts.len(),
-                    text: None,
+                    end,
+                    said: Said::default(),
                     waiting: parts.into_iter().enumerate().collect(),
                 })
             })
@@ -176,14 +196,9 @@ impl Scorer<'_> {
         rows: &HashMap<usize, Open>,
         requests: &mut HashMap<RequestId, (usize, usize)>,
     ) -> Result<()> {
-        let task = rows.get(&id).map_or(0, |row| row.task);
-        let asked = &self.tasks[task].config;
+        let (task, end) = rows.get(&id).map_or((0, PromptEnd::Plain), |row| (row.task, row.end));
         let config = if scored.scored.is_empty() {
-            GenerationConfig {
-                max_new_tokens: asked.max_new_tokens.unwrap_or(NEW_TOKENS),
-                stop_strings: asked.until.clone(),
-                ..GenerationConfig::default()
-            }
+            generation(&self.tasks[task].config, self.reasoning, end)
         } else {
             let log_probs = LogProbs { prompt: Some(PromptRange::Positions(scored.scored)), top: 1 };
             GenerationConfig { max_new_tokens: 0, log_probs, ..GenerationConfig::default() }
@@ -195,8 +210,18 @@ impl Scorer<'_> {
     }
 }
 
+/// How an answer to a task is generated after a context that ends so.
+fn generation(asked: &TaskConfig, reasoning: &AskReasoning, end: PromptEnd) -> GenerationConfig {
+    GenerationConfig {
+        max_new_tokens: asked.max_new_tokens.unwrap_or(NEW_TOKENS),
+        stop_strings: asked.until.clone(),
+        reasoning: reasoning.budget.clone().map(|budget| ReasoningBudget { prompt: end, ..budget }),
+        ..GenerationConfig::default()
+    }
+}
+
 impl Open {
-    fn finish(&mut self, part: usize, completion: Completion) {
+    fn finish(&mut self, part: usize, completion: Completion, rule: &ReasoningRule) {
         self.left -= 1;
         match completion.prompt_log_probs {
             Some(tokens) => {
@@ -207,11 +232,24 @@ impl Open {
                 }
                 self.scores[part] = Some(sum);
             }
-            None => self.text = Some(completion.text),
+            None => {
+                let split = rule.split(&completion.text, self.end);
+                self.said = Said {
+                    text: Some(split.utterance.unwrap_or_default()),
+                    reasoning: split.reasoning,
+                    reasoning_end: match &completion.reasoning {
+                        tokens if tokens.is_unfinished => Some(ReasoningEnd::Unfinished),
+                        tokens if !tokens.forced.is_empty() => Some(ReasoningEnd::Forced),
+                        _ => None,
+                    },
+                };
+            }
         }
     }
 
     fn answered(self) -> Answered {
-        Answered { row: self.row, scores: self.scores.into_iter().flatten().collect(), text: self.text, cut: self.cut }
+        let Said { text, reasoning, reasoning_end } = self.said;
+        let scores = self.scores.into_iter().flatten().collect();
+        Answered { row: self.row, scores, text, reasoning, reasoning_end, cut: self.cut }
     }
 }

@@ -22,7 +22,7 @@ const MAX_DESCRIPTION: u64 = 1 << 22;
 /// Where tasks are, and how many of their rows are taken.
 #[derive(Clone, Copy, Debug)]
 pub struct TaskSource<'a> {
-    /// `tiny` for the tasks of the small world, else a TOML file.
+    /// `tiny` or `tiny-think` for tasks of the small world, else a TOML file.
     pub tasks: &'a Path,
     /// The folder that data are named relative to; that of the file if absent.
     pub data_dir: Option<&'a Path>,
@@ -70,8 +70,8 @@ impl<'a> TaskSource<'a> {
     }
 
     fn load_with(&self, format: ContextFormat<'_>) -> Result<Arc<[Task]>> {
-        if self.tasks == Path::new(tiny::NAME) {
-            let (source, mut all) = (PathBuf::from("the built-in tasks"), tiny::tasks()?);
+        if tiny::is_built_in(self.tasks) {
+            let (source, mut all) = (PathBuf::from("the built-in tasks"), tiny::tasks(self.tasks)?);
             let chosen = self.choose(all.iter().map(|(config, _)| config.clone()).collect())?;
             all.retain(|(config, _)| chosen.iter().any(|chosen| chosen.config.name == config.name));
             return all
@@ -91,7 +91,7 @@ impl<'a> TaskSource<'a> {
     /// # Errors
     /// A file of tasks that cannot be read or is invalid, or a name in `only` that no task has.
     pub fn missing(&self) -> Result<Vec<MissingTask>> {
-        if self.tasks == Path::new(tiny::NAME) {
+        if tiny::is_built_in(self.tasks) {
             return Ok(Vec::new());
         }
         Ok(self.found()?.missing)

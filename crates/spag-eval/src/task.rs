@@ -137,6 +137,11 @@ impl Task {
         self.items.len()
     }
 
+    /// Whether its answers are generated.
+    pub(crate) fn generates(&self) -> bool {
+        self.kind == Kind::Generated
+    }
+
     /// The share of right answers that guessing has: the mean of 1/choices; `None` if it is no multiple choice.
     pub fn chance(&self) -> Option<f64> {
         let mut sum = 0.0;

@@ -1,22 +1,30 @@
 //! Built-in tasks: questions about the small world, made from its lexicon.
 //!
-//! All are multiple choices of four answers of one category, so that guessing has a quarter right and the category alone tells
-//! nothing. The right answer is equally often in each place. Sentences are those of the base model's texts where there are such.
+//! Those of `tiny` are multiple choices of four answers of one category, so that guessing has a quarter right and the category alone
+//! tells nothing. The right answer is equally often in each place. Sentences are those of the base model's texts where there are
+//! such. Those of `tiny-think` are questions whose answers are generated, asked to be answered at once and after reasoning.
+
+use std::path::Path;
 
 use rand::SeedableRng;
 use rand::seq::{IndexedRandom, SliceRandom};
 use rand_chacha::ChaCha8Rng;
 use serde_json::{Value, json};
-use spag_world::{Entry, Lexicon, article};
+use spag_world::{Entry, Lexicon, THINK_FIRST, article, listed};
 
-use crate::config::{Listed, TaskConfig};
+use crate::config::{FilterConfig, Listed, TaskConfig};
 use crate::error::Result;
 use crate::metric::Metric;
 use crate::rows::Row;
 use crate::template::Fields;
 
-/// The name of these tasks on the command line.
-pub(crate) const NAME: &str = "tiny";
+/// The names of these tasks on the command line.
+const CHOSEN: &str = "tiny";
+const GENERATED: &str = "tiny-think";
+/// The begin of an answer with a word.
+const THAT: &str = "That is the";
+/// Tokens of a generated answer.
+const ANSWER_TOKENS: usize = 24;
 /// Rows of each task, at most.
 const ROWS: usize = 480;
 /// Choices of a question.
@@ -24,7 +32,10 @@ const CHOICES: usize = 4;
 
 /// A question, its right answer, and wrong ones to draw from.
 struct Draft {
-    prompt: String,
+    /// The question; `{choices}` stands for a list of the answers.
+    question: String,
+    /// The begin of the answer.
+    stem: String,
     right: String,
     wrong: Vec<String>,
 }
@@ -32,9 +43,30 @@ struct Draft {
 /// Makes the questions of a task.
 type Maker = fn(&Lexicon, &mut ChaCha8Rng) -> Vec<Draft>;
 
-/// The tasks with their rows. They are the same in every run.
-pub(crate) fn tasks() -> Result<Vec<(TaskConfig, Vec<Row>)>> {
+/// Whether built-in tasks have this name.
+pub fn is_built_in(tasks: &Path) -> bool {
+    [CHOSEN, GENERATED].iter().any(|name| tasks == Path::new(name))
+}
+
+/// The tasks of a name with their rows. They are the same in every run.
+pub(crate) fn tasks(name: &Path) -> Result<Vec<(TaskConfig, Vec<Row>)>> {
     let lexicon = Lexicon::embedded()?;
+    let drawn = |seed: u64, make: Maker| {
+        let rng = &mut ChaCha8Rng::seed_from_u64(seed);
+        rows(make(&lexicon, rng), rng)
+    };
+    if name == Path::new(GENERATED) {
+        let makers: [(&str, &str, Maker); 3] = [
+            ("which_has", "which has", which_has),
+            ("negation", "negation", negation),
+            ("two_step", "two steps", what_else),
+        ];
+        let of = |(seed, (name, alias, make)): (u64, (&str, &str, Maker))| {
+            let rows = drawn(seed, make);
+            Asked::ALL.map(|asked| (generated(name, alias, asked), rows.clone()))
+        };
+        return Ok((1..).zip(makers).flat_map(of).collect());
+    }
     let makers: [(&str, &str, Maker); 5] = [
         ("tiny_facts", "facts", facts),
         ("tiny_which_has", "which has", which_has),
@@ -42,11 +74,42 @@ pub(crate) fn tasks() -> Result<Vec<(TaskConfig, Vec<Row>)>> {
         ("tiny_negation", "negation", negation),
         ("tiny_two_step", "two steps", two_step),
     ];
-    let make = |(seed, (name, alias, make)): (u64, (&str, &str, Maker))| {
-        let rng = &mut ChaCha8Rng::seed_from_u64(seed);
-        (config(name, alias), rows(make(&lexicon, rng), rng))
+    Ok((1..).zip(makers).map(|(seed, (name, alias, make))| (config(name, alias), drawn(seed, make))).collect())
+}
+
+/// How a question is to be answered.
+#[derive(Clone, Copy)]
+enum Asked {
+    AtOnce,
+    Thinking,
+}
+
+impl Asked {
+    const ALL: [Self; 2] = [Self::AtOnce, Self::Thinking];
+}
+
+/// A task whose answers are generated: a sentence that ends with the right word or clue.
+fn generated(name: &str, alias: &str, asked: Asked) -> TaskConfig {
+    let (kind, alias, prompt) = match asked {
+        Asked::AtOnce => ("direct", format!("{alias}, at once"), "{{question}}".to_owned()),
+        Asked::Thinking => ("think", format!("{alias}, thinking"), format!("{THINK_FIRST} {{{{question}}}}")),
     };
-    Ok((1..).zip(makers).map(make).collect())
+    TaskConfig {
+        name: format!("tiny_{name}_{kind}"),
+        alias: Some(alias),
+        file: "built-in".to_owned(),
+        prompt: Some(prompt),
+        target: Some("{{choices[answer]}}".to_owned()),
+        max_new_tokens: Some(ANSWER_TOKENS),
+        filter: Some(FilterConfig {
+            name: "answer".to_owned(),
+            regex: r"^\s*(?:That is the|It) ([^.]*)\.".to_owned(),
+            select: 0,
+            fallback: "[invalid]".to_owned(),
+        }),
+        metrics: vec![Metric::ExactMatch],
+        ..TaskConfig::default()
+    }
 }
 
 fn config(name: &str, alias: &str) -> TaskConfig {
@@ -62,24 +125,24 @@ fn config(name: &str, alias: &str) -> TaskConfig {
     }
 }
 
-/// Draws wrong answers and places the right one. A list of the choices replaces `{choices}` in the prompt.
+/// Draws wrong answers and places the right one.
 fn rows(mut drafts: Vec<Draft>, rng: &mut ChaCha8Rng) -> Vec<Row> {
     drafts.retain(|draft| draft.wrong.len() >= CHOICES - 1);
     drafts.shuffle(rng);
     drafts.truncate(ROWS);
     // As many rows for each place of the right answer.
     drafts.truncate(drafts.len() / CHOICES * CHOICES);
-    let row = |(i, Draft { prompt, right, mut wrong }): (usize, Draft)| {
+    let row = |(i, Draft { question, stem, right, mut wrong }): (usize, Draft)| {
         wrong.shuffle(rng);
         wrong.truncate(CHOICES - 1);
         let answer = i % CHOICES;
         wrong.insert(answer, right);
-        let list = match wrong.split_last() {
-            Some((last, others)) => format!("{} or {last}", others.join(", ")),
-            None => String::new(),
-        };
+        let list = listed(&wrong.iter().map(String::as_str).collect::<Vec<_>>());
+        let question = question.replace("{choices}", &list);
+        let prompt = if stem.is_empty() { question.clone() } else { format!("{question} {stem}") };
         let fields: Fields = [
-            ("prompt".to_owned(), Value::String(prompt.replace("{choices}", &list))),
+            ("question".to_owned(), Value::String(question)),
+            ("prompt".to_owned(), Value::String(prompt)),
             ("choices".to_owned(), json!(wrong)),
             ("answer".to_owned(), json!(answer)),
         ]
@@ -115,7 +178,8 @@ fn facts(lexicon: &Lexicon, _: &mut ChaCha8Rng) -> Vec<Draft> {
         let Entry { word, category, clues, .. } = entry;
         let a = article(category);
         drafts.extend(clues.iter().map(|clue| Draft {
-            prompt: format!("Question: What is the {word}? Response: The {word} is {a} {category} that"),
+            question: format!("Question: What is the {word}? Response:"),
+            stem: format!("The {word} is {a} {category} that"),
             right: clue.clone(),
             wrong: false_clues(lexicon, entry),
         }));
@@ -129,7 +193,8 @@ fn which_has(lexicon: &Lexicon, _: &mut ChaCha8Rng) -> Vec<Draft> {
     for entry in lexicon.entries() {
         for clue in &entry.clues {
             drafts.push(Draft {
-                prompt: format!("Question: Which {} {clue}: {{choices}}? Response: That is the", entry.category),
+                question: spag_world::which_has(&entry.category, clue, "{choices}"),
+                stem: THAT.to_owned(),
                 right: entry.word.clone(),
                 wrong: others(lexicon, entry).filter(|o| !has(o, clue)).map(|o| o.word.clone()).collect(),
             });
@@ -146,7 +211,8 @@ fn odd_one_out(lexicon: &Lexicon, rng: &mut ChaCha8Rng) -> Vec<Draft> {
         for category in categories.choose_multiple(rng, 4) {
             let same = lexicon.entries().iter().filter(|other| other.category == **category);
             drafts.push(Draft {
-                prompt: "Question: Which one is not like the others: {choices}? Response: That is the".to_owned(),
+                question: "Question: Which one is not like the others: {choices}? Response:".to_owned(),
+                stem: THAT.to_owned(),
                 right: entry.word.clone(),
                 wrong: same.map(|other| other.word.clone()).collect(),
             });
@@ -163,10 +229,8 @@ fn negation(lexicon: &Lexicon, rng: &mut ChaCha8Rng) -> Vec<Draft> {
         clues.retain(|clue| others(lexicon, entry).filter(|other| has(other, clue)).count() >= CHOICES - 1);
         for clue in clues.choose_multiple(rng, 4) {
             drafts.push(Draft {
-                prompt: format!(
-                    "Question: Which {} is not one that {clue}: {{choices}}? Response: That is the",
-                    entry.category
-                ),
+                question: spag_world::which_has_not(&entry.category, clue, "{choices}"),
+                stem: THAT.to_owned(),
                 right: entry.word.clone(),
                 wrong: others(lexicon, entry).filter(|o| has(o, clue)).map(|o| o.word.clone()).collect(),
             });
@@ -175,17 +239,28 @@ fn negation(lexicon: &Lexicon, rng: &mut ChaCha8Rng) -> Vec<Draft> {
     drafts
 }
 
-/// Three clues identify a word that is not named; the fourth clue is asked.
+/// Three clues identify a word that is not named; the fourth clue continues the text.
 fn two_step(lexicon: &Lexicon, rng: &mut ChaCha8Rng) -> Vec<Draft> {
+    fourth_clue(lexicon, rng, |category, said| {
+        format!("I have {} {category} in mind. It {}, it", article(category), said.join(", it "))
+    })
+}
+
+/// As [`two_step`], in a question.
+fn what_else(lexicon: &Lexicon, rng: &mut ChaCha8Rng) -> Vec<Draft> {
+    fourth_clue(lexicon, rng, spag_world::what_else_holds)
+}
+
+fn fourth_clue(lexicon: &Lexicon, rng: &mut ChaCha8Rng, question: fn(&str, &[&str]) -> String) -> Vec<Draft> {
     let mut drafts = Vec::new();
     for entry in lexicon.entries() {
-        let a = article(&entry.category);
         for clue in &entry.clues {
             let mut given: Vec<&String> = entry.clues.iter().filter(|other| *other != clue).collect();
             given.shuffle(rng);
             let said: Vec<&str> = given.iter().take(3).map(|clue| clue.as_str()).collect();
             drafts.push(Draft {
-                prompt: format!("I have {a} {} in mind. It {}, it", entry.category, said.join(", it ")),
+                question: question(&entry.category, &said),
+                stem: String::new(),
                 right: clue.clone(),
                 wrong: false_clues(lexicon, entry),
             });
@@ -199,6 +274,8 @@ mod tests {
     use std::collections::BTreeSet;
 
     use super::*;
+    use crate::context::ContextFormat;
+    use crate::task::{Beside, Question, Task};
 
     fn texts(row: &Row) -> (String, Vec<String>, usize) {
         let choices = row.fields["choices"].as_array().unwrap();
@@ -209,7 +286,8 @@ mod tests {
 
     #[test]
     fn tasks_are_the_same_in_every_run_and_their_answers_balanced() {
-        let (first, second) = (tasks().unwrap(), tasks().unwrap());
+        let of = || [CHOSEN, GENERATED].map(|name| tasks(Path::new(name)).unwrap()).concat();
+        let (first, second) = (of(), of());
         for ((config, rows), (_, again)) in first.iter().zip(&second) {
             assert_eq!(rows, again, "{}", config.name);
             assert!(rows.len() >= 300, "{} has {} rows", config.name, rows.len());
@@ -229,7 +307,7 @@ mod tests {
     #[test]
     fn exactly_one_answer_is_right() {
         let lexicon = Lexicon::embedded().unwrap();
-        let all = tasks().unwrap();
+        let all = tasks(Path::new(CHOSEN)).unwrap();
         let rows = |name: &str| &all.iter().find(|(config, _)| config.name == name).unwrap().1;
         for row in rows("tiny_facts") {
             let (prompt, choices, answer) = texts(row);
@@ -257,6 +335,23 @@ mod tests {
             let right: Vec<bool> = choices.iter().map(|clue| lexicon.clue_is_true(word, clue)).collect();
             assert_eq!((right.iter().filter(|r| **r).count(), right[answer]), (1, true), "{prompt} {choices:?}");
             assert!(!prompt.contains(word));
+        }
+    }
+
+    /// The reader of a generated answer takes the right one from a right sentence, and nothing from another.
+    #[test]
+    fn generated_answers_are_read_from_their_sentences() {
+        for (config, rows) in tasks(Path::new(GENERATED)).unwrap() {
+            let task =
+                Task::new(config, Path::new("x"), rows, Beside::default(), Some(9), ContextFormat::Plain).unwrap();
+            for item in &task.items {
+                let Question::Generated { context, target } = &item.question else { panic!("{}", task.name()) };
+                assert!(context.ends_with("? Response:"), "{context}");
+                let (word, clue) = (format!("That is the {target}."), format!(" It {target}. It is red."));
+                let said = if task.name().contains("two_step") { clue } else { word };
+                assert!(task.reader.is_right(&task.reader.read(&said), target), "{said}");
+                assert!(!task.reader.is_right(&task.reader.read("I would rather not say."), target));
+            }
         }
     }
 }

@@ -7,7 +7,7 @@ use spag_chat::{PromptEncoder, ReasoningSettings};
 use spag_game::UtteranceRule;
 use spag_io::{PromptEnd, PromptFormat, PromptText, ReasoningRule, TurnPrompt};
 use spag_model::GenerationConfig;
-use spag_model::generate::{AdapterChoice, CompletionText, Overflow, ReasoningBudget, Streamed};
+use spag_model::generate::{AdapterChoice, CompletionText, Overflow, Streamed};
 
 /// The settings of utterances, each kind made when it is first needed, since some depend on the model's template.
 pub struct UtteranceSettings {
@@ -132,16 +132,9 @@ fn with_reasoning(
     (rule, start): (UtteranceRule, ReasoningStart),
     max_tokens: usize,
 ) -> spag_chat::Result<GenerationConfig> {
-    match (encoder.reasoning(), encoder.reasoning_form(rule.prompts())?, start) {
-        (ReasoningRule::Think(tags), Some(form), ReasoningStart::After(prompt)) => {
-            let closing = encoder.continued(&PromptText::own(form.closing))?;
-            if !encoder.tokenizer().decode_with_special(&closing)?.contains(tags.close()) {
-                return Err(spag_chat::Error::Reasoning {
-                    setting: "reasoning_tags",
-                    problem: "the model's tokenizer has no tokens that spell the closing tag; name others",
-                });
-            }
-            let reasoning = Some(ReasoningBudget { tags: tags.clone(), prompt, max_tokens, closing });
+    match (encoder.reasoning(), start) {
+        (ReasoningRule::Think(_), ReasoningStart::After(prompt)) => {
+            let reasoning = encoder.reasoning_budget(rule.prompts(), prompt, max_tokens)?;
             Ok(GenerationConfig { reasoning, ..config })
         }
         // A box may be anywhere.

@@ -10,7 +10,7 @@ use spag_io::{ReasoningRule, ReasoningTags};
 
 use crate::english::article;
 use crate::lexicon::{Entry, Lexicon};
-use crate::players::{ScriptedAttacker, ScriptedDefender};
+use crate::players::{Guesses, ScriptedAttacker, ScriptedDefender};
 use crate::texts;
 use crate::thoughts::{self, Thoughts};
 
@@ -31,7 +31,8 @@ spag_io::settings! {
         pub questions: f64 [WEIGHT] = 0.16;
         /// Clues followed by the word.
         pub riddles: f64 [WEIGHT] = 0.16;
-        /// A turn of a scripted game with what its player thinks, between the tags of reasoning; or as often a clue with the words
+        /// Half of them a turn of a scripted game with what its player thinks, between the tags of reasoning; a third a question that
+        /// clues decide, answered at once or, if it begins with `Think first.`, after reasoning; and a sixth a clue with the words
         /// that it is true of.
         #[serde(skip_serializing_if = "spag_io::is_default")]
         pub thoughts: f64 [WEIGHT] = 0.0;
@@ -70,11 +71,13 @@ pub fn base_document(
         let (question, answer) = general_qa(lexicon, rng);
         format!("{question} {answer}")
     } else if is(mix.thoughts) {
-        if rng.random::<bool>() {
-            game_turn(lexicon, prompts, (Thoughts::Told, tags), rng)
-        } else {
-            let (_, clues) = draw(lexicon, rng);
-            clues.first().map_or_else(String::new, |clue| thoughts::of_clue(lexicon, clue))
+        match rng.random_range(0..6) {
+            0..3 => game_turn(lexicon, prompts, (Thoughts::Told, tags), rng),
+            3 => {
+                let (_, clues) = draw(lexicon, rng);
+                clues.first().map_or_else(String::new, |clue| thoughts::of_clue(lexicon, clue))
+            }
+            _ => thoughts::question(lexicon, tags, rng),
         }
     } else {
         riddle(lexicon, rng)
@@ -86,7 +89,9 @@ fn scripted_game(lexicon: &Lexicon, thoughts: Thoughts, rng: &mut impl Rng) -> O
     let (entry, _) = draw(lexicon, rng);
     let spec = GameSpec { number: 0, item: entry.word.clone(), max_turns: 5, seed: rng.random() };
     let mut attacker = ScriptedAttacker::new(lexicon).with_thoughts(thoughts);
-    let mut defender = ScriptedDefender::new(lexicon).with_thoughts(thoughts);
+    // Those who think predict when one word is left.
+    let guesses = if thoughts == Thoughts::Told { Guesses::Sure } else { Guesses::Early };
+    let mut defender = ScriptedDefender::new(lexicon).with_thoughts(thoughts).with_guesses(guesses);
     let config = PlayConfig { games_in_flight: 1, ..PlayConfig::default() };
     let mut played = None;
     let seats = Seats::Versus([&mut attacker, &mut defender]);

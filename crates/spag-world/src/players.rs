@@ -4,6 +4,7 @@
 use rand::seq::{IndexedRandom, SliceRandom};
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
+use serde::{Deserialize, Serialize};
 use spag_game::{Episode, Policy, PolicyError, PollMode, Reply, Said, Seat, TurnRequest, taboo};
 
 use crate::lexicon::{Entry, Lexicon};
@@ -24,6 +25,17 @@ enum DefenderStyle {
     Careful,
     Hasty,
     Chatty,
+}
+
+/// When a scripted defender predicts.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Guesses {
+    /// At times while several words fit the clues.
+    #[default]
+    Early,
+    /// When one word fits.
+    Sure,
 }
 
 /// Attacker styles with their weights.
@@ -153,13 +165,19 @@ impl Policy for ScriptedAttacker<'_> {
 pub struct ScriptedDefender<'a> {
     lexicon: &'a Lexicon,
     thoughts: Thoughts,
+    guesses: Guesses,
     ready: Vec<Reply>,
 }
 
 impl<'a> ScriptedDefender<'a> {
     /// A defender for the words of a lexicon.
     pub fn new(lexicon: &'a Lexicon) -> Self {
-        Self { lexicon, thoughts: Thoughts::Silent, ready: Vec::new() }
+        Self { lexicon, thoughts: Thoughts::Silent, guesses: Guesses::Early, ready: Vec::new() }
+    }
+
+    /// The same defender, which predicts at other times.
+    pub fn with_guesses(self, guesses: Guesses) -> Self {
+        Self { guesses, ..self }
     }
 
     /// The same defender, which says what it thinks or does not.
@@ -180,9 +198,12 @@ impl<'a> ScriptedDefender<'a> {
         let asked = last.ends_with('?') && !last.starts_with("Do you") && !last.starts_with("How");
         let Some(pick) = candidates.choose(rng).copied() else { return voice.hedge(rng) };
         let n = candidates.len();
+        let sure = self.guesses == Guesses::Sure;
         let mut chance = |p: f64| rng.random::<f64>() < p;
         let guess = match style {
+            _ if n > 1 && sure => false,
             DefenderStyle::Careful => n == 1 && chance(if timid { 0.5 } else { 0.95 }),
+            _ if sure => chance(0.95),
             DefenderStyle::Hasty => n <= 2 || (n <= 4 && chance(0.5)) || (n <= 15 && chance(0.12)),
             DefenderStyle::Chatty => false,
         };
@@ -191,13 +212,18 @@ impl<'a> ScriptedDefender<'a> {
         }
         let named = match style {
             DefenderStyle::Careful => false,
+            _ if sure && n == 1 => false,
             DefenderStyle::Hasty => asked && n <= 15 && chance(0.3),
             DefenderStyle::Chatty => (asked && n <= 30 && chance(0.75)) || (n <= 15 && chance(0.2)),
         };
         if named {
             return voice.name(pick, rng);
         }
-        if style == DefenderStyle::Chatty && n <= 2 && chance(0.6) { texts::guess(pick) } else { voice.hedge(rng) }
+        if style == DefenderStyle::Chatty && !sure && n <= 2 && chance(0.6) {
+            texts::guess(pick)
+        } else {
+            voice.hedge(rng)
+        }
     }
 }
 

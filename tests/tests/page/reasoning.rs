@@ -47,6 +47,16 @@ fn reasoning_is_private_until_no_person_plays_against_it() {
 }
 
 #[test]
+fn reasoning_has_a_budget_on_the_page() {
+    let flags = ["--reasoning", "think", "--reasoning_tags", "( )", "--max_reasoning_tokens", "2"];
+    let server = Cast::new(&[("deep", "(It has stripes) Tell me more")]).with(&flags).serve();
+    let (_, _, last) = turn(&server, &game(Some("deep"), Some("deep"), &[]));
+    let thought = &last["thoughts"][0];
+    assert_eq!(thought["reasoning_end"], "forced");
+    assert!("It has stripes".len() > thought["reasoning"].as_str().map_or(0, str::len), "{thought}");
+}
+
+#[test]
 #[ignore = "needs Chromium"]
 fn reasoning_is_folded_and_shown_after_the_game() {
     let server = serve();

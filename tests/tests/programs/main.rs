@@ -23,6 +23,7 @@ mod no_threads;
 mod plan;
 mod plan_families;
 mod provenance;
+mod reasoning;
 mod reference_commands;
 mod reference_files;
 mod reference_games;

@@ -8,7 +8,7 @@ use serde_json::json;
 use spag_cli::{Error, ReasoningSettings, Result, TerminalProgress, adapter_args, exit};
 use spag_eval::Evaluation;
 use spag_game::NamedGame;
-use spag_io::{Progress, PromptFormat, ReasoningFormat, quote, read_json, write_json_atomically};
+use spag_io::{Progress, ReasoningFormat, quote, read_json, write_json_atomically};
 use spag_model::GenerationConfig;
 use spag_model::checkpoint::load_config;
 use spag_model::generate::Sampling;
@@ -97,7 +97,7 @@ fn open_games(args: &EvalArgs) -> Result<Vec<NamedGame>> {
     };
     let mut games: Vec<NamedGame> = Vec::new();
     for text in given {
-        let named = NamedGame::open(text, format(args))?;
+        let named = NamedGame::open(text, args.contexts())?;
         if !GameMeter::exists_for(&*named.game)? {
             return Err(without_meter(&named.name));
         }
@@ -109,10 +109,6 @@ fn open_games(args: &EvalArgs) -> Result<Vec<NamedGame>> {
 }
 
 /// The format of prompts.
-fn format(args: &EvalArgs) -> PromptFormat {
-    if args.apply_chat_template { PromptFormat::Chat } else { PromptFormat::Plain }
-}
-
 fn without_meter(name: &str) -> Error {
     let problem =
         format!("{} is not solved; kuhn-poker, tic-tac-toe, nim, and connect-four with rows=4 cols=4 are", quote(name));
@@ -171,5 +167,5 @@ fn open_player(args: &EvalArgs, (model, adapter): Adapted<'_>) -> Result<ModelPl
     };
     // The probabilities of actions are those after the prompt, without reasoning.
     let silent = ReasoningSettings { reasoning: Some(ReasoningFormat::None), ..ReasoningSettings::default() };
-    Ok(ModelPlayer::load(checkpoint, generation, engine)?.with_reasoning(&args.template, &silent, format(args))?)
+    Ok(ModelPlayer::load(checkpoint, generation, engine)?.with_reasoning(&args.template, &silent, args.contexts())?)
 }

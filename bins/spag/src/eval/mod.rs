@@ -7,12 +7,14 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use serde_json::{Map, Value, json};
-use spag_cli::{Error, LoadArgs, Result, TemplateSettings, TerminalProgress, adapter_args, exit, flags, threads};
-use spag_eval::{
-    AskSettings, ChatShots, Evaluation, MissingData, MissingTask, ModelResults, ModelScores, OpenModel, TaskSource,
-    render_table, scores_document,
+use spag_cli::{
+    Error, LoadArgs, ReasoningSettings, Result, TemplateSettings, TerminalProgress, adapter_args, exit, flags, threads,
 };
-use spag_io::{CommandFiles, Contents, Progress, write_atomically, write_json_atomically};
+use spag_eval::{
+    AskReasoning, AskSettings, ChatShots, Evaluation, MissingData, MissingTask, ModelResults, ModelScores, OpenModel,
+    TaskSource, render_table, scores_document,
+};
+use spag_io::{CommandFiles, Contents, Progress, PromptFormat, write_atomically, write_json_atomically};
 use spag_model::Engine;
 use spag_model::generate::EngineSettings;
 use spag_selfplay::limits;
@@ -36,8 +38,8 @@ pub(crate) struct EvalArgs {
     /// to the weights. Models with the same checkpoint need --names.
     #[arg(long, value_name = "DIR", num_args = 1..)]
     adapter: Vec<PathBuf>,
-    /// The tasks: a TOML file such as configs/tasks/paper.toml, `tiny` for the built-in tasks of the small world, or `games`
-    /// for measures against perfect play (docs/GAMES.md), which are written to games.json.
+    /// The tasks: a TOML file such as configs/tasks/paper.toml; `tiny` or `tiny-think` for built-in tasks of the small world; or
+    /// `games` for measures against perfect play (docs/GAMES.md), which are written to games.json.
     #[arg(long, value_name = "FILE")]
     tasks: PathBuf,
     /// Output folder.
@@ -70,6 +72,8 @@ pub(crate) struct EvalArgs {
     fewshot_as_multiturn: Option<bool>,
     #[command(flatten)]
     template: TemplateSettings,
+    #[command(flatten)]
+    reasoning: ReasoningSettings,
     /// Names of the checkpoints in the results, in their order [default: the names of the folders or files; of a folder
     /// `model`, that of the folder above].
     #[arg(long, value_name = "NAME", num_args = 1..)]
@@ -84,6 +88,27 @@ pub(crate) struct EvalArgs {
 }
 
 impl EvalArgs {
+    /// What contexts are.
+    fn contexts(&self) -> PromptFormat {
+        if self.apply_chat_template { PromptFormat::Chat } else { PromptFormat::Plain }
+    }
+
+    /// Checks the settings of reasoning.
+    ///
+    /// # Errors
+    /// Some for games, whose measures are probabilities of actions; or earlier reasoning is kept, which questions have not.
+    fn check_reasoning(&self) -> Result<()> {
+        let refused =
+            |flag: &str, problem: &str| Err(Error::BadValue { flag: flag.to_owned(), problem: problem.to_owned() });
+        if self.reasoning.keep_reasoning {
+            return refused("--keep_reasoning", "a question has no earlier turns");
+        }
+        if self.tasks == Path::new(games::NAME) && self.reasoning != ReasoningSettings::default() {
+            return refused("--reasoning", "games are measured by the probabilities of actions after the prompt");
+        }
+        Ok(())
+    }
+
     /// Where few-shot examples of chats are.
     ///
     /// # Errors
@@ -108,6 +133,7 @@ pub(crate) fn run(args: EvalArgs) -> Result<()> {
     let adapters = adapter_args::of_models(&args.adapter, args.model.len())?;
     let kind = if device.device().is_cpu() { "cpu" } else { "gpu" };
     let chat_shots = args.chat_shots()?;
+    args.check_reasoning()?;
     check_folders(&args, &names, &adapters)?;
     if args.tasks == Path::new(games::NAME) {
         return games::run(&args, &names, &adapters, kind);
@@ -117,10 +143,10 @@ pub(crate) fn run(args: EvalArgs) -> Result<()> {
         return Err(Error::BadValue { flag: "--game".into(), problem });
     }
     let name = args.tasks.to_string_lossy();
-    if !args.tasks.exists() && !name.ends_with(".toml") && args.tasks != Path::new("tiny") {
+    if !args.tasks.exists() && !name.ends_with(".toml") && !spag_eval::is_built_in(&args.tasks) {
         let problem = format!(
             "there is no such file; tasks are in a TOML file, of which --only chooses some, as in --tasks \
-             configs/tasks/paper.toml --only {name}, or are `tiny` or `{}`",
+             configs/tasks/paper.toml --only {name}, or are `tiny`, `tiny-think` or `{}`",
             games::NAME
         );
         return Err(Error::BadValue { flag: format!("--tasks {name}"), problem });
@@ -153,7 +179,9 @@ pub(crate) fn run(args: EvalArgs) -> Result<()> {
             }
         };
         let bos = args.loading.bos_rule();
-        let settings = AskSettings { bos, max_length: args.max_length, arithmetic, chat_template, chat_shots };
+        let reasoning = AskReasoning::of(folder, &args.template, &args.reasoning, args.contexts())?;
+        let settings =
+            AskSettings { bos, max_length: args.max_length, arithmetic, chat_template, chat_shots, reasoning };
         Ok(evaluation.model(name, folder, tasks, &settings)?)
     };
     // All records are opened first, so that a wrong one is found before hours of work.

@@ -7,12 +7,12 @@ use std::path::PathBuf;
 
 use clap::Args;
 use spag_cli::adapter_args::NamedFolder;
-use spag_cli::{Error, LoadArgs, Result, TemplateSettings, exit, flags, threads};
+use spag_cli::{Error, LoadArgs, ReasoningSettings, Result, TemplateSettings, exit, flags, threads};
 use spag_io::{PromptFormat, ReasoningFormat};
 use spag_model::generate::EngineSettings;
 use spag_serve::{AdapterLoading, QueueLimits, Server, ServerConfig};
 
-use page::PageArgs;
+use page::{PageArgs, Thinks};
 
 use crate::network::{self, Keys, NetworkArgs};
 
@@ -21,7 +21,7 @@ use crate::network::{self, Keys, NetworkArgs};
 /// The first line of stdout says where: `listening on http://HOST:PORT`. SIGTERM and SIGINT end the server when all
 /// requests have ended; a second signal ends it at once. docs/SERVING.md lists the routes.
 #[derive(Debug, Args)]
-#[command(rename_all = "snake_case")]
+#[command(rename_all = "snake_case", mut_args(of_servers))]
 pub(crate) struct ServeArgs {
     /// The checkpoint: a Hugging Face folder or a GGUF file. It answers requests that name no model.
     #[arg(value_name = "MODEL")]
@@ -43,12 +43,10 @@ pub(crate) struct ServeArgs {
     /// Maximum number of tokens in a prompt and its completion together [default: the positions of the model].
     #[arg(long, value_name = "N", value_parser = flags::within(1..=1 << 30))]
     max_length: Option<usize>,
-    /// What of a model's answer to a chat is reasoning, which clients get in `reasoning_content`: none, think (what stands between
-    /// tags at its beginning) or auto (think if the model's chat template or vocabulary has the tags).
-    #[arg(long, value_name = "FORMAT", default_value_t = ReasoningFormat::None)]
-    reasoning: ReasoningFormat,
     #[command(flatten)]
     template: TemplateSettings,
+    #[command(flatten)]
+    reasoning: ReasoningSettings,
     #[command(flatten)]
     page: PageArgs,
     #[command(flatten)]
@@ -61,8 +59,34 @@ pub(crate) struct ServeArgs {
     loading: LoadArgs,
 }
 
+/// What flags of games mean for a server.
+fn of_servers(arg: clap::Arg) -> clap::Arg {
+    match arg.get_id().as_str() {
+        "reasoning" => arg.help(
+            "What of a model's answer to a chat is reasoning, which clients get in `reasoning_content` and a person who plays does \
+             not see: none, think (what stands between tags at its beginning) or auto (think if the model's chat template or \
+             vocabulary has the tags) [default: none]",
+        ),
+        "max_reasoning_tokens" => arg.help(
+            "Maximum number of tokens of reasoning in a turn on the page, beside those of what is said. Then the closing tag is \
+             written for the model [default: 1024, at most a quarter of the model's positions]",
+        ),
+        "keep_reasoning" => {
+            arg.help("Keep a model's own earlier reasoning in its later prompts on the page: True or False [default: False]")
+        }
+        _ => arg,
+    }
+}
+
+impl ServeArgs {
+    fn reasoning(&self) -> ReasoningFormat {
+        self.reasoning.reasoning.unwrap_or(ReasoningFormat::None)
+    }
+}
+
 pub(crate) fn run(args: ServeArgs) -> Result<()> {
-    if args.reasoning == ReasoningFormat::Boxed {
+    let reasoning = ReasoningSettings { reasoning: Some(args.reasoning()), ..args.reasoning.clone() };
+    if args.reasoning() == ReasoningFormat::Boxed {
         let problem =
             "the last box of an answer is known at its end only, too late for streams; name none, think or auto";
         return Err(Error::BadValue { flag: "--reasoning boxed".to_owned(), problem: problem.to_owned() });
@@ -72,7 +96,9 @@ pub(crate) fn run(args: ServeArgs) -> Result<()> {
     let config = ServerConfig { adapter_loading, ..args.network.config(args.queue)? };
     let prompts = args.page.prompts(&models::folders(&args))?;
     let format = prompts.format();
-    let page = args.page.page(prompts, &models::names(&args)?, (&args.template, args.reasoning))?;
+    reasoning.check(format).map_err(spag_selfplay::Error::from)?;
+    let thinks = Thinks { template: &args.template, reasoning: &reasoning, prompts: format };
+    let page = args.page.page(prompts, &models::names(&args)?, thinks)?;
     threads::start()?;
     network::allow_connections(config.limits.max_connections);
     let keys = Keys::of(&config);

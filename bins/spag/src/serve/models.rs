@@ -59,7 +59,7 @@ pub(super) fn load(args: &ServeArgs) -> Result<Vec<ModelToServe>> {
         }
         let engine = args.engine.for_model(&checkpoint.model, args.max_length.unwrap_or(positions), engines)?;
         let (folder, template) = (folder.to_owned(), args.template.clone());
-        Ok(ModelToServe { names, checkpoint, folder, engine, adapters, reasoning: args.reasoning, template })
+        Ok(ModelToServe { names, checkpoint, folder, engine, adapters, reasoning: args.reasoning(), template })
     };
     folders.into_iter().map(&mut load).collect()
 }

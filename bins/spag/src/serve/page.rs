@@ -6,7 +6,7 @@ use std::sync::Arc;
 use clap::Args;
 use spag_cli::{Error, PromptArgs, ReasoningSettings, Result, TemplateSettings, exit, flags};
 use spag_game::{JudgeKind, PromptSet, WordList, games, parse_options, taboo};
-use spag_io::{PromptFormat, ReasoningFormat};
+use spag_io::PromptFormat;
 use spag_page::{Page, PageConfig, PageEndpoint, PageGame, RunGame, RunSettings};
 use spag_run::RunFolder;
 use spag_selfplay::arena::NamedPlayer;
@@ -64,16 +64,10 @@ pub(super) struct PageArgs {
 
 /// How the players of the page think: as the models of the server.
 #[derive(Clone, Copy)]
-struct Thinks<'a> {
-    template: &'a TemplateSettings,
-    reasoning: ReasoningFormat,
-    prompts: PromptFormat,
-}
-
-impl Thinks<'_> {
-    fn settings(&self) -> ReasoningSettings {
-        ReasoningSettings { reasoning: Some(self.reasoning), ..ReasoningSettings::default() }
-    }
+pub(super) struct Thinks<'a> {
+    pub(super) template: &'a TemplateSettings,
+    pub(super) reasoning: &'a ReasoningSettings,
+    pub(super) prompts: PromptFormat,
 }
 
 impl PageArgs {
@@ -161,7 +155,7 @@ impl PageArgs {
                 report: |line| exit::note(format_args!("note: {line}")),
                 ..EndpointConfig::new(&self.sampling, self.length.max_new_tokens, &self.requests)
             };
-            let config = config.with_reasoning(thinks.template, &thinks.settings(), thinks.prompts);
+            let config = config.with_reasoning(thinks.template, thinks.reasoning, thinks.prompts);
             endpoints.push(PageEndpoint { name, asker: Arc::new(EndpointAsker::new(spec, config)?) });
         }
         Ok(endpoints)
@@ -171,13 +165,7 @@ impl PageArgs {
     ///
     /// # Errors
     /// A file cannot be read, a player is no endpoint or has the name of another, or the run folder has no games.
-    pub(super) fn page(
-        &self,
-        prompts: PromptSet,
-        models: &[String],
-        (template, reasoning): (&TemplateSettings, ReasoningFormat),
-    ) -> Result<Page> {
-        let thinks = Thinks { template, reasoning, prompts: prompts.format() };
+    pub(super) fn page(&self, prompts: PromptSet, models: &[String], thinks: Thinks<'_>) -> Result<Page> {
         let run = self.run.as_deref().and_then(|run| RunSettings::read(&RunFolder::new(run)));
         let run = run.as_ref();
         let words = self.target_words(run)?;
@@ -190,7 +178,7 @@ impl PageArgs {
             length: self.length,
             run: self.run.clone(),
             endpoints: self.endpoints(models, thinks)?,
-            reasoning: thinks.settings(),
+            reasoning: thinks.reasoning.clone(),
             ..PageConfig::new(words)
         })?)
     }

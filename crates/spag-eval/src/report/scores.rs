@@ -3,7 +3,7 @@
 use spag_run::document::{Document, Part, Section, Table};
 
 use super::radar::radar;
-use super::table::{Rows, cut_notes, paired_table, scores_table};
+use super::table::{Rows, cut_notes, paired_table, reasoning_table, scores_table};
 use crate::results::ModelScores;
 
 /// The scores as a document of their own.
@@ -24,7 +24,8 @@ pub fn scores_parts(models: &[ModelScores]) -> Vec<Part> {
     let of_groups = || Table { title: "The tasks of each group".to_owned(), ..scores_table(models, Rows::All) };
     let mut parts: Vec<Part> = radar(models).map(|chart| Part::Charts(vec![chart])).into_iter().collect();
     parts.push(Part::Table(scores_table(models, Rows::Groups)));
-    parts.extend(paired_table(models).filled().map(Part::Table));
+    parts
+        .extend([reasoning_table(models), paired_table(models)].into_iter().filter_map(Table::filled).map(Part::Table));
     parts.extend(has_groups.then(|| Part::Folded(of_groups())));
     parts.extend(cut_notes(models).map(|note| Part::Text(format!("{note}."))));
     parts

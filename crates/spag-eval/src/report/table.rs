@@ -1,7 +1,7 @@
 //! The table of scores.
 
 use spag_run::document::Table;
-use spag_selfplay::text_table;
+use spag_selfplay::{ReasoningStats, text_table};
 
 use crate::paired::PairedDifference;
 use crate::results::{MetricScore, ModelScores, TaskScore};
@@ -20,7 +20,9 @@ pub(super) enum Rows {
 pub fn render_table(models: &[ModelScores]) -> String {
     let Table { columns, rows, .. } = scores_table(models, Rows::Groups);
     let mut text = text_table(&columns, &rows);
-    if let Some(Table { title, columns, rows }) = paired_table(models).filled() {
+    for Table { title, columns, rows } in
+        [reasoning_table(models), paired_table(models)].into_iter().filter_map(Table::filled)
+    {
         text.push_str(&format!("\n{title}\n\n{}", text_table(&columns, &rows)));
     }
     cut_notes(models).for_each(|note| text.push_str(&format!("\n  {note}\n")));
@@ -33,6 +35,22 @@ pub(super) fn cut_notes(models: &[ModelScores]) -> impl Iterator<Item = String> 
         let name = spag_io::quote(&model.name);
         format!("{name}: {} rows were longer than the model sees, and their prompts lost their beginning", model.cut)
     })
+}
+
+/// What answers began with, of models that may think.
+pub(super) fn reasoning_table(models: &[ModelScores]) -> Table {
+    let percent = |share: f64| format!("{:.1}", 100.0 * share);
+    let row = |model: &ModelScores, task: &TaskScore| {
+        let ReasoningStats { characters, empty, forced, unfinished } = task.reasoning?;
+        let (model, task) = (spag_io::quote(&model.name), task.alias.clone());
+        Some(vec![model, task, format!("{characters:.0}"), percent(empty), percent(forced), percent(unfinished)])
+    };
+    let rows = models.iter().flat_map(|model| model.tasks.iter().filter_map(move |task| row(model, task)));
+    Table::new(
+        "Reasoning before answers: characters on average, and % of answers without it, whose budget was used up, or that ended within it",
+        ["model", "task", "characters", "empty", "forced", "unfinished"],
+        rows.collect(),
+    )
 }
 
 /// The differences from the first model, in the order of models.

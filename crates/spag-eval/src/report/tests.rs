@@ -21,6 +21,7 @@ fn task(name: &str, group: Option<&str>, metric: Metric, value: f64) -> TaskScor
         rows: 100,
         chance: Some(0.25),
         metrics,
+        reasoning: None,
     }
 }
 

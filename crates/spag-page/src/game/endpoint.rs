@@ -34,7 +34,7 @@ pub(crate) fn stream(game: Game, endpoint: &PageEndpoint, kept: KeptConnection) 
     }
     let state = game.position()?.state;
     let seat = state.to_move();
-    let prompt = state.prompt(seat, &game.episode);
+    let prompt = game.prompt(&*state, seat, asker.kept_reasoning());
     drop(state);
     let seed = game_seed(game.seed, game.episode.history.len());
     let asked =

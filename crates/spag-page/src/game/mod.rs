@@ -8,14 +8,15 @@ mod preview;
 mod thoughts;
 mod turn;
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use serde::Deserialize;
 use serde::de::IgnoredAny;
 use serde_json::{Map, Value, json};
-use spag_game::{Episode, ReasoningEnd, Said, Seat, Utterance, taboo};
-use spag_io::{Limits as _, cause};
+use spag_game::{Episode, Match, ReasoningEnd, Said, Seat, Utterance, UtteranceView, taboo, with_own_reasoning};
+use spag_io::{Limits as _, ReasoningRule, TurnPrompt, cause};
 use spag_selfplay::limits;
 use spag_serve::ApiError;
 
@@ -169,6 +170,17 @@ impl Game {
         if reasoning.is_some() || reasoning_end.is_some() {
             self.thoughts.keep(&self.identity(), &self.episode.history, Thought { reasoning, reasoning_end });
         }
+    }
+
+    /// The prompt of a seat. With a rule its own utterances follow their reasoning, as far as that is kept.
+    fn prompt(&self, state: &dyn Match, seat: Seat, kept: Option<&ReasoningRule>) -> TurnPrompt {
+        let prompt = state.prompt(seat, &self.episode);
+        let Some(rule) = kept else { return prompt };
+        let mut history: Vec<UtteranceView<'_>> = self.episode.history.iter().map(UtteranceView::from).collect();
+        for (at, thought) in self.thoughts.of(&self.identity(), &self.episode.history, 0) {
+            history[at].reasoning = thought.reasoning.map(Cow::Owned);
+        }
+        with_own_reasoning(prompt, seat, &history, rule)
     }
 
     /// What the page is told: the verdict; of games with messages the position as the person who plays sees it; and the reasoning
@@ -399,6 +411,25 @@ mod tests {
         let watched = thoughtful(&games, "n".into());
         assert_eq!((thoughts(&watched), watched.json(2).unwrap().get("thoughts")), (Some(shown.clone()), None));
         assert_eq!(read(&request(&"n".into(), &said)), Some(shown));
+    }
+
+    #[test]
+    fn own_reasoning_that_is_kept_is_in_the_prompts_of_its_seat_alone() {
+        let mut game = thoughtful(&PlayedGames::default(), Value::Null);
+        game.episode.history.push(Utterance::new(taboo::ATTACKER, "No."));
+        let rule = ReasoningRule::Think("( )".parse().unwrap());
+        let shown = |seat: Seat, kept: Option<&ReasoningRule>| match game.prompt(
+            &*game.position().unwrap().state,
+            seat,
+            kept,
+        ) {
+            TurnPrompt::Plain(text) => text.text().to_owned(),
+            TurnPrompt::Chat(messages) => panic!("{messages:?}"),
+        };
+        let own = shown(taboo::DEFENDER, Some(&rule));
+        assert!(own.contains("(A tiger?)Is it a cat?"), "{own}");
+        assert!(!shown(taboo::DEFENDER, None).contains("A tiger?"));
+        assert!(!shown(taboo::ATTACKER, Some(&rule)).contains("A tiger?"));
     }
 
     #[test]

@@ -47,7 +47,10 @@ impl PlayRules {
     /// The game is too long, the tokenizer cannot encode it, or the model has no template for a chat.
     pub(crate) fn request(&self, game: &Game, model: &ModelHandle) -> Result<(Request, Splitting), ApiError> {
         let position = game.position()?;
-        let prompt = position.state.prompt(position.state.to_move(), &game.episode);
+        let seat = position.state.to_move();
+        let encoder = model.encoder();
+        let kept = self.reasoning.keep_reasoning.then(|| encoder.reasoning());
+        let prompt = game.prompt(&*position.state, seat, kept);
         let failed = |error: spag_chat::Error| ApiError::server(error.to_string());
         let tokens = model.encode(&prompt)?;
         let max_new_tokens = self.utterance_tokens(model);
@@ -57,7 +60,6 @@ impl PlayRules {
             sampling: self.sampling(game),
             ..GenerationConfig::default()
         };
-        let encoder = model.encoder();
         let start = ReasoningStart::after(encoder, &encoder.text(&prompt).map_err(failed)?);
         let mut settings = UtteranceSettings::new(config, model.max_length()).with_reasoning(&self.reasoning);
         let utterances = position.state.utterance_rule();
@@ -66,7 +68,7 @@ impl PlayRules {
         let seed = game_seed(game.seed, game.episode.history.len());
         let (rule, prompt_end) = (encoder.reasoning().clone(), start.prompt_end());
         let preview = Preview::new((model.tokenizer(), &tokens), &config, (&rule, start));
-        let splitting = Splitting { seat: position.state.to_move(), utterances, rule, prompt_end, preview };
+        let splitting = Splitting { seat, utterances, rule, prompt_end, preview };
         Ok((Request { prompt: Prompt::Tokens(tokens), seed, config }, splitting))
     }
 }

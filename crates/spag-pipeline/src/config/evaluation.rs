@@ -46,7 +46,7 @@ spag_io::settings! {
 
     /// `[benchmarks]`: tasks that the base model, the imitation model and the model of each epoch are scored on.
     pub table BenchmarkSettings {
-        /// A file of tasks, or `tiny` for the built-in ones of the small world, which is the default of this table.
+        /// A file of tasks, or `tiny` or `tiny-think` for built-in ones of the small world; `tiny` is the default of this table.
         pub tasks: PathBuf = PathBuf::from("tiny");
         /// The folder of the tasks' data; that of their file if absent.
         pub data_dir: Option<PathBuf>;

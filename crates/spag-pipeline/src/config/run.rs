@@ -165,7 +165,7 @@ impl RunConfig {
             train.job.eval_data_path.iter_mut().for_each(|path| inputs.find(setting, path));
         }
         if let Some(benchmarks) = &mut config.benchmarks {
-            if benchmarks.tasks != Path::new("tiny") {
+            if !spag_eval::is_built_in(&benchmarks.tasks) {
                 inputs.find("benchmarks.tasks", &mut benchmarks.tasks);
             }
             benchmarks.data_dir.iter_mut().for_each(|folder| inputs.find("benchmarks.data_dir", folder));

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use serde::{Deserialize, Serialize};
 use spag_selfplay::{EndpointSpec, LengthSettings, PlayerSpec, SamplingSettings, limits};
 use spag_train::{TrainConfig, TrainMethod};
+use spag_world::Guesses;
 
 use super::train::TrainSettings;
 use crate::error::Error;
@@ -30,6 +31,10 @@ spag_io::settings! {
         pub player: Option<String>;
         /// Games that are played; words are cycled. One on each word if absent.
         pub games: Option<usize> [limits::GAMES];
+        /// When the defender of the source `scripted` predicts: `early`, at times while several words fit the clues, or `sure`, when
+        /// one fits.
+        #[serde(skip_serializing_if = "spag_io::is_default")]
+        pub guesses: Guesses;
         /// Maximum tokens of an utterance of the sources `endpoint` and `self`.
         #[serde(skip_serializing_if = "is_default_length")]
         pub max_new_tokens: usize [limits::NEW_TOKENS] = LengthSettings::default().max_new_tokens;

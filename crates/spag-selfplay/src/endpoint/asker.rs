@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 
 use spag_game::Said;
-use spag_io::TurnPrompt;
+use spag_io::{ReasoningRule, TurnPrompt};
 
 use super::client::{Client, Job};
 use super::config::EndpointConfig;
@@ -25,6 +25,7 @@ pub struct EndpointAsker {
     jobs: Sender<Job>,
     open: Arc<AtomicUsize>,
     requests_in_flight: usize,
+    kept_reasoning: Option<ReasoningRule>,
 }
 
 impl EndpointAsker {
@@ -36,6 +37,7 @@ impl EndpointAsker {
         config.check()?;
         // Waiting threads cost little, and slots of a failed URL are left unused.
         let in_flight = config.in_flight * spec.servers.urls().len();
+        let kept_reasoning = config.kept_reasoning();
         let client = Arc::new(Client::new(spec, config));
         let (jobs, waiting) = channel();
         let waiting = Arc::new(Mutex::new(waiting));
@@ -46,7 +48,7 @@ impl EndpointAsker {
                 .spawn(move || client.work(&waiting))
                 .map_err(|source| Error::Threads { wanted: in_flight, source })?;
         }
-        Ok(Self { client, jobs, open: Arc::default(), requests_in_flight: in_flight })
+        Ok(Self { client, jobs, open: Arc::default(), requests_in_flight: in_flight, kept_reasoning })
     }
 
     /// Asks for an utterance. `answered` gets it from another thread, with the reasoning before it, or why there is none; neither if this
@@ -86,6 +88,11 @@ impl EndpointAsker {
     /// Maximum concurrent requests.
     pub fn requests_in_flight(&self) -> usize {
         self.requests_in_flight
+    }
+
+    /// How later prompts show the player's own reasoning, if they do.
+    pub fn kept_reasoning(&self) -> Option<&ReasoningRule> {
+        self.kept_reasoning.as_ref()
     }
 
     /// The work so far.

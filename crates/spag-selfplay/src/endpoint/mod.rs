@@ -22,7 +22,6 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::Duration;
 
 use spag_game::{Policy, PolicyError, PollMode, Reply, Said, TurnRequest};
-use spag_io::ReasoningRule;
 
 pub use asker::EndpointAsker;
 pub use config::{EndpointConfig, RetryConfig, TopK};
@@ -78,8 +77,6 @@ pub struct EndpointPlayer {
     open: usize,
     /// What utterances are, in games that list their actions.
     speech: Speech,
-    /// How prompts show the player's own reasoning, if they do.
-    kept: Option<ReasoningRule>,
 }
 
 /// What an endpoint may say where a game lists its actions.
@@ -102,8 +99,7 @@ impl EndpointPlayer {
     /// An invalid setting, or a thread that cannot be started.
     pub fn new(spec: EndpointSpec, config: EndpointConfig) -> Result<Self> {
         let (done, answers) = channel();
-        let kept = config.kept_reasoning();
-        Ok(Self { asker: EndpointAsker::new(spec, config)?, done, answers, open: 0, speech: Speech::Anything, kept })
+        Ok(Self { asker: EndpointAsker::new(spec, config)?, done, answers, open: 0, speech: Speech::Anything })
     }
 
     /// The same player, whose utterances in games that list their actions are one of them. A server that is not known to accept such a
@@ -161,7 +157,7 @@ impl Policy for EndpointPlayer {
             }
         };
         let choices = turn.legal_actions.filter(|_| self.speech == Speech::Actions).unwrap_or_default().to_vec();
-        let prompt = match &self.kept {
+        let prompt = match self.asker.kept_reasoning() {
             Some(rule) => turn.prompt_with_reasoning(rule),
             None => turn.prompt.clone(),
         };

@@ -81,7 +81,7 @@ impl GameStats {
             speech.repeated += u64::from(!earlier.insert(text.as_str()));
             speech.words += words.len() as u64;
             speech.characters += text.chars().count() as u64;
-            self.thought[utterance.seat.index()].add(utterance);
+            self.thought[utterance.seat.index()].add(utterance.reasoning.as_deref(), utterance.reasoning_end);
             self.words.add(utterance.seat, &words);
             self.pairs.add(utterance.seat, &words);
         }

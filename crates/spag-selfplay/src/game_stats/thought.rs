@@ -1,7 +1,7 @@
 //! Statistics of reasoning.
 
 use serde::{Deserialize, Serialize};
-use spag_game::{ReasoningEnd, Utterance};
+use spag_game::ReasoningEnd;
 
 /// Sums over the utterances of one seat or of both.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -14,12 +14,12 @@ pub(super) struct Thought {
 }
 
 impl Thought {
-    pub(super) fn add(&mut self, said: &Utterance) {
+    pub(super) fn add(&mut self, reasoning: Option<&str>, end: Option<ReasoningEnd>) {
         self.utterances += 1;
-        self.thought += u64::from(said.reasoning.is_some());
-        self.characters += said.reasoning.as_ref().map_or(0, |text| text.chars().count() as u64);
-        self.forced += u64::from(said.reasoning_end == Some(ReasoningEnd::Forced));
-        self.unfinished += u64::from(said.reasoning_end == Some(ReasoningEnd::Unfinished));
+        self.thought += u64::from(reasoning.is_some());
+        self.characters += reasoning.map_or(0, |text| text.chars().count() as u64);
+        self.forced += u64::from(end == Some(ReasoningEnd::Forced));
+        self.unfinished += u64::from(end == Some(ReasoningEnd::Unfinished));
     }
 
     pub(super) fn plus(self, other: Self) -> Self {
@@ -33,13 +33,17 @@ impl Thought {
     }
 
     pub(super) fn stats(self) -> Option<ReasoningStats> {
+        (self.thought + self.forced + self.unfinished > 0).then(|| self.shares())
+    }
+
+    fn shares(self) -> ReasoningStats {
         let mean = |sum: u64| sum as f64 / self.utterances as f64;
-        (self.thought + self.forced + self.unfinished > 0).then(|| ReasoningStats {
+        ReasoningStats {
             characters: mean(self.characters),
             empty: mean(self.utterances - self.thought),
             forced: mean(self.forced),
             unfinished: mean(self.unfinished),
-        })
+        }
     }
 }
 
@@ -54,4 +58,13 @@ pub struct ReasoningStats {
     pub forced: f64,
     /// Those whose completion ended within reasoning or with it, so that nothing was said.
     pub unfinished: f64,
+}
+
+impl ReasoningStats {
+    /// Those of texts, at least one, each with the reasoning before it and how that ended.
+    pub fn of<'a>(texts: impl IntoIterator<Item = (Option<&'a str>, Option<ReasoningEnd>)>) -> Self {
+        let mut sums = Thought::default();
+        texts.into_iter().for_each(|(reasoning, end)| sums.add(reasoning, end));
+        sums.shares()
+    }
 }

@@ -2,5 +2,6 @@
 
 mod english;
 mod files;
+mod thoughts;
 mod wordnet;
 mod world;

@@ -17,15 +17,25 @@ use spag_world::{
     clue_truth, general_qa, naming_probe, qa_probe,
 };
 
-fn lexicon() -> Lexicon {
+pub(crate) fn lexicon() -> Lexicon {
     Lexicon::embedded().unwrap()
 }
 
-fn prompts() -> PromptSet {
+pub(crate) fn prompts() -> PromptSet {
     PromptSet::load(root().join("configs/tiny-prompts.json")).unwrap()
 }
 
 fn scripted(lexicon: &Lexicon, games: usize, seed: u64) -> Vec<FinishedGame> {
+    play(lexicon, games, seed, (ScriptedAttacker::new(lexicon), ScriptedDefender::new(lexicon)))
+}
+
+/// Games of two scripted players.
+pub(crate) fn play(
+    lexicon: &Lexicon,
+    games: usize,
+    seed: u64,
+    (mut attacker, mut defender): (ScriptedAttacker<'_>, ScriptedDefender<'_>),
+) -> Vec<FinishedGame> {
     let words: Vec<&str> = lexicon.words().collect();
     let specs = (0..games).map(|number| GameSpec {
         number,
@@ -33,7 +43,6 @@ fn scripted(lexicon: &Lexicon, games: usize, seed: u64) -> Vec<FinishedGame> {
         max_turns: 5,
         seed: game_seed(seed, number),
     });
-    let (mut attacker, mut defender) = (ScriptedAttacker::new(lexicon), ScriptedDefender::new(lexicon));
     let config = PlayConfig::default();
     let mut played = Vec::new();
     let seats = Seats::Versus([&mut attacker, &mut defender]);

@@ -2,8 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
-use spag_eval::{AskSettings, Evaluation, ModelResults, ModelScores};
-use spag_io::{Progress, write_json_atomically};
+use spag_eval::{AskReasoning, AskSettings, Evaluation, ModelResults, ModelScores};
+use spag_io::{Progress, PromptFormat, write_json_atomically};
 use spag_model::checkpoint::load_config;
 use spag_model::generate::MemoryBudget;
 use spag_model::{Engine, EngineConfig};
@@ -19,7 +19,7 @@ pub(super) fn stage(config: &RunConfig, settings: &BenchmarkSettings) -> StageWo
     let stage = StageWork::measuring(files::BENCHMARKS, StageKind::EvaluateFromRecords, Box::new(benchmarks));
     let mut inputs: Vec<PathBuf> =
         scored(config, &config.models().collect::<Vec<_>>()).into_iter().map(|(_, folder)| folder).collect();
-    inputs.extend((settings.tasks != Path::new("tiny")).then(|| settings.tasks.clone()));
+    inputs.extend((!spag_eval::is_built_in(&settings.tasks)).then(|| settings.tasks.clone()));
     StageWork { inputs, outputs: vec![config.run_dir.join(files::BENCHMARKS)], parts: vec!["score"], ..stage }
 }
 
@@ -91,5 +91,7 @@ fn ask_settings(run: RunContext<'_>, settings: &BenchmarkSettings, model: &Path)
     let dtype = settings.dtype.resolve(&load_config(model)?, &device);
     let kind = if device.is_cpu() { "cpu" } else { "gpu" };
     let (bos, arithmetic) = (run.config.add_bos_token, format!("{dtype} on {kind}"));
-    Ok(AskSettings { bos, arithmetic, ..AskSettings::default() })
+    let contexts = if settings.apply_chat_template { PromptFormat::Chat } else { PromptFormat::Plain };
+    let reasoning = AskReasoning::of(model, &run.config.template, &run.config.reasoning, contexts)?;
+    Ok(AskSettings { bos, arithmetic, reasoning, ..AskSettings::default() })
 }

@@ -34,7 +34,7 @@ pub(super) fn scripted(
     let thinks = run.config.reasoning.reasoning == Some(ReasoningFormat::Think);
     let thoughts = if thinks { Thoughts::Told } else { Thoughts::Silent };
     let mut first = ScriptedAttacker::new(lexicon).with_thoughts(thoughts);
-    let mut second = ScriptedDefender::new(lexicon).with_thoughts(thoughts);
+    let mut second = ScriptedDefender::new(lexicon).with_thoughts(thoughts).with_guesses(run.config.imitation.guesses);
     play_scripted(run, source, ("scripted", Seats::Versus([&mut first, &mut second])), done, progress)
 }
 
