@@ -5,8 +5,8 @@ use std::ffi::OsString;
 use clap::{Args, CommandFactory, Parser, Subcommand};
 
 use crate::{
-    arena, bench, compare, data, env, eval, generate, init_model, launch, make_base, merge, plan, run, serve, show,
-    watch,
+    arena, bench, check, compare, data, env, eval, generate, init_model, launch, make_base, merge, plan, run, serve,
+    show, watch,
 };
 use spag_cli::{Error, Result, flags};
 use spag_dist::launch::{LaunchArgs, RankArgs};
@@ -37,6 +37,7 @@ enum Command {
     Arena(Box<arena::ArenaArgs>),
     Show(show::ShowArgs),
     Eval(Box<eval::EvalArgs>),
+    Check(check::CheckArgs),
     Env(env::EnvArgs),
     Generate(generate::GenerateArgs),
     Serve(Box<serve::ServeArgs>),
@@ -73,6 +74,7 @@ pub(crate) fn run(args: impl IntoIterator<Item = OsString>) -> Result<()> {
         Command::Arena(args) => arena::run(*args),
         Command::Show(args) => show::run(args),
         Command::Eval(args) => eval::run(*args),
+        Command::Check(args) => check::run(args),
         Command::Env(args) => env::run(args),
         Command::Generate(args) => generate::run(args),
         Command::Serve(args) => serve::run(*args),

@@ -2,6 +2,7 @@
 
 mod arena;
 mod bench;
+mod check;
 mod commands;
 mod compare;
 mod data;
