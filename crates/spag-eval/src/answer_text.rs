@@ -27,9 +27,29 @@ impl AnswerReader {
         Ok(Self { filter, ignore, compare })
     }
 
-    /// What the filter takes from an answer. A regular expression that takes too long finds nothing.
+    /// Whether answers are compared as mathematics.
+    pub(crate) fn is_math(&self) -> bool {
+        self.compare.math
+    }
+
+    /// For each answer the index of the first one that is the same.
+    pub(crate) fn groups(&self, answers: &[String]) -> Vec<usize> {
+        let mut firsts: Vec<usize> = Vec::new();
+        let first_like = |(at, answer): (usize, &String)| {
+            let same = firsts.iter().copied().find(|first| self.is_right(answer, &answers[*first]));
+            same.unwrap_or_else(|| {
+                firsts.push(at);
+                at
+            })
+        };
+        answers.iter().enumerate().map(first_like).collect()
+    }
+
+    /// What the filter takes from an answer; of mathematics without a filter, what the text answers. A regular expression that takes too long finds nothing.
     pub(crate) fn read(&self, answer: &str) -> String {
-        let Some((filter, regex)) = &self.filter else { return answer.to_owned() };
+        let Some((filter, regex)) = &self.filter else {
+            return if self.compare.math { spag_math::extract(answer).unwrap_or_default() } else { answer.to_owned() };
+        };
         let matches: Vec<String> = regex
             .captures_iter(answer)
             .map_while(Result::ok)
@@ -53,6 +73,9 @@ impl AnswerReader {
 
     /// Whether an answer is the expected one.
     pub(crate) fn is_right(&self, answer: &str, target: &str) -> bool {
+        if self.compare.math {
+            return spag_math::equal(target, answer);
+        }
         self.normal(answer) == self.normal(target)
     }
 
@@ -91,6 +114,15 @@ mod tests {
         assert_eq!(filter(r"\d+", 0).read("no number"), "none");
         assert_eq!(filter(r"\d+", -3).read("1 2"), "none");
         assert_eq!(AnswerReader::default().read(" as it is"), " as it is");
+    }
+
+    #[test]
+    fn mathematics_is_found_and_grouped_by_its_value() {
+        let reader = AnswerReader::new(None, Some(&ExactMatchConfig { math: true, ..Default::default() })).unwrap();
+        let read =
+            ["So \\boxed{\\frac{2}{4}}.", "The answer is 0.5.", "3", "50\\%", "none"].map(|text| reader.read(text));
+        assert_eq!(read.each_ref().map(|answer| reader.is_right(answer, "1/2")), [true, true, false, true, false]);
+        assert_eq!(reader.groups(&read), [0, 0, 2, 0, 4]);
     }
 
     #[test]

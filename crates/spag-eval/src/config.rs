@@ -12,6 +12,10 @@ use crate::metric::Metric;
 const MAX_BYTES: u64 = 1 << 22;
 /// Tokens of a generated answer that a task can ask for.
 const NEW_TOKENS: std::ops::RangeInclusive<usize> = 1..=1 << 20;
+/// Answers of a row.
+const SAMPLES: std::ops::RangeInclusive<usize> = 1..=4096;
+/// Temperatures.
+const TEMPERATURE: std::ops::RangeInclusive<f64> = 0.0..=100.0;
 /// Few-shot examples that a task can ask for.
 const SHOTS: std::ops::RangeInclusive<usize> = 0..=1000;
 
@@ -78,6 +82,18 @@ pub struct TaskConfig {
     /// The most tokens of a generated answer; 256 if absent.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max_new_tokens: Option<usize>,
+    /// Answers of a row, drawn one by one; 1 if absent.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub samples: Option<usize>,
+    /// Of the draws; the most likely tokens if absent or 0.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub temperature: Option<f64>,
+    /// Draws from the most likely tokens that have this probability together; from all if absent.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub top_p: Option<f64>,
+    /// Seed of the draws; 0 if absent.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub seed: Option<u64>,
     /// What is between a prompt and an answer; a blank if absent.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub target_delimiter: Option<String>,
@@ -173,6 +189,9 @@ fn invalid() -> String {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct ExactMatchConfig {
+    /// Both are compared as mathematics: the answer in a text is found and compared as `spag check` does. Nothing else is ignored
+    /// then.
+    pub math: bool,
     /// Regular expressions whose matches are removed from both.
     pub ignore: Vec<String>,
     /// Capital letters are the same as small ones.
@@ -230,6 +249,12 @@ impl Kind {
         }
     }
 
+    /// Whether it can have a metric.
+    fn knows(self, metric: Metric) -> bool {
+        self.known_metrics().contains(&metric)
+            || self == Self::Generated && matches!(metric, Metric::MeanAt(_) | Metric::PassAt(_) | Metric::MajAt(_))
+    }
+
     /// The keys that it needs, and those that it may have beside `name`, `file` and others that all have.
     fn keys(self) -> (&'static [&'static str], &'static [&'static str]) {
         match self {
@@ -238,7 +263,18 @@ impl Kind {
             Self::Continuation => (&["prompt", "continuation"], &["few_shot", "target_delimiter"]),
             Self::Generated => (
                 &["prompt", "target"],
-                &["until", "max_new_tokens", "few_shot", "filter", "exact_match", "target_delimiter"],
+                &[
+                    "until",
+                    "max_new_tokens",
+                    "samples",
+                    "temperature",
+                    "top_p",
+                    "seed",
+                    "few_shot",
+                    "filter",
+                    "exact_match",
+                    "target_delimiter",
+                ],
             ),
             Self::Rolling => (&["text"], &[]),
         }
@@ -289,6 +325,47 @@ impl TaskConfig {
         self.target_delimiter.as_deref().unwrap_or(" ")
     }
 
+    /// The answers of a row.
+    pub(crate) fn samples(&self) -> usize {
+        self.samples.unwrap_or(1)
+    }
+
+    /// How answers are generated, as lm-evaluation-harness says it.
+    pub(crate) fn generation_kwargs(&self) -> serde_json::Value {
+        let mut kwargs = serde_json::json!({ "until": self.until, "do_sample": self.is_sampled() });
+        if self.is_sampled() {
+            kwargs["temperature"] = self.temperature.into();
+            kwargs["top_p"] = self.top_p.unwrap_or(1.0).into();
+        }
+        kwargs
+    }
+
+    /// Whether answers are drawn.
+    pub(crate) fn is_sampled(&self) -> bool {
+        self.temperature.is_some_and(|temperature| temperature > 0.0)
+    }
+
+    fn check_samples(&self) -> std::result::Result<(), String> {
+        let samples = self.samples();
+        if !SAMPLES.contains(&samples) {
+            return Err(format!("samples is {samples}; it must be from 1 to {}", SAMPLES.end()));
+        }
+        let temperature = self.temperature.unwrap_or(0.0);
+        if !TEMPERATURE.contains(&temperature) {
+            return Err(format!("temperature is {temperature}; it must be from 0 to {}", TEMPERATURE.end()));
+        }
+        if samples > 1 && !self.is_sampled() {
+            return Err("several samples would be equal without a temperature; set one above 0".to_owned());
+        }
+        if self.top_p.is_some_and(|top_p| !(top_p > 0.0 && top_p <= 1.0)) {
+            return Err("top_p must be above 0 and at most 1".to_owned());
+        }
+        match self.metrics.iter().find(|metric| metric.samples() > samples) {
+            Some(metric) => Err(format!("`{metric}` needs {} samples, and a row has {samples}", metric.samples())),
+            None => Ok(()),
+        }
+    }
+
     fn check(&self, path: &Path) -> Result<()> {
         let wrong = |what: String| Err(Error::tasks(path, format!("task `{}`: {what}", quote(&self.name))));
         if self.name.is_empty() {
@@ -300,7 +377,7 @@ impl TaskConfig {
         let Some(kind) = self.kind() else {
             return wrong("it needs `choices` and `answer`, or `continuation`, or `target`, or `text`".into());
         };
-        let set: [(&str, bool); 13] = [
+        let set: [(&str, bool); 17] = [
             ("prompt", self.prompt.is_some()),
             ("choices", self.choices.is_some()),
             ("labels", self.labels.is_some()),
@@ -310,6 +387,10 @@ impl TaskConfig {
             ("text", self.text.is_some()),
             ("until", !self.until.is_empty()),
             ("max_new_tokens", self.max_new_tokens.is_some()),
+            ("samples", self.samples.is_some()),
+            ("temperature", self.temperature.is_some()),
+            ("top_p", self.top_p.is_some()),
+            ("seed", self.seed.is_some()),
             ("target_delimiter", self.target_delimiter.is_some()),
             ("few_shot", self.few_shot.is_some()),
             ("filter", self.filter.is_some()),
@@ -325,10 +406,11 @@ impl TaskConfig {
         if let Some((key, _)) = foreign {
             return wrong(format!("`{key}` does not belong to a task of the kind {what}"));
         }
-        if let Some(metric) = self.metrics.iter().find(|metric| !kind.known_metrics().contains(metric)) {
+        if let Some(metric) = self.metrics.iter().find(|metric| !kind.knows(**metric)) {
             let known = listed(kind.known_metrics());
             return wrong(format!("`{metric}` is no metric of the kind {what}; there are {known}"));
         }
+        self.check_samples().or_else(wrong)?;
         if self.description.is_some() && self.description_file.is_some() {
             return wrong("it has `description` and `description_file`; give one".into());
         }

@@ -96,7 +96,7 @@ impl Evaluation {
                 reasoning: settings.reasoning.describe().filter(|_| task.generates()),
                 arithmetic: settings.arithmetic.clone(),
             };
-            Record::open(&folder.join(format!("record_{}.jsonl", task.name())), &made)
+            Record::open(&folder.join(format!("record_{}.jsonl", task.name())), &made, task.config.samples())
         };
         let records = tasks.iter().map(record).collect::<Result<_>>()?;
         Ok(OpenModel {
@@ -112,7 +112,7 @@ impl Evaluation {
 }
 
 impl OpenModel {
-    /// The rows that it has not answered.
+    /// The answers that are missing: one of each row, or its samples.
     pub fn missing(&self) -> usize {
         self.records.iter().map(|record| record.missing().count()).sum()
     }

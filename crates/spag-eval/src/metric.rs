@@ -1,68 +1,109 @@
 //! Metrics: the score of a row, and the mean over rows with its standard error, as lm-evaluation-harness computes them.
 
 use std::fmt;
+use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
+use spag_io::quote;
 
 /// A metric, by its name in lm-evaluation-harness.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Metric {
-    /// The right choice has the highest likelihood; of a continuation: it is what the model would generate.
-    #[serde(rename = "acc")]
+    /// `acc`: the right choice has the highest likelihood; of a continuation: it is what the model would generate.
     Acc,
-    /// The right choice has the highest likelihood per character.
-    #[serde(rename = "acc_norm")]
+    /// `acc_norm`: the right choice has the highest likelihood per character.
     AccNorm,
-    /// The right choice has the highest likelihood per byte of UTF-8.
-    #[serde(rename = "acc_bytes")]
+    /// `acc_bytes`: the right choice has the highest likelihood per byte of UTF-8.
     AccBytes,
-    /// As `acc`, named as in MuTual.
-    #[serde(rename = "r@1")]
+    /// `r@1`: as `acc`, named as in MuTual.
     RecallAt1,
-    /// The right choice has one of the two highest likelihoods.
-    #[serde(rename = "r@2")]
+    /// `r@2`: the right choice has one of the two highest likelihoods.
     RecallAt2,
-    /// The mean of 1/rank of the right choice.
-    #[serde(rename = "mrr")]
+    /// `mrr`: the mean of 1/rank of the right choice.
     Mrr,
-    /// The generated answer is the expected one.
-    #[serde(rename = "exact_match")]
+    /// `exact_match`: the generated answer is the expected one; of several samples the share of them.
     ExactMatch,
-    /// e to the mean negative log-likelihood of the continuations.
-    #[serde(rename = "perplexity")]
+    /// `mean@k`: the share of the first k samples that are right.
+    MeanAt(usize),
+    /// `pass@k`: the probability that one of k samples is right, by the unbiased estimator of Chen et al. (2021, arXiv 2107.03374)
+    /// over all samples.
+    PassAt(usize),
+    /// `maj@k`: the answer that most of the first k samples give is right; of answers that are given equally often the first one counts.
+    MajAt(usize),
+    /// `perplexity`: e to the mean negative log-likelihood of the continuations.
     Perplexity,
-    /// Perplexity per word, which are separated by white space.
-    #[serde(rename = "word_perplexity")]
+    /// `word_perplexity`: perplexity per word, which are separated by white space.
     WordPerplexity,
-    /// Perplexity per byte of UTF-8.
-    #[serde(rename = "byte_perplexity")]
+    /// `byte_perplexity`: perplexity per byte of UTF-8.
     BytePerplexity,
-    /// Bits per byte of UTF-8.
-    #[serde(rename = "bits_per_byte")]
+    /// `bits_per_byte`: bits per byte of UTF-8.
     BitsPerByte,
 }
 
+/// Metrics without a number of samples, with their names.
+const NAMED: [(Metric, &str); 11] = [
+    (Metric::Acc, "acc"),
+    (Metric::AccNorm, "acc_norm"),
+    (Metric::AccBytes, "acc_bytes"),
+    (Metric::RecallAt1, "r@1"),
+    (Metric::RecallAt2, "r@2"),
+    (Metric::Mrr, "mrr"),
+    (Metric::ExactMatch, "exact_match"),
+    (Metric::Perplexity, "perplexity"),
+    (Metric::WordPerplexity, "word_perplexity"),
+    (Metric::BytePerplexity, "byte_perplexity"),
+    (Metric::BitsPerByte, "bits_per_byte"),
+];
+
 impl fmt::Display for Metric {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.name())
+        match self {
+            Self::MeanAt(k) => write!(f, "mean@{k}"),
+            Self::PassAt(k) => write!(f, "pass@{k}"),
+            Self::MajAt(k) => write!(f, "maj@{k}"),
+            other => f.write_str(NAMED.iter().find(|(metric, _)| metric == other).map_or("", |(_, name)| name)),
+        }
+    }
+}
+
+impl FromStr for Metric {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        if let Some((metric, _)) = NAMED.iter().find(|(_, name)| *name == text) {
+            return Ok(*metric);
+        }
+        let of_samples = text.split_once('@').and_then(|(name, k)| Some((name, k.parse().ok().filter(|k| *k > 0)?)));
+        match of_samples {
+            Some(("mean", k)) => Ok(Self::MeanAt(k)),
+            Some(("pass", k)) => Ok(Self::PassAt(k)),
+            Some(("maj", k)) => Ok(Self::MajAt(k)),
+            _ => {
+                let names: Vec<&str> = NAMED.iter().map(|(_, name)| *name).collect();
+                Err(format!("`{}` is no metric; there are {}, mean@K, pass@K and maj@K", quote(text), names.join(", ")))
+            }
+        }
+    }
+}
+
+impl Serialize for Metric {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+impl<'de> Deserialize<'de> for Metric {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        std::borrow::Cow::<'de, str>::deserialize(deserializer)?.parse().map_err(serde::de::Error::custom)
     }
 }
 
 impl Metric {
-    /// The name in lm-evaluation-harness.
-    pub fn name(self) -> &'static str {
+    /// The samples of a row that it needs.
+    pub(crate) fn samples(self) -> usize {
         match self {
-            Self::Acc => "acc",
-            Self::AccNorm => "acc_norm",
-            Self::AccBytes => "acc_bytes",
-            Self::RecallAt1 => "r@1",
-            Self::RecallAt2 => "r@2",
-            Self::Mrr => "mrr",
-            Self::ExactMatch => "exact_match",
-            Self::Perplexity => "perplexity",
-            Self::WordPerplexity => "word_perplexity",
-            Self::BytePerplexity => "byte_perplexity",
-            Self::BitsPerByte => "bits_per_byte",
+            Self::MeanAt(k) | Self::PassAt(k) | Self::MajAt(k) => k,
+            _ => 1,
         }
     }
 
@@ -119,6 +160,26 @@ pub(crate) fn choice_score(metric: Metric, log_likelihoods: &[f64], lengths: &[(
         }
         Metric::Mrr => 1.0 / (rank + 1) as f64,
         _ => f64::from(best(log_likelihoods) == answer),
+    }
+}
+
+/// The score of samples of one row, of which `right` says which are right and `group` which give the same answer: the index of the first one
+/// that does.
+pub(crate) fn sampled_score(metric: Metric, right: &[bool], group: &[usize]) -> f64 {
+    let share = |of: &[bool]| of.iter().filter(|right| **right).count() as f64 / of.len() as f64;
+    match metric {
+        Metric::MeanAt(k) => share(&right[..k]),
+        Metric::PassAt(k) => {
+            let wrong = right.iter().filter(|right| !**right).count();
+            // 1 − C(wrong, k)/C(n, k).
+            1.0 - (0..k).map(|i| wrong.saturating_sub(i) as f64 / (right.len() - i) as f64).product::<f64>()
+        }
+        Metric::MajAt(k) => {
+            let count = |first: usize| group[..k].iter().filter(|other| **other == first).count();
+            let most = (0..k).filter(|at| group[*at] == *at).rev().max_by_key(|at| count(*at));
+            f64::from(u8::from(most.is_some_and(|at| right[at])))
+        }
+        _ => share(right),
     }
 }
 
@@ -203,6 +264,24 @@ mod tests {
         assert_eq!([0, 1, 2].map(|answer| score(Metric::AccBytes, answer)), [0.0, 1.0, 0.0]);
         assert_eq!([0, 1, 2].map(|answer| score(Metric::Mrr, answer)), [1.0, 1.0, 1.0 / 3.0]);
         assert_eq!([0, 1, 2].map(|answer| score(Metric::RecallAt2, answer)), [1.0, 0.0, 0.0]);
+    }
+
+    #[test]
+    fn samples_are_scored_by_their_mean_one_of_them_and_most_of_them() {
+        let (right, group) = ([true, false, false, true, false], [0, 1, 1, 0, 4]);
+        let score = |metric: &str| sampled_score(metric.parse().unwrap(), &right, &group);
+        assert_eq!(["mean@1", "mean@2", "exact_match"].map(score), [1.0, 0.5, 0.4]);
+        // Two answers are given twice: the first one counts. Of the first three samples most give another one.
+        assert_eq!(["maj@1", "maj@3", "maj@5"].map(score), [1.0, 0.0, 1.0]);
+        // Of the ten pairs of samples three have two wrong ones.
+        assert!((score("pass@1") - 0.4).abs() < 1e-12 && (score("pass@2") - 0.7).abs() < 1e-12);
+        assert_eq!((score("pass@4"), sampled_score(Metric::PassAt(2), &[false; 5], &group)), (1.0, 0.0));
+        for text in ["pass@0", "pass@x", "accuracy", "maj@", "pass@-1"] {
+            assert!(text.parse::<Metric>().unwrap_err().contains("is no metric"), "{text}");
+        }
+        for metric in NAMED.iter().map(|(metric, _)| *metric).chain([Metric::PassAt(8), Metric::MajAt(16)]) {
+            assert_eq!(metric.to_string().parse(), Ok(metric));
+        }
     }
 
     #[test]

@@ -36,6 +36,9 @@ pub(crate) struct Made {
 pub(crate) struct Answered {
     /// The row, from 0.
     pub(crate) row: usize,
+    /// The sample of a row that has several, from 0.
+    #[serde(default, skip_serializing_if = "spag_io::is_default")]
+    pub(crate) sample: usize,
     /// ln p of what was scored, and whether the model would generate it.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) scores: Vec<(f64, bool)>,
@@ -65,18 +68,20 @@ enum Line {
 pub(crate) struct Record {
     path: PathBuf,
     file: JsonlAppender<Line>,
+    /// Of each row its samples.
     answers: Vec<Option<Answered>>,
+    samples: usize,
 }
 
 impl Record {
-    /// Opens or creates a record of `rows` rows.
+    /// Opens or creates a record of rows with so many samples each.
     ///
     /// # Errors
     /// The file cannot be read or written, another process writes to it, or it is of another model, task or data.
-    pub(crate) fn open(path: &Path, made: &Made) -> Result<Self> {
+    pub(crate) fn open(path: &Path, made: &Made, samples: usize) -> Result<Self> {
         let rows = made.rows.len();
         let (mut file, lines) = JsonlAppender::resume(path)?;
-        let mut answers = vec![None; rows];
+        let mut answers = vec![None; rows * samples];
         let mut lines = lines.into_iter();
         match lines.next() {
             None => file.append(&Line::Made(Box::new(made.clone())))?,
@@ -88,8 +93,8 @@ impl Record {
         for line in lines {
             match line {
                 // A row beyond the limit of this run.
-                Line::Answered(answered) if answered.row < rows => {
-                    let at = answered.row;
+                Line::Answered(answered) if answered.row < rows && answered.sample < samples => {
+                    let at = answered.row * samples + answered.sample;
                     answers[at] = Some(answered);
                 }
                 Line::Answered(_) => {}
@@ -98,12 +103,13 @@ impl Record {
                 }
             }
         }
-        Ok(Self { path: path.to_owned(), file, answers })
+        Ok(Self { path: path.to_owned(), file, answers, samples })
     }
 
-    /// The rows without an answer, in order.
-    pub(crate) fn missing(&self) -> impl Iterator<Item = usize> {
-        self.answers.iter().enumerate().filter(|(_, answer)| answer.is_none()).map(|(row, _)| row)
+    /// The rows and samples without an answer, in order.
+    pub(crate) fn missing(&self) -> impl Iterator<Item = (usize, usize)> {
+        let places = self.answers.iter().enumerate().filter(|(_, answer)| answer.is_none());
+        places.map(|(at, _)| (at / self.samples, at % self.samples))
     }
 
     /// Appends an answer.
@@ -111,7 +117,7 @@ impl Record {
         let line = Line::Answered(answered);
         self.file.append(&line)?;
         if let Line::Answered(answered) = line {
-            let at = answered.row;
+            let at = answered.row * self.samples + answered.sample;
             if let Some(place) = self.answers.get_mut(at) {
                 *place = Some(answered);
             }
@@ -182,24 +188,24 @@ mod tests {
     fn torn_line_is_dropped_and_other_rows_are_kept() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("r.jsonl");
-        let mut record = Record::open(&path, &made()).unwrap();
+        let mut record = Record::open(&path, &made(), 1).unwrap();
         record.add(Answered { row: 2, scores: vec![(-1.5, true)], ..Answered::default() }).unwrap();
         drop(record);
         let mut text = std::fs::read_to_string(&path).unwrap();
         text.push_str("{\"row\":0,\"sco");
         std::fs::write(&path, text).unwrap();
-        let record = Record::open(&path, &made()).unwrap();
-        assert_eq!(record.missing().collect::<Vec<_>>(), [0, 1]);
+        let record = Record::open(&path, &made(), 1).unwrap();
+        assert_eq!(record.missing().collect::<Vec<_>>(), [(0, 0), (1, 0)]);
         drop(record);
         let fewer = Made { rows: made().rows[..2].to_vec(), ..made() };
-        assert_eq!(Record::open(&path, &fewer).unwrap().missing().count(), 2);
+        assert_eq!(Record::open(&path, &fewer, 1).unwrap().missing().count(), 2);
     }
 
     #[test]
     fn records_of_other_models_tasks_and_data_are_refused() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("r.jsonl");
-        drop(Record::open(&path, &made()).unwrap());
+        drop(Record::open(&path, &made(), 1).unwrap());
         for (other, said) in [
             (Made { model: "n".into(), ..made() }, "another model"),
             (Made { settings: "t".into(), ..made() }, "another task"),
@@ -209,10 +215,10 @@ mod tests {
             (Made { arithmetic: "bf16".into(), ..made() }, "another number format"),
             (Made { reasoning: Some("boxed".into()), ..made() }, "another reasoning (none, now boxed)"),
         ] {
-            let error = Record::open(&path, &other).unwrap_err().to_string();
+            let error = Record::open(&path, &other, 1).unwrap_err().to_string();
             assert!(error.contains(said) && error.contains("r.jsonl"), "{error}");
         }
         std::fs::write(&path, "{\"row\":0}\n").unwrap();
-        assert!(Record::open(&path, &made()).unwrap_err().to_string().contains("header"));
+        assert!(Record::open(&path, &made(), 1).unwrap_err().to_string().contains("header"));
     }
 }

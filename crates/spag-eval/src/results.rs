@@ -15,7 +15,7 @@ use crate::metric::{Metric, Value, pooled};
 use crate::paired::{MainScores, PairedDifference};
 use crate::record::Answered;
 use crate::scored_row::{RowScore, sample, scores};
-use crate::task::Task;
+use crate::task::{Item, Task};
 
 /// Two-sided 95% quantile of the normal distribution.
 pub(crate) const Z95: f64 = 1.959_963_984_540_054;
@@ -130,8 +130,7 @@ impl ModelResults {
     /// Writes `results.json`, and `samples_TASK.jsonl` for each task.
     pub(crate) fn write(&self, folder: &Path, tasks: &[Task], answers: &[Vec<Answered>]) -> Result<()> {
         for (task, answers) in tasks.iter().zip(answers) {
-            let rows: Vec<Json> =
-                task.items.iter().zip(answers).map(|(item, answer)| sample(task, item, answer)).collect();
+            let rows: Vec<Json> = each_row(task, answers).map(|(item, answers)| sample(task, item, answers)).collect();
             write_jsonl_atomically(folder.join(format!("samples_{}.jsonl", task.name())), &rows)?;
         }
         Ok(write_json_atomically(folder.join("results.json"), &self.json)?)
@@ -148,7 +147,12 @@ fn main_scores(task: &Task, rows: &[Vec<RowScore>]) -> Option<MainScores> {
 
 /// The score of each row in each metric.
 fn row_scores(task: &Task, answers: &[Answered]) -> Vec<Vec<RowScore>> {
-    task.items.iter().zip(answers).map(|(item, answer)| scores(task, item, answer)).collect()
+    each_row(task, answers).map(|(item, answers)| scores(task, item, answers)).collect()
+}
+
+/// The rows of a task with their answers.
+fn each_row<'a>(task: &'a Task, answers: &'a [Answered]) -> impl Iterator<Item = (&'a Item, &'a [Answered])> {
+    task.items.iter().zip(answers.chunks(task.config.samples()))
 }
 
 fn task_score(task: &Task, rows: &[Vec<RowScore>]) -> TaskScore {
@@ -250,7 +254,7 @@ fn results_json(
         (score.name.clone(), Json::Object(found))
     };
     let better = |score: &TaskScore| {
-        let each = score.metrics.iter().map(|m| (m.metric.name().to_owned(), m.metric.higher_is_better().into()));
+        let each = score.metrics.iter().map(|m| (m.metric.to_string(), m.metric.higher_is_better().into()));
         (score.name.clone(), keyed(each.collect()))
     };
     let groups: Vec<&TaskScore> = scores.iter().filter(|score| score.is_group).collect();
@@ -292,7 +296,8 @@ fn config_json(task: &Task) -> Json {
     config["task"] = task.name().into();
     config["output_type"] = task.kind.output_type().into();
     if task.kind == Kind::Generated {
-        config["generation_kwargs"] = json!({ "until": task.config.until, "do_sample": false });
+        config["generation_kwargs"] = task.config.generation_kwargs();
+        config["repeats"] = task.config.samples().into();
     }
     config
 }

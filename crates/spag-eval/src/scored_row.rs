@@ -2,15 +2,22 @@
 
 use serde_json::{Value as Json, json};
 
-use crate::metric::{Metric, choice_score, words};
+use crate::metric::{Metric, choice_score, sampled_score, words};
 use crate::record::Answered;
 use crate::task::{Item, Question, Task};
 
 /// A score with its weight in a weighted mean.
 pub(crate) type RowScore = (f64, f64);
 
-/// The score of a row in each metric of the task.
-pub(crate) fn scores(task: &Task, item: &Item, answer: &Answered) -> Vec<RowScore> {
+/// The score of a row in each metric of the task, from its answer or its samples.
+pub(crate) fn scores(task: &Task, item: &Item, answers: &[Answered]) -> Vec<RowScore> {
+    if let Question::Generated { target, .. } = &item.question {
+        let read: Vec<String> = answers.iter().map(|answer| read(task, answer)).collect();
+        let right: Vec<bool> = read.iter().map(|answer| task.reader.is_right(answer, target)).collect();
+        let groups = task.reader.groups(&read);
+        return task.config.metrics().iter().map(|metric| (sampled_score(*metric, &right, &groups), 1.0)).collect();
+    }
+    let Some(answer) = answers.first() else { return Vec::new() };
     let sums: Vec<f64> = answer.scores.iter().map(|(sum, _)| *sum).collect();
     let total = || sums.iter().sum::<f64>();
     let one = |score: bool| (f64::from(u8::from(score)), 1.0);
@@ -24,15 +31,19 @@ pub(crate) fn scores(task: &Task, item: &Item, answer: &Answered) -> Vec<RowScor
         (Question::Continuation { .. }, _) => one(answer.scores.iter().all(|(_, greedy)| *greedy)),
         (Question::Rolling { text }, Metric::WordPerplexity) => (total(), words(text) as f64),
         (Question::Rolling { text }, _) => (total(), text.len() as f64),
-        (Question::Generated { target, .. }, _) => {
-            one(task.reader.is_right(&task.reader.read(answer.text.as_deref().unwrap_or("")), target))
-        }
+        (Question::Generated { .. }, _) => (0.0, 1.0),
     };
     task.config.metrics().iter().map(score).collect()
 }
 
+/// What a generated answer answers.
+fn read(task: &Task, answer: &Answered) -> String {
+    task.reader.read(answer.text.as_deref().unwrap_or(""))
+}
+
 /// The line of a row in `samples_TASK.jsonl`.
-pub(crate) fn sample(task: &Task, item: &Item, answer: &Answered) -> Json {
+pub(crate) fn sample(task: &Task, item: &Item, answers: &[Answered]) -> Json {
+    let Some(answer) = answers.first() else { return Json::Null };
     // As lm-evaluation-harness writes them: numbers and truth values of answers are texts.
     let truth = |greedy: bool| if greedy { "True" } else { "False" };
     let pair = |(sum, greedy): &(f64, bool)| json!([sum.to_string(), truth(*greedy)]);
@@ -45,12 +56,15 @@ pub(crate) fn sample(task: &Task, item: &Item, answer: &Answered) -> Json {
         }
         Question::Rolling { text } => (text.as_str().into(), vec![json!({ "arg_0": text })]),
         Question::Generated { context, target } => {
-            let until = json!({ "until": task.config.until, "do_sample": false });
+            let until = task.config.generation_kwargs();
             (target.as_str().into(), vec![json!({ "arg_0": context, "arg_1": until })])
         }
     };
     let (responses, filtered): (Json, Json) = match (&item.question, &answer.text) {
-        (_, Some(text)) => (json!([[text]]), json!([task.reader.read(text)])),
+        (_, Some(_)) => {
+            let texts: Vec<&Option<String>> = answers.iter().map(|answer| &answer.text).collect();
+            (json!([texts]), answers.iter().map(|answer| read(task, answer)).collect())
+        }
         (Question::Rolling { .. }, _) => {
             let total: f64 = answer.scores.iter().map(|(sum, _)| sum).sum();
             (json!([[total.to_string()]]), json!([total.to_string()]))
@@ -69,20 +83,32 @@ pub(crate) fn sample(task: &Task, item: &Item, answer: &Answered) -> Json {
         "resps": responses,
         "filtered_resps": filtered,
         "filter": task.config.filter.as_ref().map_or("none", |filter| filter.name.as_str()),
-        "metrics": task.config.metrics().iter().map(|metric| metric.name()).collect::<Vec<_>>(),
+        "metrics": task.config.metrics(),
     });
-    if let Some(reasoning) = &answer.reasoning {
-        line["reasoning"] = reasoning.as_str().into();
+    // One value of one answer, a list of several.
+    let of_all = |values: Vec<Json>| match <[Json; 1]>::try_from(values) {
+        Ok([one]) => one,
+        Err(values) => values.into(),
+    };
+    if answers.iter().any(|answer| answer.reasoning.is_some()) {
+        line["reasoning"] = of_all(answers.iter().map(|answer| json!(answer.reasoning)).collect());
     }
-    if let Some(end) = answer.reasoning_end {
-        line["reasoning_end"] = json!(end);
+    if answers.iter().any(|answer| answer.reasoning_end.is_some()) {
+        line["reasoning_end"] = of_all(answers.iter().map(|answer| json!(answer.reasoning_end)).collect());
+    }
+    if task.reader.is_math() {
+        let unparsed = |answer: &&Answered| !spag_math::is_parsed(&read(task, answer));
+        let unparsed = answers.iter().filter(unparsed).map(|answer| json!(answer.sample)).collect::<Vec<_>>();
+        if !unparsed.is_empty() {
+            line["unparsed"] = unparsed.into();
+        }
     }
     if answer.cut {
         line["truncated"] = true.into();
     }
-    for (metric, (score, weight)) in task.config.metrics().iter().zip(scores(task, item, answer)) {
+    for (metric, (score, weight)) in task.config.metrics().iter().zip(scores(task, item, answers)) {
         let weighted = matches!(metric, Metric::WordPerplexity | Metric::BytePerplexity | Metric::BitsPerByte);
-        line[metric.name()] = if weighted { json!([score, weight]) } else { score.into() };
+        line[metric.to_string()] = if weighted { json!([score, weight]) } else { score.into() };
     }
     line
 }

@@ -4,9 +4,9 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
 use rayon::prelude::*;
-use spag_game::ReasoningEnd;
+use spag_game::{ReasoningEnd, game_seed};
 use spag_io::{Progress, PromptEnd, ReasoningRule};
-use spag_model::generate::{Event, LogProbs, Prompt, PromptRange, ReasoningBudget, RequestId};
+use spag_model::generate::{Event, LogProbs, Prompt, PromptRange, ReasoningBudget, RequestId, Sampling};
 use spag_model::{Completion, Engine, Generate, GenerationConfig, Request};
 
 use crate::config::TaskConfig;
@@ -21,10 +21,11 @@ const BLOCK: usize = 256;
 /// Tokens of a generated answer of a task that sets none.
 pub(crate) const NEW_TOKENS: usize = 256;
 
-/// A row in work.
+/// A row in work, or a sample of it.
 struct Open {
     task: usize,
     row: usize,
+    sample: usize,
     /// The parts that are not submitted.
     waiting: Vec<(usize, Scored)>,
     /// Of each part: ln p, and whether the model would generate it.
@@ -34,6 +35,13 @@ struct Open {
     said: Said,
     left: usize,
     cut: bool,
+}
+
+/// What is to be answered.
+struct Place {
+    task: usize,
+    row: usize,
+    sample: usize,
 }
 
 /// What a row's answer says.
@@ -59,13 +67,13 @@ impl Scorer<'_> {
     /// The first choice of a row is submitted before the others, which then find its context in the cache: pages that are not
     /// full are shared once they are computed.
     pub(crate) fn run(mut self, name: &str, progress: &mut dyn Progress) -> Result<()> {
-        let missing: Vec<(usize, usize)> = self
+        let missing: Vec<Place> = self
             .records
             .iter()
             .enumerate()
-            .flat_map(|(task, record)| record.missing().map(move |row| (task, row)))
+            .flat_map(|(task, record)| record.missing().map(move |(row, sample)| Place { task, row, sample }))
             .collect();
-        let total: usize = self.tasks.iter().map(Task::rows).sum();
+        let total: usize = self.tasks.iter().map(|task| task.rows() * task.config.samples()).sum();
         let before = total - missing.len();
         progress.resume(name, total as u64, before as u64);
         let mut done = before;
@@ -124,13 +132,13 @@ impl Scorer<'_> {
     }
 
     /// The tokens of rows.
-    fn encode(&self, block: &[(usize, usize)]) -> Result<Vec<Open>> {
+    fn encode(&self, block: &[Place]) -> Result<Vec<Open>> {
         let config = self.engine.config();
         let (tasks, reasoning) = (self.tasks, self.reasoning);
         let encoder = TextEncoder { tokenizer: self.engine.tokenizer(), bos: self.bos, max_length: config.max_length };
         block
             .par_iter()
-            .map(|(task, row)| {
+            .map(|Place { task, row, sample }| {
                 let asked = &tasks[*task];
                 let item = &asked.items[*row];
                 let wrong = |reason: String| Error::Row {
@@ -177,6 +185,7 @@ impl Scorer<'_> {
                 Ok(Open {
                     task: *task,
                     row: *row,
+                    sample: *sample,
                     cut: parts.iter().any(|part| part.cut > 0),
                     scores: vec![None; parts.len()],
                     left: parts.len(),
@@ -188,6 +197,11 @@ impl Scorer<'_> {
             .collect()
     }
 
+    /// The number of an answer among all of its task.
+    fn number(&self, row: &Open) -> usize {
+        row.row * self.tasks[row.task].config.samples() + row.sample
+    }
+
     fn submit(
         &mut self,
         id: usize,
@@ -196,14 +210,16 @@ impl Scorer<'_> {
         rows: &HashMap<usize, Open>,
         requests: &mut HashMap<RequestId, (usize, usize)>,
     ) -> Result<()> {
-        let (task, end) = rows.get(&id).map_or((0, PromptEnd::Plain), |row| (row.task, row.end));
+        let (task, end, number) =
+            rows.get(&id).map_or((0, PromptEnd::Plain, 0), |row| (row.task, row.end, self.number(row)));
         let config = if scored.scored.is_empty() {
             generation(&self.tasks[task].config, self.reasoning, end)
         } else {
             let log_probs = LogProbs { prompt: Some(PromptRange::Positions(scored.scored)), top: 1 };
             GenerationConfig { max_new_tokens: 0, log_probs, ..GenerationConfig::default() }
         };
-        let request = Request { prompt: Prompt::Tokens(scored.tokens), seed: 0, config: Arc::new(config) };
+        let seed = game_seed(self.tasks[task].config.seed.unwrap_or(0), number);
+        let request = Request { prompt: Prompt::Tokens(scored.tokens), seed, config: Arc::new(config) };
         let submitted = self.engine.submit(request).map_err(spag_model::Error::from)?;
         requests.insert(submitted, (id, part));
         Ok(())
@@ -216,6 +232,10 @@ fn generation(asked: &TaskConfig, reasoning: &AskReasoning, end: PromptEnd) -> G
         max_new_tokens: asked.max_new_tokens.unwrap_or(NEW_TOKENS),
         stop_strings: asked.until.clone(),
         reasoning: reasoning.budget.clone().map(|budget| ReasoningBudget { prompt: end, ..budget }),
+        sampling: match asked.temperature.filter(|_| asked.is_sampled()) {
+            Some(temperature) => Sampling::random(temperature, 0, asked.top_p),
+            None => Sampling::Greedy,
+        },
         ..GenerationConfig::default()
     }
 }
@@ -250,6 +270,6 @@ impl Open {
     fn answered(self) -> Answered {
         let Said { text, reasoning, reasoning_end } = self.said;
         let scores = self.scores.into_iter().flatten().collect();
-        Answered { row: self.row, scores, text, reasoning, reasoning_end, cut: self.cut }
+        Answered { row: self.row, sample: self.sample, scores, text, reasoning, reasoning_end, cut: self.cut }
     }
 }

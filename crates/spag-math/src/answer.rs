@@ -45,9 +45,9 @@ impl Answer {
             return Some(Self::Text(word.clone()));
         }
         let rest = without_units(tokens);
-        // A sentence with a letter in it is none of its own.
+        // Letters among words are no symbols, but for a letter beside a unit.
         let is_words = rest.iter().all(|token| matches!(token, Token::Letter(_) | Token::Op(',')));
-        if is_words && tokens.iter().filter(|token| matches!(token, Token::Word(_))).count() > 1 {
+        if is_words && rest.len() < tokens.len() && tokens.len() > 2 {
             return None;
         }
         let tokens = rest.as_slice();

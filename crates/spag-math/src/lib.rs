@@ -38,10 +38,18 @@ pub struct Verdict {
 /// Looks for an answer in a whole completion, and compares it with the reference `gold`, an answer alone or a text with one.
 pub fn check(gold: &str, completion: &str) -> Verdict {
     let Some(extracted) = extract(completion) else { return Verdict::default() };
+    Verdict { equal: equal(gold, &extracted), parsed: is_parsed(&extracted), extracted: Some(extracted) }
+}
+
+/// Whether an answer without words around it equals the reference.
+pub fn equal(gold: &str, answer: &str) -> bool {
     let gold = if gold.contains("\\boxed") { extract(gold).unwrap_or_default() } else { gold.to_owned() };
-    let (wanted, found) = (Answer::read(&gold), Answer::read(&extracted));
+    let (wanted, found) = (Answer::read(&gold), Answer::read(answer));
     let is_text = |answer: &Answer| matches!(answer, Answer::Text(_));
-    let equal =
-        equal::answers(&wanted, &found) || (is_text(&wanted) || is_text(&found)) && equal::texts(&gold, &extracted);
-    Verdict { equal, parsed: !is_text(&found), extracted: Some(extracted) }
+    equal::answers(&wanted, &found) || (is_text(&wanted) || is_text(&found)) && equal::texts(&gold, answer)
+}
+
+/// Whether an answer is understood as mathematics. Others are compared as texts.
+pub fn is_parsed(answer: &str) -> bool {
+    !matches!(Answer::read(answer), Answer::Text(_))
 }

@@ -25,7 +25,7 @@ enum Output {
 }
 
 /// Every command that writes files.
-const WRITERS: [Writer; 15] = [
+const WRITERS: [Writer; 16] = [
     folder("spag init-model --config model/config.json --tokenizer tok --output_dir OUT", &["tok"]),
     folder("spag merge --model model --adapter adapter --output_dir OUT", &["model", "adapter"]),
     setting("spag make-base base.toml --set output_dir=OUT", "output_dir", &[]),
@@ -51,6 +51,7 @@ const WRITERS: [Writer; 15] = [
         "spag generate --model model --input prompts.jsonl --max_new_tokens 2 --output OUT",
         &["prompts.jsonl", "model"],
     ),
+    file("spag check --input pairs.jsonl --output OUT", &["pairs.jsonl"]),
     file("spag data imitation --input_data_path games.json --output_data_path OUT", &["games.json"]),
     file(
         "spag data alpaca --input_data_path alpaca.json --template template.json --output_data_path OUT",
@@ -153,6 +154,7 @@ fn inputs() -> tempfile::TempDir {
         ("samples.json", r#"[{"query": "a", "target": "b"}]"#),
         ("alpaca.json", r#"[{"instruction": "Add", "input": "", "output": "2"}]"#),
         ("template.json", r#"{"with_input": "{instruction} {input}", "without_input": "{instruction}"}"#),
+        ("pairs.jsonl", "{\"gold\": \"1\", \"answer\": \"1\"}\n"),
         ("prompts.jsonl", "{\"prompt\": \"Hello\"}\n"),
         ("outcomes.jsonl", "kept"),
         ("new.json", "kept"),
@@ -234,7 +236,7 @@ fn new_outputs_are_written_and_replaced_if_the_command_says_so() {
     let folder = inputs();
     let dir = folder.path();
     let is_cheap = |writer: &&Writer| {
-        ["init-model", "merge", "generate", "imitation", "alpaca", "assign", "spag-train", "spag-play --a"]
+        ["init-model", "merge", "generate", "check", "imitation", "alpaca", "assign", "spag-train", "spag-play --a"]
             .iter()
             .any(|name| writer.line.contains(name))
     };
@@ -254,7 +256,7 @@ fn new_outputs_are_written_and_replaced_if_the_command_says_so() {
         }
         written += 1;
     }
-    assert_eq!(written, 8);
+    assert_eq!(written, 9);
 }
 
 #[test]

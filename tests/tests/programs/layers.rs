@@ -8,7 +8,7 @@ use std::path::Path;
 use cargo_metadata::{CargoOpt, DependencyKind, Metadata, MetadataCommand, Package, PackageId};
 
 /// The packages of the workspace, from the bottom up. A package depends only on packages above its own line.
-const ORDER: [&str; 26] = [
+const ORDER: [&str; 27] = [
     "spag-tests",
     "spag-io",
     "spag-run",

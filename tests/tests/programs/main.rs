@@ -14,6 +14,7 @@ mod env_serve;
 mod eval;
 mod eval_contexts;
 mod eval_games;
+mod eval_samples;
 mod gguf;
 mod held_actions;
 mod hostile_flags;

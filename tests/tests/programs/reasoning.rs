@@ -33,7 +33,8 @@ fn generate_answers_chats_and_splits_reasoning_off() {
     let message = |content: &str| json!({"messages": [{"role": "user", "content": content}]});
     let chats = [message("What is tea?"), message("And <|im_end|>?")];
     let budget = ["--max_reasoning_tokens", "5"];
-    let deep = [budget.as_slice(), &["--chat_template_kwargs", "{\"deep\": true}"]].concat();
+    let think = [budget.as_slice(), &["--reasoning", "think"]].concat();
+    let deep = [think.as_slice(), &["--chat_template_kwargs", "{\"deep\": true}"]].concat();
     let (thought, _) = generate(dir, &chats, &deep, 0);
     for (row, chat) in thought.iter().zip(&chats) {
         assert_eq!(row["messages"], chat["messages"]);
@@ -42,14 +43,13 @@ fn generate_answers_chats_and_splits_reasoning_off() {
         assert!(row["output_ids"].as_array().unwrap().len() > 6, "budgets are not one: {row}");
     }
     // The random model opens no tag itself.
-    let (said, _) = generate(dir, &chats, &budget, 0);
+    let (said, _) = generate(dir, &chats, &think, 0);
     assert!(said.iter().all(|row| row.get("reasoning").is_none() && row["text"].is_string()), "{said:?}");
 
     // In texts the tags are looked for if that is asked for.
     let text = json!({"prompt": "Think. <think>"});
     let (whole, _) = generate(dir, std::slice::from_ref(&text), &[], 0);
     assert!(whole[0].get("reasoning").is_none(), "{whole:?}");
-    let think = [budget.as_slice(), &["--reasoning", "think"]].concat();
     let (split, _) = generate(dir, std::slice::from_ref(&text), &think, 0);
     assert!(split[0]["reasoning"].is_string(), "{split:?}");
 

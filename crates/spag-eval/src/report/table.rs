@@ -59,7 +59,7 @@ pub(super) fn paired_table(models: &[ModelScores]) -> Table {
         vec![
             spag_io::quote(&model.name),
             paired.task.clone(),
-            paired.metric.map_or("–".to_owned(), |metric| metric.name().to_owned()),
+            paired.metric.map_or("–".to_owned(), |metric| metric.to_string()),
             paired.rows.to_string(),
             paired.change.to_string(),
             paired.better.to_string(),
@@ -105,7 +105,7 @@ pub(super) fn scores_table(models: &[ModelScores], which: Rows) -> Table {
 
 fn metric_name(metric: &MetricScore) -> String {
     match metric.filter.as_str() {
-        "none" => metric.metric.name().to_owned(),
+        "none" => metric.metric.to_string(),
         filter => format!("{} ({filter})", metric.metric),
     }
 }
