@@ -167,7 +167,8 @@ impl Scorer<'_> {
                         if new >= config.max_length {
                             let length = config.max_length;
                             return Err(wrong(format!(
-                                "max_new_tokens and reasoning, {new} tokens, leave no room for a prompt in {length} tokens"
+                                "an answer of {new} tokens, reasoning included, leaves no room for a prompt in {length} tokens; \
+                                 lower max_new_tokens"
                             )));
                         }
                         encoder.prompt(context, new).map(|prompt| Some(vec![prompt]))

@@ -150,6 +150,7 @@ fn last_number(text: &str) -> Option<String> {
     if start > 0 && bytes[start - 1] == b'-' {
         start -= 1;
     }
-    let end = if bytes.get(last + 1) == Some(&b'%') { last + 2 } else { last + 1 };
+    let after = text.get(last + 1..).unwrap_or_default();
+    let end = last + 1 + ["%", "\\%"].iter().find(|sign| after.starts_with(**sign)).map_or(0, |sign| sign.len());
     text.get(start..end).map(|found| found.trim_matches(['/', ',']).to_owned())
 }

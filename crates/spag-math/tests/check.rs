@@ -42,6 +42,7 @@ fn answers_are_found_where_texts_put_them() {
         ("We have $a=1$, hence $$b = 7$$", "b = 7"),
         ("It costs \\$5 and then 7% of 1,200.50", "1,200.50"),
         ("a half, 1/2", "1/2"),
+        ("or 50\\% of it", "50\\%"),
         ("between -3", "-3"),
     ] {
         assert_eq!(extract(text).as_deref(), Some(found), "{text}");

@@ -86,7 +86,7 @@ enum Holds {
     No,
 }
 
-/// Which of four words has a clue, or has it not.
+/// Which of four words has a clue, or lacks it.
 fn which(lexicon: &Lexicon, entry: &Entry, holds: Holds, rng: &mut impl Rng) -> Question {
     let of_category = || lexicon.entries().iter().filter(|other| other.category == entry.category);
     let fits = |other: &Entry, clue: &str| other.clues.iter().any(|own| own == clue);
@@ -127,7 +127,7 @@ pub fn which_has(category: &str, clue: &str, choices: &str) -> String {
     format!("Question: Which {category} {clue}: {choices}? Response:")
 }
 
-/// The question which of some words has not a clue; `choices` as [`listed`].
+/// The question which of some words lacks a clue; `choices` as [`listed`].
 pub fn which_has_not(category: &str, clue: &str, choices: &str) -> String {
     format!("Question: Which {category} is not one that {clue}: {choices}? Response:")
 }

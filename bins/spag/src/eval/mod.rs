@@ -96,7 +96,7 @@ impl EvalArgs {
     /// Checks the settings of reasoning.
     ///
     /// # Errors
-    /// Some for games, whose measures are probabilities of actions; or earlier reasoning is kept, which questions have not.
+    /// Some for games, whose measures are probabilities of actions; or earlier reasoning is kept, which questions do not have.
     fn check_reasoning(&self) -> Result<()> {
         let refused =
             |flag: &str, problem: &str| Err(Error::BadValue { flag: flag.to_owned(), problem: problem.to_owned() });

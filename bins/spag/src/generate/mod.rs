@@ -179,7 +179,7 @@ impl GenerateArgs {
     /// Whether the prompts are texts or chats.
     ///
     /// # Errors
-    /// There are none, or both; or earlier reasoning is to be kept, which the rows have or have not.
+    /// There are none, or both; or earlier reasoning is to be kept, which is in the rows or is not.
     fn format(&self, prompts: &[PromptRow]) -> Result<PromptFormat> {
         if self.reasoning.keep_reasoning {
             let problem = "messages have earlier reasoning as `reasoning_content`, or have none".into();
