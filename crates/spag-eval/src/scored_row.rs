@@ -14,8 +14,11 @@ pub(crate) fn scores(task: &Task, item: &Item, answers: &[Answered]) -> Vec<RowS
     if let Question::Generated { target, .. } = &item.question {
         let read: Vec<String> = answers.iter().map(|answer| read(task, answer)).collect();
         let right: Vec<bool> = read.iter().map(|answer| task.reader.is_right(answer, target)).collect();
-        let groups = task.reader.groups(&read);
-        return task.config.metrics().iter().map(|metric| (sampled_score(*metric, &right, &groups), 1.0)).collect();
+        let metrics = task.config.metrics();
+        // Every pair of answers is compared, for the metrics that need it alone.
+        let votes = metrics.iter().any(|metric| matches!(metric, Metric::MajAt(_)));
+        let groups = if votes { task.reader.groups(&read) } else { Vec::new() };
+        return metrics.iter().map(|metric| (sampled_score(*metric, &right, &groups), 1.0)).collect();
     }
     let Some(answer) = answers.first() else { return Vec::new() };
     let sums: Vec<f64> = answer.scores.iter().map(|(sum, _)| *sum).collect();

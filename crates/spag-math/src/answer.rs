@@ -85,8 +85,9 @@ impl Answer {
                 let items = items.into_iter().map(part).collect::<Option<_>>()?;
                 return Some(Self::Bracketed(open, items, close));
             }
-            if !matches!(part(inner), Some(Self::Expr(_)) | None) {
-                return part(inner);
+            match part(inner) {
+                Some(Self::Expr(_)) | None => {}
+                other => return other,
             }
         }
         if let [Token::Command(name)] = tokens
