@@ -10,7 +10,7 @@ use super::accumulate::add_into;
 use super::pool::Pooled;
 use super::product::Element;
 use super::{cpu, pool, simd};
-use crate::kernels::{self, Arg, Kernels, Launch, Module, module, suffix};
+use crate::kernels::{self, Arg, Kernels, Launch, Module, module, suffix, vector_len};
 
 /// Rows per task. Weight gradients are summed per task to fix the summation order.
 const ROWS: usize = 64;
@@ -247,11 +247,38 @@ fn rows_backward(x: &[f32], w: &[f32], eps: f32, dy: &[f32], dx: &mut [f32], dw:
 // ── Kernel launches ──
 
 const MODULE: Module = module!("rms_norm");
-const THREADS: u32 = 256;
 /// Maximum number of blocks of the backward pass, each with a partial weight gradient.
 pub(super) const PARTS: usize = 264;
-/// Shared memory of a block reduction.
-const SCRATCH_BYTES: usize = 32 * 4;
+/// Threads of a warp.
+const WARP: usize = 32;
+/// Variants of the kernels: vectors of 16 bytes that a thread keeps in registers, and the most threads of a block.
+const VARIANTS: [(usize, usize); 3] = [(1, 256), (2, 512), (4, 1024)];
+/// Threads of a block that adds partial gradients.
+const SUM_THREADS: u32 = 512;
+
+/// Which kernels handle rows of a length.
+struct Variant {
+    /// The part of kernels' names.
+    suffix: String,
+    threads: u32,
+}
+
+impl Variant {
+    /// The variant for `d` columns.
+    fn of(d: usize, dtype: DType) -> Result<Self> {
+        let vectors = d.div_ceil(vector_len(dtype));
+        let Some((kept, _)) = VARIANTS.into_iter().find(|(kept, threads)| vectors <= kept * threads) else {
+            bail!("rms_norm: {d} columns of {dtype:?}, more than kernels take")
+        };
+        let threads = vectors.div_ceil(kept).next_multiple_of(WARP) as u32;
+        Ok(Self { suffix: format!("{kept}_{}", suffix(dtype)?), threads })
+    }
+
+    /// Shared memory of a sum over a block, in bytes, for `sums` of them.
+    fn scratch_bytes(sums: usize) -> usize {
+        sums * WARP * size_of::<f32>()
+    }
+}
 
 fn launch_forward(
     kernels: &dyn Kernels,
@@ -260,12 +287,13 @@ fn launch_forward(
     copy: Option<&Tensor>,
 ) -> Result<Tensor> {
     let (n, d) = x.dims2()?;
+    let variant = Variant::of(d, x.dtype())?;
     let y = kernels.empty(&[n, d], x.dtype())?;
     kernels.launch(&Launch {
-        kernel: format!("rms_norm_forward_{}", suffix(x.dtype())?),
+        kernel: format!("rms_norm_forward_{}", variant.suffix),
         grid: [n as u32, 1, 1],
-        block: THREADS,
-        shared_bytes: SCRATCH_BYTES,
+        block: variant.threads,
+        shared_bytes: Variant::scratch_bytes(1),
         args: &[
             Arg::In(x),
             Arg::In(w),
@@ -290,14 +318,16 @@ fn launch_backward(
     y: Option<&Tensor>,
 ) -> Result<Tensor> {
     let (n, d) = x.dims2()?;
+    let variant = Variant::of(d, x.dtype())?;
     let dx = kernels.empty(&[n, d], x.dtype())?;
     let parts = n.min(PARTS);
     let partial = kernels.empty(&[parts, d], DType::F32)?;
     kernels.launch(&Launch {
-        kernel: format!("rms_norm_backward_{}", suffix(x.dtype())?),
+        kernel: format!("rms_norm_backward_{}", variant.suffix),
         grid: [parts as u32, 1, 1],
-        block: THREADS,
-        shared_bytes: SCRATCH_BYTES + d * size_of::<f32>(),
+        block: variant.threads,
+        // Two sums for each of two rows.
+        shared_bytes: Variant::scratch_bytes(4),
         args: &[
             Arg::In(x),
             Arg::In(w),
@@ -318,13 +348,14 @@ fn launch_backward(
     Ok(dx)
 }
 
-/// Adds the rows of `partial` [parts, D] to `to` `[D]` in order; both f32.
+/// Adds the rows of `partial` [parts, D] to `to` `[D]` in a fixed order; both f32.
 pub(super) fn sum_parts(kernels: &dyn Kernels, partial: &Tensor, to: &Tensor) -> Result<()> {
     let (parts, d) = partial.dims2()?;
     kernels.launch(&Launch {
         kernel: "rms_norm_sum_parts".into(),
-        grid: [(d as u32).div_ceil(THREADS), 1, 1],
-        block: THREADS,
+        grid: [d.div_ceil(WARP) as u32, 1, 1],
+        block: SUM_THREADS,
+        shared_bytes: SUM_THREADS as usize * size_of::<f32>(),
         args: &[Arg::In(partial), Arg::Out(to), Arg::U32(parts as u32), Arg::U32(d as u32)],
         ..Launch::of(MODULE)
     })

@@ -12,10 +12,11 @@ use spag_io::gib;
 use spag_model::generate::{EngineSettings, EosRule, Event, Streamed};
 use spag_model::{Engine, EngineConfig, Generate, GenerationConfig, Request};
 use spag_ops::CpuPath;
+use spag_ops::kernels::SumOrder;
 use spag_selfplay::limits;
 use spag_train::{median, peak_memory_of};
 
-use super::{BATCH, STEPS, cpu_path, round};
+use super::{BATCH, STEPS, cpu_path, order_name, round, sum_order};
 use spag_cli::{AdapterArgs, Error, LoadArgs, Result, exit, flags, threads};
 
 /// The flags of `spag bench generate`.
@@ -36,6 +37,10 @@ pub(crate) struct GenerateArgs {
     /// Numbers of concurrent prompts, separated by commas: a case and a line of output each.
     #[arg(long, value_name = "N,…", default_value = "1,32", value_delimiter = ',', value_parser = flags::within(BATCH))]
     batch: Vec<usize>,
+    /// Orders in which a GPU adds, separated by commas: any, or fixed, which is that of `online.exact`. Each has a line of output for
+    /// each case; named twice, it is measured twice.
+    #[arg(long, value_name = "ORDER,…", default_value = "any", value_delimiter = ',', value_parser = sum_order)]
+    sum_order: Vec<SumOrder>,
     /// Number of timed rounds. Their median is printed.
     #[arg(long, value_name = "N", default_value_t = 3, value_parser = flags::within(STEPS))]
     rounds: usize,
@@ -50,7 +55,8 @@ pub(crate) struct GenerateArgs {
 }
 
 pub(super) fn run(args: &GenerateArgs) -> Result<()> {
-    args.batch.iter().try_for_each(|batch| case(args, *batch))
+    let cases = args.batch.iter().flat_map(|batch| args.sum_order.iter().map(move |order| (*batch, *order)));
+    cases.into_iter().try_for_each(|(batch, order)| case(args, batch, order))
 }
 
 /// Tokens per second of one case.
@@ -59,8 +65,8 @@ struct Speed {
     decode: f64,
 }
 
-/// Measures one batch size and prints its line.
-fn case(args: &GenerateArgs, batch: usize) -> Result<()> {
+/// Measures one batch size with one order of sums, and prints its line.
+fn case(args: &GenerateArgs, batch: usize, sum_order: SumOrder) -> Result<()> {
     let checkpoint = args.loading.load_adapted(&args.model, args.adapter.folder())?;
     let device = checkpoint.model.parameters().device().clone();
     let (model, dtype) = (checkpoint.model.config().clone(), checkpoint.model.parameters().dtype());
@@ -72,7 +78,7 @@ fn case(args: &GenerateArgs, batch: usize) -> Result<()> {
         return Err(Error::BadValue { flag: format!("--prompt {}", args.prompt), problem });
     }
     let settings = EngineSettings { max_running: Some(batch), ..EngineSettings::default() };
-    let engine = settings.for_model(&checkpoint.model, length, 1)?;
+    let engine = EngineConfig { sum_order, ..settings.for_model(&checkpoint.model, length, 1)? };
     let pages = batch.saturating_mul(length.div_ceil(engine.page_size));
     if engine.pages < pages {
         let problem = format!("{pages} pages of the KV cache are needed, and {} fit into the memory", engine.pages);
@@ -84,6 +90,7 @@ fn case(args: &GenerateArgs, batch: usize) -> Result<()> {
     exit::say(json!({
         "what": "spag generation",
         "batch": batch,
+        "sum_order": order_name(sum_order),
         "prefill_tokens_per_s": round(measured.prefill, 1),
         "decode_tokens_per_s": round(measured.decode, 2),
         "prompt": args.prompt,

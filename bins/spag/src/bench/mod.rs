@@ -11,6 +11,7 @@ use std::ops::RangeInclusive;
 use clap::Subcommand;
 
 use spag_cli::{Result, threads};
+use spag_ops::kernels::SumOrder;
 use spag_ops::{CpuPath, OpenDevice};
 
 /// Measure the speed of a model on this machine and print a line of JSON.
@@ -45,6 +46,20 @@ const TOKENS: RangeInclusive<usize> = 1..=1 << 24;
 fn cpu_path(device: &OpenDevice) -> Option<&'static str> {
     // Opening the device has reported a variable that names no usable path.
     device.device().is_cpu().then(CpuPath::selected).and_then(Result::ok).map(CpuPath::name)
+}
+
+/// The names of [`SumOrder`]s.
+const ORDERS: [(&str, SumOrder); 2] = [("any", SumOrder::Any), ("fixed", SumOrder::Fixed)];
+
+/// The order of a name.
+fn sum_order(name: &str) -> Result<SumOrder, String> {
+    let order = ORDERS.iter().find(|(known, _)| *known == name);
+    order.map(|(_, order)| *order).ok_or_else(|| "expected any or fixed".into())
+}
+
+/// The name of an order.
+fn order_name(order: SumOrder) -> Option<&'static str> {
+    ORDERS.iter().find(|(_, known)| *known == order).map(|(name, _)| *name)
 }
 
 /// `x` rounded to `digits` decimals.

@@ -7,10 +7,11 @@ use serde_json::json;
 use spag_io::gib;
 use spag_model::EngineConfig;
 use spag_model::generate::EngineSettings;
+use spag_ops::kernels::SumOrder;
 use spag_selfplay::{SamplingSettings, TimingConfig, time_play};
 use spag_train::peak_memory_of;
 
-use super::{cpu_path, round};
+use super::{cpu_path, order_name, round, sum_order};
 use spag_cli::{AdapterArgs, LoadArgs, PromptArgs, Result, exit, flags, threads};
 
 /// The flags of `spag bench play`.
@@ -29,6 +30,9 @@ pub(crate) struct PlayArgs {
     /// Number of threads.
     #[arg(long, value_name = "N", default_value_t = 2, value_parser = flags::within(flags::THREADS))]
     threads: usize,
+    /// The order in which a GPU adds: any, or fixed, which is that of `online.exact`.
+    #[arg(long, value_name = "ORDER", default_value = "any", value_parser = sum_order)]
+    sum_order: SumOrder,
     #[command(flatten)]
     prompts: PromptArgs,
     #[command(flatten)]
@@ -42,6 +46,7 @@ pub(super) fn run(args: &PlayArgs) -> Result<()> {
     let prompts = args.prompts.load()?;
     let model = checkpoint.model.config().clone();
     let engine = args.engine.for_model(&checkpoint.model, model.architecture.max_position_embeddings, 1)?;
+    let engine = EngineConfig { sum_order: args.sum_order, ..engine };
     let timing = threads::run_on(args.threads, || {
         time_play(&checkpoint, &prompts, engine, args.sampling.sampling(), args.work)
     })?;
@@ -69,6 +74,7 @@ pub(super) fn run(args: &PlayArgs) -> Result<()> {
         "quantize": checkpoint.model.quantisation().map(|quantisation| quantisation.to_string()),
         "games": args.work.games,
         "batch": engine.max_running,
+        "sum_order": order_name(engine.sum_order),
         "turns": args.work.turns,
         "new_tokens": args.work.new_tokens,
         "threads": args.threads,

@@ -10,7 +10,7 @@ const EPS: f32 = 1e-5;
 fn kernels_match_the_cpu() {
     let place = &Place::of_this_build();
     let mut random = Random::new(1);
-    for (n, d) in [(1, 8), (3, 33), (5, 256), (300, 64), (7, 4096), (2, 5000)] {
+    for (n, d) in [(1, 8), (3, 33), (5, 256), (300, 64), (7, 4096), (2, 5000), (3, 9000), (2, 16_380)] {
         let (x, w) = (random.tensor(&[n, d]).unwrap(), random.tensor(&[d]).unwrap());
         let (dy, residual) = (random.tensor(&[n, d]).unwrap(), random.tensor(&[n, d]).unwrap());
         let dw = random.tensor(&[d]).unwrap();
