@@ -5,6 +5,7 @@ use std::path::Path;
 use serde::{Deserialize, Serialize};
 use spag_io::{quote, read_text};
 
+use crate::answer_config::{ExactMatchConfig, Filters};
 use crate::error::{Error, Result};
 use crate::metric::Metric;
 
@@ -45,9 +46,15 @@ pub struct TaskConfig {
     /// The names of the columns of a CSV file whose first line does not have them.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub columns: Vec<String>,
+    /// A template of whether a row is asked: `{{ an expression }}`. Examples are chosen by it too.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub only: Option<String>,
     /// Replacements in all texts of a row, in order: `["from", "to"]`.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub replace: Vec<(String, String)>,
+    /// A list of choices in a random order.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub shuffle: Option<ShuffleConfig>,
     /// A template of the text before the examples.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub description: Option<String>,
@@ -102,7 +109,7 @@ pub struct TaskConfig {
     pub few_shot: Option<FewShotConfig>,
     /// What is taken from a generated answer.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub filter: Option<FilterConfig>,
+    pub filter: Option<Filters>,
     /// How a generated answer is compared.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub exact_match: Option<ExactMatchConfig>,
@@ -165,41 +172,20 @@ pub enum ShotOrder {
     First,
 }
 
-/// `[task.filter]`: what is taken from a generated answer.
+/// `[task.shuffle]`: a list of choices in an order of each row's own, for data that have the right one first. The order depends on
+/// the texts alone.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct FilterConfig {
-    /// Its name in the results.
-    pub name: String,
-    /// A regular expression. Its first group, or all that it matches, is taken.
-    pub regex: String,
-    /// Which match is taken: 0 the first, -1 the last.
-    #[serde(default)]
-    pub select: i64,
-    /// The answer without a match.
-    #[serde(default = "invalid")]
-    pub fallback: String,
-}
-
-fn invalid() -> String {
-    "[invalid]".to_owned()
-}
-
-/// `[task.exact_match]`: what is ignored when a generated answer is compared with the expected one.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct ExactMatchConfig {
-    /// Both are compared as mathematics: the answer in a text is found and compared as `spag check` does. Nothing else is ignored
-    /// then.
-    pub math: bool,
-    /// Regular expressions whose matches are removed from both.
-    pub ignore: Vec<String>,
-    /// Capital letters are the same as small ones.
-    pub ignore_case: bool,
-    /// ASCII punctuation is removed.
-    pub ignore_punctuation: bool,
-    /// Digits are removed.
-    pub ignore_numbers: bool,
+pub struct ShuffleConfig {
+    /// The field that gets the list.
+    pub list: String,
+    /// The field that gets the letter of the first of `texts`.
+    pub letter: String,
+    /// Templates of the texts, or the names of their fields. White space around them is left out.
+    pub texts: Vec<String>,
+    /// Replacements in these texts, in order: `["from", "to"]`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub replace: Vec<(String, String)>,
 }
 
 /// What a task asks of a model.
@@ -413,6 +399,10 @@ impl TaskConfig {
         self.check_samples().or_else(wrong)?;
         if self.description.is_some() && self.description_file.is_some() {
             return wrong("it has `description` and `description_file`; give one".into());
+        }
+        let filters = self.filter.iter().flat_map(|filters| &filters.0).map(|filter| filter.name.as_str());
+        if let Some(name) = filters.clone().find(|name| filters.clone().filter(|other| other == name).count() > 1) {
+            return wrong(format!("two filters have the name `{}`", quote(name)));
         }
         let tokens = self.max_new_tokens.unwrap_or(1);
         if !NEW_TOKENS.contains(&tokens) {

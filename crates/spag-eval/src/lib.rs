@@ -5,13 +5,17 @@
 mod error;
 
 // ── Tasks ──
+mod answer_config;
 mod answer_text;
 mod config;
 mod context;
 mod few_shot;
+mod filter;
+mod number_words;
 mod python_random;
 mod rows;
 mod selection;
+mod shuffle;
 mod source;
 mod task;
 mod template;
@@ -31,7 +35,8 @@ mod report;
 mod results;
 mod scored_row;
 
-pub use config::{ExactMatchConfig, FewShotConfig, FilterConfig, Listed, ShotOrder, TaskConfig};
+pub use answer_config::{ExactMatchConfig, FilterConfig, Filters};
+pub use config::{FewShotConfig, Listed, ShotOrder, ShuffleConfig, TaskConfig};
 pub use context::ChatShots;
 pub use error::{Error, Result};
 pub use evaluation::{AskSettings, Evaluation, OpenModel};

@@ -14,7 +14,7 @@ use crate::evaluation::AskSettings;
 use crate::metric::{Metric, Value, pooled};
 use crate::paired::{MainScores, PairedDifference};
 use crate::record::Answered;
-use crate::scored_row::{RowScore, sample, scores};
+use crate::scored_row::{RowScore, samples, scores};
 use crate::task::{Item, Task};
 
 /// Two-sided 95% quantile of the normal distribution.
@@ -130,7 +130,8 @@ impl ModelResults {
     /// Writes `results.json`, and `samples_TASK.jsonl` for each task.
     pub(crate) fn write(&self, folder: &Path, tasks: &[Task], answers: &[Vec<Answered>]) -> Result<()> {
         for (task, answers) in tasks.iter().zip(answers) {
-            let rows: Vec<Json> = each_row(task, answers).map(|(item, answers)| sample(task, item, answers)).collect();
+            let rows: Vec<Json> =
+                each_row(task, answers).flat_map(|(item, answers)| samples(task, item, answers)).collect();
             write_jsonl_atomically(folder.join(format!("samples_{}.jsonl", task.name())), &rows)?;
         }
         Ok(write_json_atomically(folder.join("results.json"), &self.json)?)
@@ -145,7 +146,7 @@ fn main_scores(task: &Task, rows: &[Vec<RowScore>]) -> Option<MainScores> {
     Some(MainScores { task: task.name().to_owned(), label, metric, rows })
 }
 
-/// The score of each row in each metric.
+/// The score of each row in each metric, filter by filter.
 fn row_scores(task: &Task, answers: &[Answered]) -> Vec<Vec<RowScore>> {
     each_row(task, answers).map(|(item, answers)| scores(task, item, answers)).collect()
 }
@@ -156,11 +157,12 @@ fn each_row<'a>(task: &'a Task, answers: &'a [Answered]) -> impl Iterator<Item =
 }
 
 fn task_score(task: &Task, rows: &[Vec<RowScore>]) -> TaskScore {
-    let metric = |(at, metric): (usize, &Metric)| {
+    let filters = task.reader.filters();
+    let each = filters.iter().flat_map(|filter| task.config.metrics().iter().map(move |metric| (*filter, *metric)));
+    let metric = |(at, (filter, metric)): (usize, (&str, Metric))| {
         let column: Vec<RowScore> = rows.iter().filter_map(|row| row.get(at).copied()).collect();
         let value = metric.aggregate(&column);
-        let filter = task.config.filter.as_ref().map_or("none", |filter| filter.name.as_str()).to_owned();
-        MetricScore { metric: *metric, filter, value, interval: interval(*metric, value, &column) }
+        MetricScore { metric, filter: filter.to_owned(), value, interval: interval(metric, value, &column) }
     };
     TaskScore {
         name: task.name().to_owned(),
@@ -169,7 +171,7 @@ fn task_score(task: &Task, rows: &[Vec<RowScore>]) -> TaskScore {
         is_group: false,
         rows: rows.len(),
         chance: task.chance(),
-        metrics: task.config.metrics().iter().enumerate().map(metric).collect(),
+        metrics: each.enumerate().map(metric).collect(),
         reasoning: None,
     }
 }

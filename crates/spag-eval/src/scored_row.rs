@@ -1,4 +1,4 @@
-//! Rows with their answers: the score of each metric, and the line of a file of samples.
+//! Rows with their answers: the score of each metric, and the lines of a file of samples.
 
 use serde_json::{Value as Json, json};
 
@@ -9,16 +9,19 @@ use crate::task::{Item, Question, Task};
 /// A score with its weight in a weighted mean.
 pub(crate) type RowScore = (f64, f64);
 
-/// The score of a row in each metric of the task, from its answer or its samples.
+/// The score of a row in each metric of the task, filter by filter, from its answer or its samples.
 pub(crate) fn scores(task: &Task, item: &Item, answers: &[Answered]) -> Vec<RowScore> {
     if let Question::Generated { target, .. } = &item.question {
-        let read: Vec<String> = answers.iter().map(|answer| read(task, answer)).collect();
-        let right: Vec<bool> = read.iter().map(|answer| task.reader.is_right(answer, target)).collect();
         let metrics = task.config.metrics();
-        // Every pair of answers is compared, for the metrics that need it alone.
-        let votes = metrics.iter().any(|metric| matches!(metric, Metric::MajAt(_)));
-        let groups = if votes { task.reader.groups(&read) } else { Vec::new() };
-        return metrics.iter().map(|metric| (sampled_score(*metric, &right, &groups), 1.0)).collect();
+        let of_filter = |filter: usize| {
+            let read: Vec<String> = answers.iter().map(|answer| read(task, item, filter, answer)).collect();
+            let right: Vec<bool> = read.iter().map(|answer| task.reader.is_right(answer, target)).collect();
+            // Every pair of answers is compared, for the metrics that need it alone.
+            let votes = metrics.iter().any(|metric| matches!(metric, Metric::MajAt(_)));
+            let groups = if votes { task.reader.groups(&read) } else { Vec::new() };
+            metrics.iter().map(|metric| (sampled_score(*metric, &right, &groups), 1.0)).collect::<Vec<_>>()
+        };
+        return (0..task.reader.filters().len()).flat_map(of_filter).collect();
     }
     let Some(answer) = answers.first() else { return Vec::new() };
     let sums: Vec<f64> = answer.scores.iter().map(|(sum, _)| *sum).collect();
@@ -39,13 +42,21 @@ pub(crate) fn scores(task: &Task, item: &Item, answers: &[Answered]) -> Vec<RowS
     task.config.metrics().iter().map(score).collect()
 }
 
-/// What a generated answer answers.
-fn read(task: &Task, answer: &Answered) -> String {
-    task.reader.read(answer.text.as_deref().unwrap_or(""))
+/// What a filter takes from a generated answer.
+fn read(task: &Task, item: &Item, filter: usize, answer: &Answered) -> String {
+    task.reader.read(filter, answer.text.as_deref().unwrap_or(""), &item.texts)
 }
 
-/// The line of a row in `samples_TASK.jsonl`.
-pub(crate) fn sample(task: &Task, item: &Item, answers: &[Answered]) -> Json {
+/// The lines of a row in `samples_TASK.jsonl`: one of each filter.
+pub(crate) fn samples(task: &Task, item: &Item, answers: &[Answered]) -> Vec<Json> {
+    let scores = scores(task, item, answers);
+    let of_filter = scores.chunks(task.config.metrics().len().max(1));
+    let named = task.reader.filters().into_iter().zip(of_filter).enumerate();
+    named.map(|(filter, (name, scores))| sample(task, item, answers, (filter, name), scores)).collect()
+}
+
+/// The line of a row and a filter, which has a place and a name.
+fn sample(task: &Task, item: &Item, answers: &[Answered], (filter, name): (usize, &str), scores: &[RowScore]) -> Json {
     let Some(answer) = answers.first() else { return Json::Null };
     // As lm-evaluation-harness writes them: numbers and truth values of answers are texts.
     let truth = |greedy: bool| if greedy { "True" } else { "False" };
@@ -66,7 +77,7 @@ pub(crate) fn sample(task: &Task, item: &Item, answers: &[Answered]) -> Json {
     let (responses, filtered): (Json, Json) = match (&item.question, &answer.text) {
         (_, Some(_)) => {
             let texts: Vec<&Option<String>> = answers.iter().map(|answer| &answer.text).collect();
-            (json!([texts]), answers.iter().map(|answer| read(task, answer)).collect())
+            (json!([texts]), answers.iter().map(|answer| read(task, item, filter, answer)).collect())
         }
         (Question::Rolling { .. }, _) => {
             let total: f64 = answer.scores.iter().map(|(sum, _)| sum).sum();
@@ -85,7 +96,7 @@ pub(crate) fn sample(task: &Task, item: &Item, answers: &[Answered]) -> Json {
         "arguments": Json::Object(arguments.collect()),
         "resps": responses,
         "filtered_resps": filtered,
-        "filter": task.config.filter.as_ref().map_or("none", |filter| filter.name.as_str()),
+        "filter": name,
         "metrics": task.config.metrics(),
     });
     // One value of one answer, a list of several.
@@ -100,7 +111,7 @@ pub(crate) fn sample(task: &Task, item: &Item, answers: &[Answered]) -> Json {
         line["reasoning_end"] = of_all(answers.iter().map(|answer| json!(answer.reasoning_end)).collect());
     }
     if task.reader.is_math() {
-        let unparsed = |answer: &&Answered| !spag_math::is_parsed(&read(task, answer));
+        let unparsed = |answer: &&Answered| !spag_math::is_parsed(&read(task, item, filter, answer));
         let unparsed = answers.iter().filter(unparsed).map(|answer| json!(answer.sample)).collect::<Vec<_>>();
         if !unparsed.is_empty() {
             line["unparsed"] = unparsed.into();
@@ -109,7 +120,7 @@ pub(crate) fn sample(task: &Task, item: &Item, answers: &[Answered]) -> Json {
     if answer.cut {
         line["truncated"] = true.into();
     }
-    for (metric, (score, weight)) in task.config.metrics().iter().zip(scores(task, item, answers)) {
+    for (metric, (score, weight)) in task.config.metrics().iter().zip(scores.iter().copied()) {
         let weighted = matches!(metric, Metric::WordPerplexity | Metric::BytePerplexity | Metric::BitsPerByte);
         line[metric.to_string()] = if weighted { json!([score, weight]) } else { score.into() };
     }

@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use serde_json::Value;
 use spag_chat::{PromptEncoder, TemplateKwargs};
 use spag_io::{quote, read_text};
 use spag_model::checkpoint::load_tokenizer;
@@ -12,6 +13,7 @@ use crate::context::{ChatShots, ContextFormat};
 use crate::error::{Error, Result};
 use crate::rows;
 use crate::selection::{Chosen, MissingData, MissingTask, choose, refuse};
+use crate::shuffle::shuffle;
 use crate::task::{Beside, Task};
 use crate::template::{self, Fields};
 use crate::tiny;
@@ -135,12 +137,27 @@ impl<'a> TaskSource<'a> {
         let Chosen { config, subtask } = chosen;
         let variables = variables(subtask.as_deref());
         let read = |file: &Path| {
-            let mut rows = rows::read(file, &config.columns)?;
-            for row in &mut rows {
+            let mut kept = Vec::new();
+            for mut row in rows::read(file, &config.columns)? {
+                let number = row.number;
+                let wrong = |reason| {
+                    let task = config.name.clone();
+                    Error::Row { path: file.to_owned(), row: number, task, reason }
+                };
                 rows::replace(&mut row.fields, &config.replace);
                 row.fields.extend(variables.clone());
+                if !asks(config.only.as_deref(), &row.fields).map_err(wrong)? {
+                    continue;
+                }
+                if let Some(settings) = &config.shuffle {
+                    shuffle(settings, &mut row.fields).map_err(wrong)?;
+                }
+                kept.push(row);
             }
-            Ok::<_, Error>(rows)
+            if kept.is_empty() {
+                return Err(Error::tasks(file, format!("task `{}`: `only` leaves no row", quote(&config.name))));
+            }
+            Ok::<_, Error>(kept)
         };
         let rows = read(&files.rows)?;
         let shots = files.shots.map(|file| Ok::<_, Error>((read(&file)?, file))).transpose()?;
@@ -149,6 +166,15 @@ impl<'a> TaskSource<'a> {
             None => None,
         };
         Task::new(config, &files.rows, rows, Beside { shots, description }, self.limit, format)
+    }
+}
+
+/// Whether a row with these fields is asked.
+fn asks(only: Option<&str>, fields: &Fields) -> Result<bool, String> {
+    let Some(template) = only else { return Ok(true) };
+    match template::value(template, fields).map_err(|why| format!("only: {why}"))? {
+        Value::Bool(asked) => Ok(asked),
+        other => Err(format!("only: `{}` is {other}, not true or false", quote(template))),
     }
 }
 

@@ -11,6 +11,7 @@ use crate::config::{Kind, Listed, TaskConfig};
 use crate::context::{ContextFormat, Part};
 use crate::error::{Error, Result};
 use crate::few_shot::FewShot;
+use crate::filter::Texts;
 use crate::rows::Row;
 use crate::template::{self, Fields};
 
@@ -36,6 +37,8 @@ pub(crate) struct Item {
     pub(crate) row: usize,
     pub(crate) fields: Fields,
     pub(crate) question: Question,
+    /// What each filter looks for in answers.
+    pub(crate) texts: Vec<Texts>,
     /// Sixteen digits of the SHA-256 of the question.
     pub(crate) digest: String,
 }
@@ -100,14 +103,14 @@ impl Task {
         let mut maker = ItemMaker { config: &config, kind, shots, description, format };
         let mut items = Vec::with_capacity(rows.len().min(limit.unwrap_or(usize::MAX)));
         for row in rows.into_iter().take(limit.unwrap_or(usize::MAX)) {
-            let question = maker.question(&row).map_err(|reason| Error::Row {
-                path: path.to_owned(),
-                row: row.number,
-                task: config.name.clone(),
-                reason,
-            })?;
+            let wrong = |reason: String| {
+                let task = config.name.clone();
+                Error::Row { path: path.to_owned(), row: row.number, task, reason }
+            };
+            let question = maker.question(&row).map_err(wrong)?;
+            let texts = reader.texts(&row.fields).map_err(wrong)?;
             let digest = digest(&question, path)?.chars().take(16).collect();
-            items.push(Item { row: row.number, fields: row.fields, question, digest });
+            items.push(Item { row: row.number, fields: row.fields, question, texts, digest });
         }
         // What becomes of the answers does not decide them.
         let asked = TaskConfig {

@@ -12,7 +12,8 @@ use rand_chacha::ChaCha8Rng;
 use serde_json::{Value, json};
 use spag_world::{Entry, Lexicon, THINK_FIRST, article, listed};
 
-use crate::config::{FilterConfig, Listed, TaskConfig};
+use crate::answer_config::{FilterConfig, Filters};
+use crate::config::{Listed, TaskConfig};
 use crate::error::Result;
 use crate::metric::Metric;
 use crate::rows::Row;
@@ -101,12 +102,11 @@ fn generated(name: &str, alias: &str, asked: Asked) -> TaskConfig {
         prompt: Some(prompt),
         target: Some("{{choices[answer]}}".to_owned()),
         max_new_tokens: Some(ANSWER_TOKENS),
-        filter: Some(FilterConfig {
+        filter: Some(Filters(vec![FilterConfig {
             name: "answer".to_owned(),
-            regex: r"^\s*(?:That is the|It) ([^.]*)\.".to_owned(),
-            select: 0,
-            fallback: "[invalid]".to_owned(),
-        }),
+            regex: Some(r"^\s*(?:That is the|It) ([^.]*)\.".to_owned()),
+            ..FilterConfig::default()
+        }])),
         metrics: vec![Metric::ExactMatch],
         ..TaskConfig::default()
     }
@@ -349,8 +349,8 @@ mod tests {
                 assert!(context.ends_with("? Response:"), "{context}");
                 let (word, clue) = (format!("That is the {target}."), format!(" It {target}. It is red."));
                 let said = if task.name().contains("two_step") { clue } else { word };
-                assert!(task.reader.is_right(&task.reader.read(&said), target), "{said}");
-                assert!(!task.reader.is_right(&task.reader.read("I would rather not say."), target));
+                assert!(task.reader.is_right(&task.reader.read(0, &said, &[]), target), "{said}");
+                assert!(!task.reader.is_right(&task.reader.read(0, "I would rather not say.", &[]), target));
             }
         }
     }
