@@ -16,6 +16,7 @@
 #              crate's tests have to fail with 95% of those that compile. MUTANTS_SHARD=K/N takes every Nth, from the Kth;
 #              results are in target/mutants/mutants.out, and .cargo/mutants.toml names the changes that are left out
 #   tiny       the report of configs/tiny.toml on each of CPU_PATHS (avx2), line by line against tests/fixtures/tiny-report.txt
+#   reasoning  the tasks of configs/tasks/reasoning.toml against lm-evaluation-harness, whose files are put into target/lm-eval
 #   python     scripts/python-tests.sh --all
 #   cuda       scripts/stand-in.sh check: kernels, models and programs of a CUDA build without a GPU; needs nvcc on PATH
 #   aarch64    scripts/aarch64.sh whole: tests and a small run for Arm processors under qemu
@@ -53,6 +54,22 @@ launchers() {
     target/torch/bin/pip install --quiet torch &&
     TORCHRUN="$PWD/target/torch/bin/torchrun" \
       cargo test --release --workspace --locked --test ranks -- --ignored torchrun
+}
+
+# A model of one small layer, whose answers are short: prompts, targets and filters do not depend on it.
+reasoning() {
+  build || return
+  local work=target/lm-eval python=target/lm-eval/venv/bin/python
+  local ask=(target/release/spag eval --model "$work/model" --tasks "$work/tasks.toml" --data_dir "$work/data" --output_dir "$work/results")
+  rm -rf "$work" && mkdir -p "$work" && python3 -m venv "$work/venv" &&
+    "$work/venv/bin/pip" install --quiet jinja2 pyyaml word2number &&
+    "$work/venv/bin/pip" install --quiet --no-deps lm_eval==0.4.13 &&
+    "$python" scripts/reasoning-tasks.py rows "$work/data" &&
+    sed 's/^max_new_tokens = .*/max_new_tokens = 24/' configs/tasks/reasoning.toml >"$work/tasks.toml" &&
+    "$python" scripts/reasoning-tasks.py config "$work/config.json" &&
+    target/release/spag init-model --config "$work/config.json" --tokenizer data/tiny-llama --output_dir "$work/model" &&
+    "${ask[@]}" && "$python" scripts/reasoning-tasks.py answers "$work"/results/*/ && "${ask[@]}" &&
+    "$python" scripts/reasoning-tasks.py compare "$work/data" "$work"/results/*/
 }
 
 # The report is the same on all processors, except for its seconds and paths, which come last.
@@ -119,7 +136,7 @@ cuda() { scripts/stand-in.sh check; }
 # With tests, dependencies have the features that `cargo test` has compiled them with.
 build() { cargo build --release --workspace --bins --examples --tests --locked; }
 
-campaigns=(fuzz kills hostile load launchers outside api mutants tiny python cuda aarch64)
+campaigns=(fuzz kills hostile load launchers outside api mutants tiny reasoning python cuda aarch64)
 if (($#)); then campaigns=("$@"); fi
 failed=()
 for campaign in "${campaigns[@]}"; do

@@ -48,14 +48,14 @@ pub struct FilterConfig {
     /// The answer without a match; `[invalid]` if absent.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub fallback: Option<String>,
-    /// The texts of the choices (A), (B), …: a list of templates, or a template of a list. Where `regex` finds nothing, the letter
-    /// of a choice whose text the answer has is taken, or else a letter after a colon.
+    /// The texts of the choices (A), (B), …: a list of templates, a template of a list, or one of a text that has them after these
+    /// letters. Where `regex` finds nothing, the letter of a choice whose text the answer has is taken, or else a letter after a colon.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub choices: Option<Listed>,
     /// Pairs of a regular expression and what is taken if it matches, instead of `regex`.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub values: Vec<(String, String)>,
-    /// Words, in the order in which the answer has them for the last time, instead of `regex`: as `choices`.
+    /// Words, in the order in which the answer has them for the last time, instead of `regex`: a list of templates, or a template of a list.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub words: Option<Listed>,
     /// Where `regex` finds nothing, the last number in English words is taken.

@@ -3,9 +3,11 @@
 use std::collections::HashSet;
 
 use fancy_regex::Regex;
+use serde_json::Value;
 use spag_io::quote;
 
 use crate::answer_config::FilterConfig;
+use crate::config::Listed;
 use crate::metric::is_space;
 use crate::number_words;
 use crate::template::{self, Fields};
@@ -52,7 +54,15 @@ impl Filter {
     pub(crate) fn texts(&self, fields: &Fields) -> Result<Texts, String> {
         let FilterConfig { choices, words, .. } = &self.config;
         let Some(listed) = choices.as_ref().or(words.as_ref()) else { return Ok(Texts::new()) };
-        let texts = template::list(listed, fields).map_err(|why| format!("filter `{}`: {why}", quote(self.name())))?;
+        let wrong = |why| format!("filter `{}`: {why}", quote(self.name()));
+        let texts = match listed {
+            // A text that has its choices in itself.
+            Listed::One(template) if choices.is_some() => match template::value(template, fields).map_err(wrong)? {
+                Value::String(text) => choices_in(&text),
+                _ => template::list(listed, fields).map_err(wrong)?,
+            },
+            _ => template::list(listed, fields).map_err(wrong)?,
+        };
         if choices.is_some() && texts.len() > LETTERS.count() {
             return Err(format!("filter `{}`: {} choices, more than letters", quote(self.name()), texts.len()));
         }
@@ -141,6 +151,13 @@ impl Filter {
     }
 }
 
+/// What follows (A), (B), … in a text, up to the end of the line or the next bracket.
+fn choices_in(text: &str) -> Vec<String> {
+    let Ok(regex) = Regex::new(r"\([A-Z]\)([^\n^(]*)") else { return Vec::new() };
+    let found = regex.captures_iter(text).map_while(Result::ok);
+    found.filter_map(|found| found.get(1)).map(|choice| choice.as_str().to_owned()).collect()
+}
+
 /// The words that an answer has, each at its last place.
 fn last_words(answer: &str, words: &[String]) -> String {
     let pattern = words.iter().map(|word| format!(r"\b{}\b", fancy_regex::escape(word))).collect::<Vec<_>>().join("|");
@@ -184,6 +201,7 @@ mod tests {
         assert_eq!(of("it is NOT, at all"), "(C)");
         assert_eq!(of("Answer: A"), "(A)");
         assert_eq!(of("Answer: D"), "[invalid]");
+        assert_eq!(choices_in("Which?\n(A) one (1)\n(B) two\n"), [" one ", " two"]);
     }
 
     #[test]
