@@ -54,14 +54,18 @@ impl Number {
         let value = |words: &[(&str, u64)]| words.iter().find(|(known, _)| *known == word).map(|(_, value)| *value);
         if let Some(small) = value(&SMALL) {
             let below = self.group % 100;
-            let fits = if small < 10 { below >= 20 && below % 10 == 0 && small > 0 || below == 0 } else { below == 0 };
+            let fits = if small < 10 {
+                below >= 20 && below.is_multiple_of(10) && small > 0 || below == 0
+            } else {
+                below == 0
+            };
             return fits.then(|| Self { group: self.group + small, ..self });
         }
         if word == "hundred" {
             return (1..10).contains(&self.group).then(|| Self { group: self.group * 100, ..self });
         }
         let power = value(&LARGE)?;
-        let fits = self.group > 0 && (self.ended == 0 || self.ended % power.saturating_mul(1000) == 0);
+        let fits = self.group > 0 && (self.ended == 0 || self.ended.is_multiple_of(power.saturating_mul(1000)));
         fits.then(|| Self { ended: self.ended.saturating_add(self.group.saturating_mul(power)), group: 0 })
     }
 }
