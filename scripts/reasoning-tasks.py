@@ -6,6 +6,8 @@
     python3 scripts/reasoning-tasks.py answers RESULTS         replaces the answers in its records with some that are made up here, for
                                                                the next `spag eval`
     python3 scripts/reasoning-tasks.py compare DATA RESULTS    compares the samples of `spag eval` on them
+    python3 scripts/reasoning-tasks.py record RESULTS FILE     writes what the package's filters take from these answers: the fixture
+                                                               crates/spag-eval/tests/data/filters.json
 
 `compare` renders the package's own YAML files and runs its own filters over the answers in RESULTS/samples_TASK.jsonl. It needs lm_eval 0.4.13 on the path (its files suffice: pip download --no-deps), jinja2, pyyaml and word2number. The exit code is 1 if
 anything differs.
@@ -142,13 +144,41 @@ def read(path):
         return [json.loads(line) for line in file]
 
 
-def compare(data, results):
+def tasks():
+    """The YAML file of each task of ours that the package has."""
     known = {name: f"{package()}/{path}" for name, path in TASKS.items()}
     known |= {f"mmlu_pro_{of.replace(' ', '_')}": f"{package()}/mmlu_pro/mmlu_pro_{of.replace(' ', '_')}.yaml" for of in CATEGORIES}
     for path in glob.glob(f"{package()}/{COT}/[a-z]*.yaml"):
         known[f"bbh_cot_zeroshot_{os.path.basename(path)[:-5]}"] = path
-    checked, wrong = 0, []
-    for name, path in sorted(known.items()):
+    return dict(sorted(known.items()))
+
+
+def record(results, path):
+    import tomllib
+    with open("configs/tasks/reasoning.toml", "rb") as file:
+        ours = tomllib.load(file)["task"]
+    cases, seen = [], set()
+    for name, yaml in tasks().items():
+        task = next(task for task in ours if name == task["name"] or name[len(task["name"]) + 1:] in task.get("subtasks", []))
+        filters = task.get("filter", [])
+        by_name = {one["name"]: one for one in (filters if isinstance(filters, list) else [filters])}
+        settings = config(yaml)
+        for sample in read(f"{results}/samples_{name}.jsonl"):
+            answer, of = sample["resps"][0][0], by_name.get(sample["filter"])
+            key = json.dumps([of, answer])
+            if of is None or key in seen:
+                continue
+            seen.add(key)
+            fields = {field: sample["doc"][field] for field in ["choices", "input"] if field in sample["doc"]}
+            taken = filtered(settings, answer, sample["doc"])[sample["filter"]]
+            cases.append({"filter": of, "fields": fields, "answer": answer, "taken": taken})
+    with open(path, "w", encoding="utf-8") as file:
+        file.write("[\n" + ",\n".join(map(json.dumps, cases)) + "\n]\n")
+
+
+def compare(data, results):
+    checked, wrong, known = 0, [], tasks()
+    for name, path in known.items():
         settings, samples = config(path), read(f"{results}/samples_{name}.jsonl")
         prompt = settings["doc_to_text"] or MINERVA
         shots, target = [], settings["doc_to_target"]
@@ -192,4 +222,4 @@ def model(path):
 
 if __name__ == "__main__":
     command, *folders = sys.argv[1:]
-    sys.exit({"rows": rows, "config": model, "answers": answers, "compare": compare}[command](*folders))
+    sys.exit({"rows": rows, "config": model, "answers": answers, "record": record, "compare": compare}[command](*folders))

@@ -220,6 +220,27 @@ mod tests {
         assert_eq!(read("regex = '([-0-9]+)'\nselect = -1\nnumber_words = true", &[], "Two and 7 are 9."), "9");
     }
 
+    /// The filters of configs/tasks/reasoning.toml over made-up answers, and what lm-evaluation-harness 0.4.13 takes from them: written by
+    /// `scripts/reasoning-tasks.py record`.
+    #[test]
+    fn answers_are_taken_as_by_lm_evaluation_harness() {
+        #[derive(serde::Deserialize)]
+        struct Case {
+            filter: FilterConfig,
+            fields: Fields,
+            answer: String,
+            taken: String,
+        }
+        let cases: Vec<Case> = serde_json::from_str(include_str!("../tests/data/filters.json")).unwrap();
+        for Case { filter, fields, answer, taken } in &cases {
+            let compiled = Filter::new(filter).unwrap();
+            let texts = compiled.texts(fields).unwrap();
+            assert_eq!(compiled.read(answer, &texts), *taken, "{answer:?} by {filter:?}");
+        }
+        let found = cases.iter().filter(|case| case.taken != "[invalid]").count();
+        assert!(cases.len() > 150 && found > 50, "{found} of {}", cases.len());
+    }
+
     #[test]
     fn filters_need_one_way_to_find_something() {
         for (text, said) in [
