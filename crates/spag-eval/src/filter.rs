@@ -238,7 +238,7 @@ mod tests {
             assert_eq!(compiled.read(answer, &texts), *taken, "{answer:?} by {filter:?}");
         }
         let found = cases.iter().filter(|case| case.taken != "[invalid]").count();
-        assert!(cases.len() > 150 && found > 50, "{found} of {}", cases.len());
+        assert!(cases.len() > 150 && found > 40, "{found} of {}", cases.len());
     }
 
     #[test]
