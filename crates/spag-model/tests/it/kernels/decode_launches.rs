@@ -31,7 +31,7 @@ fn launches(dtype: WeightDtype, requests: u32) -> (Vec<String>, usize) {
 /// A pass of blocks, final norm and output head.
 fn pass(blocks: usize, dtype: &str) -> Vec<String> {
     let [norm, append, attend, combine, activate] = [
-        "rms_norm_forward",
+        "rms_norm_forward_1",
         "paged_attention_append_rotated_vectors",
         "paged_attention_rows",
         "paged_attention_combine",
