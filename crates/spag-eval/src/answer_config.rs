@@ -59,10 +59,13 @@ pub struct FilterConfig {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub words: Option<Listed>,
     /// Where `regex` finds nothing, the last number in English words is taken.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub number_words: bool,
     /// Capital letters are the same as small ones, for `choices` and `values`.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub ignore_case: bool,
     /// Punctuation is left out, for `choices` and `values`.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub ignore_punctuation: bool,
 }
 
