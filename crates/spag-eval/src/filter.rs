@@ -3,7 +3,6 @@
 use std::collections::HashSet;
 
 use fancy_regex::Regex;
-use serde_json::Value;
 use spag_io::quote;
 
 use crate::answer_config::FilterConfig;
@@ -22,6 +21,8 @@ pub(crate) struct Filter {
     /// `regex`, or one that matches where any of `values` does.
     first: Option<Regex>,
     values: Vec<(Regex, String)>,
+    /// Matches what `ignore_punctuation` leaves out.
+    punctuation: Option<Regex>,
 }
 
 /// The texts of a row that a filter looks for.
@@ -42,6 +43,7 @@ impl Filter {
         Ok(Self {
             first: first.map(compile).transpose()?,
             values: values.collect::<Result<_, String>>()?,
+            punctuation: config.ignore_punctuation.then(|| compile(r"\p{P}")).transpose()?,
             config: config.clone(),
         })
     }
@@ -55,14 +57,11 @@ impl Filter {
         let FilterConfig { choices, words, .. } = &self.config;
         let Some(listed) = choices.as_ref().or(words.as_ref()) else { return Ok(Texts::new()) };
         let wrong = |why| format!("filter `{}`: {why}", quote(self.name()));
-        let texts = match listed {
-            // A text that has its choices in itself.
-            Listed::One(template) if choices.is_some() => match template::value(template, fields).map_err(wrong)? {
-                Value::String(text) => choices_in(&text),
-                _ => template::list(listed, fields).map_err(wrong)?,
-            },
-            _ => template::list(listed, fields).map_err(wrong)?,
+        let inside = match choices {
+            Some(Listed::One(template)) => template::value(template, fields).map_err(wrong)?.as_str().map(choices_in),
+            _ => None,
         };
+        let texts = inside.map_or_else(|| template::list(listed, fields), Ok).map_err(wrong)?;
         if choices.is_some() && texts.len() > LETTERS.count() {
             return Err(format!("filter `{}`: {} choices, more than letters", quote(self.name()), texts.len()));
         }
@@ -118,11 +117,11 @@ impl Filter {
 
     /// A text without what is ignored.
     fn seen(&self, text: &str) -> String {
-        let mut text = if self.config.ignore_case { text.to_lowercase() } else { text.to_owned() };
-        if self.config.ignore_punctuation {
-            text = Regex::new(r"\p{P}").map_or(text.clone(), |mark| mark.replace_all(&text, "").into_owned());
+        let text = if self.config.ignore_case { text.to_lowercase() } else { text.to_owned() };
+        match &self.punctuation {
+            Some(punctuation) => punctuation.replace_all(&text, "").into_owned(),
+            None => text,
         }
-        text
     }
 
     /// The letter of the choice that an answer has, or names after a colon.

@@ -75,16 +75,19 @@ pub(crate) fn replace(fields: &mut Fields, replacements: &[(String, String)]) {
 
 fn replace_in(value: &mut Value, replacements: &[(String, String)]) {
     match value {
-        Value::String(text) => {
-            for (from, to) in replacements.iter().filter(|(from, _)| !from.is_empty()) {
-                if text.contains(from.as_str()) {
-                    *text = text.replace(from.as_str(), to);
-                }
-            }
-        }
+        Value::String(text) => replace_text(text, replacements),
         Value::Array(values) => values.iter_mut().for_each(|value| replace_in(value, replacements)),
         Value::Object(fields) => fields.values_mut().for_each(|value| replace_in(value, replacements)),
         _ => {}
+    }
+}
+
+/// Applies replacements to a text, in order.
+pub(crate) fn replace_text(text: &mut String, replacements: &[(String, String)]) {
+    for (from, to) in replacements.iter().filter(|(from, _)| !from.is_empty()) {
+        if text.contains(from.as_str()) {
+            *text = text.replace(from.as_str(), to);
+        }
     }
 }
 

@@ -6,6 +6,7 @@ use spag_io::sha256;
 use crate::config::ShuffleConfig;
 use crate::metric::is_space;
 use crate::python_random::PythonRandom;
+use crate::rows::replace_text;
 use crate::template::{self, Fields};
 
 /// Adds the list and the letter of its first text to the fields of a row.
@@ -16,8 +17,9 @@ pub(crate) fn shuffle(config: &ShuffleConfig, fields: &mut Fields) -> Result<(),
         return Err(format!("shuffle: {} texts; there must be 2 to 26", texts.len()));
     }
     let clean = |text: &String| {
-        let text = text.trim_matches(is_space).to_owned();
-        config.replace.iter().fold(text, |text, (from, to)| text.replace(from, to))
+        let mut text = text.trim_matches(is_space).to_owned();
+        replace_text(&mut text, &config.replace);
+        text
     };
     let texts: Vec<String> = texts.iter().map(clean).collect();
     let digest = sha256(texts.join("\n").as_bytes());
