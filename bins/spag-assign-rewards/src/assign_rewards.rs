@@ -35,8 +35,8 @@ pub(crate) struct AssignArgs {
     /// Normalization of a winner's rewards: sum (they sum to 1) or mean (they average 1).
     #[arg(long, value_name = "NORM", default_value_t = RewardNorm::default(), help_heading = "Credit")]
     reward_norm: RewardNorm,
-    /// Rule: winner (the winner's utterances alone, the paper's) or signed (also the loser's with negative rewards, less the
-    /// mean of each seat).
+    /// Rule: winner (the winner's utterances alone, the paper's), signed (also the loser's with negative rewards, less the
+    /// mean of each seat) or drawn (as winner, for a player of each decided game that is drawn by the seed: a control).
     #[arg(long, value_name = "RULE", default_value_t = CreditRule::default(), help_heading = "Credit")]
     credit: CreditRule,
     #[command(flatten, next_help_heading = "Credit")]

@@ -14,7 +14,7 @@ spag_io::settings! {
         pub norm as "reward_norm": RewardNorm;
         /// Which utterances become samples.
         pub credit: CreditRule;
-        /// Seed for drawing the wordings of queries.
+        /// Seed for drawing the wordings of queries, and the winners of the rule `drawn`.
         pub seed: u64;
     } + {
         /// The reasoning of utterances.
@@ -28,7 +28,7 @@ impl CreditConfig {
 
     /// The rule of credit.
     pub fn rule(&self) -> Box<dyn Credit> {
-        self.credit.build(self.decay_weight, self.norm)
+        self.credit.build(self.decay_weight, self.norm, self.seed)
     }
 
     pub(crate) fn check(&self) -> Result<()> {

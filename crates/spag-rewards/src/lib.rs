@@ -21,8 +21,8 @@ pub use advantage::{
 pub use config::CreditConfig;
 pub use convert::{AlpacaRow, AlpacaTemplate, Demonstration, convert_alpaca, convert_imitation, read_sft_samples};
 pub use credit::{
-    AssignedRewards, Credit, CreditRule, DecayedWinner, ImitatedWinner, RewardNorm, SignedSeats, assign_rewards,
-    credit_games, discounted_rewards,
+    AssignedRewards, Credit, CreditRule, DecayedWinner, DrawnWinner, ImitatedWinner, RewardNorm, SignedSeats,
+    assign_rewards, credit_games, discounted_rewards,
 };
 pub use error::{Error, Result};
 pub use files::{AssignJob, assign_rewards_in_files};

@@ -1,6 +1,7 @@
 //! Credit assignment: judged games to rewarded samples.
 
 mod decayed_winner;
+mod drawn_winner;
 mod in_memory;
 mod norm;
 mod rule;
@@ -12,6 +13,7 @@ use rand_chacha::rand_core::SeedableRng;
 use spag_game::{EpisodeView, Game, SEATS, Tally, Verdict, game_seed};
 
 pub use decayed_winner::{DecayedWinner, discounted_rewards};
+pub use drawn_winner::DrawnWinner;
 pub use in_memory::{AssignedRewards, assign_rewards, credit_games};
 pub use norm::RewardNorm;
 pub use rule::CreditRule;

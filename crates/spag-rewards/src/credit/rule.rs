@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{Credit, DecayedWinner, SignedSeats};
+use super::{Credit, DecayedWinner, DrawnWinner, SignedSeats};
 use crate::RewardNorm;
 
 /// Which utterances of games become samples. A new rule is a file beside this one, a variant here and its arm in
@@ -15,14 +15,18 @@ pub enum CreditRule {
     Winner,
     /// Both players': [`SignedSeats`].
     Signed,
+    /// Those of a player that is drawn, as a control: [`DrawnWinner`].
+    Drawn,
 }
 
 impl CreditRule {
-    /// The rule, whose rewards fall by `decay_weight` for each utterance before the last one and have the scale `norm`.
-    pub fn build(self, decay_weight: f64, norm: RewardNorm) -> Box<dyn Credit> {
+    /// The rule, whose rewards fall by `decay_weight` for each utterance before the last one and have the scale `norm`. `seed` is that of
+    /// what is drawn.
+    pub fn build(self, decay_weight: f64, norm: RewardNorm, seed: u64) -> Box<dyn Credit> {
         match self {
             Self::Winner => Box::new(DecayedWinner { decay_weight, norm }),
             Self::Signed => Box::new(SignedSeats { decay_weight, norm }),
+            Self::Drawn => Box::new(DrawnWinner { rule: DecayedWinner { decay_weight, norm }, seed }),
         }
     }
 }
