@@ -7,8 +7,8 @@ use clap::Args;
 use signal_hook::iterator::Signals;
 use signal_hook::low_level::emulate_default_handler;
 use spag_dist::{JoinOptions, LaunchEnv};
-use spag_io::Silent;
-use spag_pipeline::{Ended, RunConfig, plan_of_run, render_summary};
+use spag_io::{Progress, Silent};
+use spag_pipeline::{Ended, RunConfig, plan_of_run, render_summary, run_on, run_with_controls};
 
 use crate::watch::{self, OwnPage};
 use spag_cli::{Error, Result, Signal, TerminalProgress, exit, prompts, threads};
@@ -30,6 +30,10 @@ pub(crate) struct RunArgs {
     /// Print stages, memory, tokens, hours and disk, and start nothing.
     #[arg(long)]
     plan: bool,
+    /// After the run, train its controls from its imitation model: with drawn winners, and on general text alone. The report then
+    /// says in each benchmark whether the last model is above them. A finished run gets them later by the same command.
+    #[arg(long, conflicts_with = "plan")]
+    controls: bool,
     /// Serve the page of `spag watch` on 127.0.0.1 while the run works, on PORT [default port: 8010]. 0 is any free one.
     #[arg(long, value_name = "PORT", num_args = 0..=1, require_equals = true, default_missing_value = watch::PORT)]
     watch: Option<u16>,
@@ -77,6 +81,9 @@ pub(crate) fn run(args: RunArgs) -> Result<()> {
         return if env.rank == 0 { exit::say(plan()?.trim_end()) } else { Ok(()) };
     }
     let config = with_prompts(RunConfig::load(&args.config, &args.set)?);
+    if args.controls {
+        config.check_controls()?;
+    }
     threads::start()?;
     if env.rank == 0 {
         tell_how_to_go_on()?;
@@ -86,10 +93,9 @@ pub(crate) fn run(args: RunArgs) -> Result<()> {
     // A stage that runs on one rank may take long. Heartbeats detect lost ranks.
     let options = JoinOptions { collective_timeout: Duration::from_secs(24 * 3600), ..JoinOptions::detect()? };
     let group = spag_dist::join_on(&env, &options, config.device.open(env.local_rank)?.device())?;
-    let Ended { report, stopped } = match env.rank {
-        0 => spag_pipeline::run_on(&config, &env, group, &mut TerminalProgress::default())?,
-        _ => spag_pipeline::run_on(&config, &env, group, &mut Silent)?,
-    };
+    let progress: &mut dyn Progress = if env.rank == 0 { &mut TerminalProgress::default() } else { &mut Silent };
+    let run_it = if args.controls { run_with_controls } else { run_on };
+    let Ended { report, stopped } = run_it(&config, &env, group, progress)?;
     if let Some(report) = report {
         exit::say(render_summary(&report))?;
     }

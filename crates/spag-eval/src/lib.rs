@@ -29,13 +29,16 @@ mod record;
 mod scoring;
 
 // ── Results ──
+mod compared;
 mod metric;
 mod paired;
+mod pooled;
 mod report;
 mod results;
 mod scored_row;
 
 pub use answer_config::{ExactMatchConfig, FilterConfig, Filters};
+pub use compared::{ComparedModel, ComparedRun, ComparedTask, Comparison};
 pub use config::{FewShotConfig, Listed, ShotOrder, ShuffleConfig, TaskConfig};
 pub use context::ChatShots;
 pub use error::{Error, Result};

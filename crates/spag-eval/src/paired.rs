@@ -51,7 +51,7 @@ impl ModelResults {
 }
 
 /// The main metric of each row of a task, in which higher is better.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct MainScores {
     pub(crate) task: String,
     /// The group of a task, or its name in tables.

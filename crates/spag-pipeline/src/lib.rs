@@ -35,11 +35,11 @@ mod base;
 
 pub use base::{BaseQuality, BaseReport, WorldQuality, make_base};
 pub use config::{
-    BaseConfig, BenchmarkSettings, Control, DocumentSettings, EstimatorChoice, EvaluationSettings, Figures, GapRule,
-    Gpu, HardwareSettings, ImitationSettings, ImitationSource, ImitationSources, MachineSettings, MissingInput,
-    OnlineSettings, Opponent, OpponentSettings, ProbeSettings, RewardSettings, RunConfig, RunGame, RunMethod,
-    SelfPlaySettings, SftSettings, SftShare, ShapeSettings, StopRules, TokenSplit, TokenizerSettings, TrainSettings,
-    Whole, WholeFor, WordOrder, WordSettings,
+    BaseConfig, BenchmarkSettings, Control, ControlArm, DocumentSettings, EstimatorChoice, EvaluationSettings, Figures,
+    GapRule, Gpu, HardwareSettings, ImitationSettings, ImitationSource, ImitationSources, MachineSettings,
+    MissingInput, OnlineSettings, Opponent, OpponentSettings, ProbeSettings, RewardSettings, RunConfig, RunGame,
+    RunMethod, SelfPlaySettings, SftSettings, SftShare, ShapeSettings, StopRules, TokenSplit, TokenizerSettings,
+    TrainSettings, Whole, WholeFor, WordOrder, WordSettings,
 };
 pub use error::{Error, Result};
 pub use plan::{PLANNED_LENGTH, PlanFile, PlannedFlags, PlannedModel, TrainingPlan, plan_of_run};
@@ -51,5 +51,5 @@ pub use report::{
 };
 pub use run::{
     DiskPlan, Ended, OnlineMemory, OnlineParts, PlannedStage, PlannedTraining, RunMeasure, RunPlan, SAMPLES_PER_GAME,
-    measure_run, plan_run, plan_run_without, run, run_on,
+    measure_run, plan_run, plan_run_without, run, run_on, run_with_controls,
 };

@@ -42,3 +42,9 @@ pub const EXACT: &str = "exact.json";
 pub const BENCHMARKS: &str = "benchmarks";
 /// In the folder of the benchmarks: the scores of all models.
 pub const SCORES: &str = "scores.json";
+/// In the folder of the benchmarks: the scores of the last model, the base model and the control arms, row by row.
+pub const COMPARED: &str = "compared.json";
+/// The folder of the control arms, each a run in a folder of its name.
+pub const CONTROLS: &str = "controls";
+/// In the folder of the control arms: the rows of each round of general text.
+pub const CONTROL_ROWS: &str = "rows.json";

@@ -12,6 +12,8 @@ use crate::error::{Error, Result};
 
 /// SFT samples per game sample.
 const SFT_SHARE: RangeInclusive<f64> = 0.0..=100.0;
+/// Rows of a round of general text alone.
+const ROUND_ROWS: RangeInclusive<usize> = 1..=1_000_000_000;
 
 impl RunConfig {
     /// Checks values that depend on others in the same file.
@@ -26,6 +28,7 @@ impl RunConfig {
             train.config.check().or_else(|error| bad(setting, error.to_string()))?;
         }
         self.check_online()?;
+        self.check_text_alone()?;
         let mut epochs = self.evaluation.epochs.iter().flatten();
         let last = match (self.method, &self.online) {
             (RunMethod::Online, online) => online.clone().unwrap_or_default().parts(),
@@ -35,6 +38,23 @@ impl RunConfig {
             Some(epoch) => bad("evaluation.epochs", format!("epoch {epoch} does not exist; the run has 1 to {last}")),
             None => Ok(()),
         }
+    }
+
+    /// Checks the rows of rounds without games.
+    fn check_text_alone(&self) -> Result<()> {
+        let rows = &self.sft.alone;
+        let message = match self.method {
+            _ if rows.is_empty() => return Ok(()),
+            RunMethod::Online => "an on-policy run has games in every update; remove it".to_owned(),
+            RunMethod::Offline if rows.len() != self.epochs => {
+                format!("{} rounds have a number of rows, of epochs = {}; write one for each", rows.len(), self.epochs)
+            }
+            RunMethod::Offline => match rows.iter().find(|rows| !ROUND_ROWS.contains(rows)) {
+                Some(rows) => format!("a round has 1 to {} rows, not {rows}", ROUND_ROWS.end()),
+                None => return Ok(()),
+            },
+        };
+        Err(Error::BadSetting { setting: "sft.alone", message })
     }
 
     /// Checks the settings of an on-policy run.

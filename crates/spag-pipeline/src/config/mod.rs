@@ -2,6 +2,7 @@
 
 mod base;
 mod check;
+mod controls;
 mod evaluation;
 mod games;
 mod gpu;
@@ -24,6 +25,7 @@ use spag_world::Lexicon;
 use crate::error::Result;
 
 pub use base::{BaseConfig, DocumentSettings, ProbeSettings, ShapeSettings, TokenSplit, TokenizerSettings};
+pub use controls::ControlArm;
 pub use evaluation::{BenchmarkSettings, EvaluationSettings, HardwareSettings, MachineSettings, StopRules, WholeFor};
 pub use games::RunGame;
 pub use gpu::{Figures, Gpu};

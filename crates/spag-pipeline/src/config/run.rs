@@ -99,7 +99,7 @@ spag_io::settings! {
         /// `sum`: a game's rewards sum to 1, as in the paper. `mean`: they average 1.
         pub reward_norm: RewardNorm = RewardNorm::Sum;
         /// `winner`: the winner's utterances alone, the paper's. `signed`: also the loser's with negative rewards, less the mean of
-        /// each seat.
+        /// each seat. `drawn`: as `winner`, for a player of each decided game that is drawn, a control.
         pub credit: CreditRule;
     }
 }
@@ -189,7 +189,8 @@ impl RunConfig {
 
     /// Whether the run uses the lexicon of the small world: it plays its words, imitates its players or trains on its texts.
     pub fn uses_small_world(&self) -> bool {
-        let texts = self.sft.file.is_none() && self.sft.share != SftShare::PerSample(0.0);
+        let has_texts = self.sft.share != SftShare::PerSample(0.0) || !self.sft.alone.is_empty();
+        let texts = self.sft.file.is_none() && has_texts;
         let scripted = self.imitation.source.has(ImitationSource::Scripted);
         let has_items = self.run_games().iter().any(|game| game.rules.has_items());
         let words = has_items && self.words.file.is_none();

@@ -55,6 +55,9 @@ spag_io::settings! {
         pub file: Option<PathBuf>;
         /// How many of them there are among the samples.
         pub share: SftShare = SftShare::PerSample(0.25);
+        /// Rows of each round, in place of games and of `share`: what training on general text alone does, a control.
+        #[serde(skip_serializing_if = "Vec::is_empty")]
+        pub alone: Vec<usize>;
     }
 }
 

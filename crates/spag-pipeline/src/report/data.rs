@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
-use spag_eval::ModelScores;
+use spag_eval::{Comparison, ModelScores};
 use spag_game::games::unknown;
 use spag_game::{AsSeat, Ending, Labels, PerSeat, SEATS, Seat, SeatKey, game_labels, taboo};
 use spag_selfplay::arena::ArenaTable;
@@ -48,6 +48,9 @@ pub struct Report {
     /// The scores of each model in the benchmarks; empty without them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub benchmarks: Vec<ModelScores>,
+    /// The last model against the base model and the control arms in the benchmarks, if the run has arms.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub controls: Option<Comparison>,
 }
 
 /// What a report says of one game.

@@ -23,7 +23,11 @@ pub fn report_document(report: &Report) -> Document {
     let mut numbers = of_games(report, numbers);
     let trainings = tables::trainings(&report.first.rounds);
     numbers.extend(trainings.into_iter().chain(update_table(report)).map(Part::Table));
-    let benchmarks = if report.benchmarks.is_empty() { Vec::new() } else { scores_parts(&report.benchmarks) };
+    let mut benchmarks = if report.benchmarks.is_empty() { Vec::new() } else { scores_parts(&report.benchmarks) };
+    if let Some(controls) = &report.controls {
+        benchmarks.push(Part::Table(controls.table()));
+        benchmarks.extend(tables::conclusions(controls).into_iter().map(Part::Text));
+    }
     let run = [tables::times(report), tables::settings(report), tables::files(report)];
     let sections = [
         Section::of("", of_games(report, |game| tiles(game).into_iter().collect())),

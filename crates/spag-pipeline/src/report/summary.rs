@@ -5,7 +5,7 @@ use std::path::Path;
 use spag_io::escape;
 
 use super::data::{GameReport, Report};
-use super::tables::{change, percent};
+use super::tables::{change, conclusions, percent};
 
 /// Games whose result is told, and warnings.
 const SHOWN: usize = 3;
@@ -27,6 +27,7 @@ pub fn render_summary(report: &Report) -> String {
     if report.more_games.len() >= SHOWN {
         lines.push(format!("and {} more games, in the report", report.more_games.len() + 1 - SHOWN));
     }
+    lines.extend(report.controls.iter().flat_map(conclusions));
     let path = |name: &str| escape(&Path::new(&report.run_dir).join(name).display().to_string()).into_owned();
     let folder = escape(&report.run_dir).into_owned();
     lines.push(format!(

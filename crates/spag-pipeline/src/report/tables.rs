@@ -1,5 +1,6 @@
 //! The tables of a report, for its text and for its document.
 
+use spag_eval::Comparison;
 use spag_game::{Labels, UtteranceKind};
 use spag_io::escape;
 use spag_run::document::Table;
@@ -7,11 +8,17 @@ use spag_selfplay::{Change, Rate, ReasoningStats, Refusals, arena, number_or_das
 
 use super::data::{GameReport, HeldOut, ImitationPart, MatchReport, Report, StageSeconds};
 use super::rounds::{Round, RoundGames};
+use crate::config::ControlArm;
 use crate::play_stats::PlayStats;
 
 /// A change in points, or a dash.
 pub(super) fn change(change: Option<Change>) -> String {
     change.map_or("–".to_owned(), |change| change.to_string())
+}
+
+/// What a comparison with the control arms says of the games, a sentence each.
+pub(super) fn conclusions(comparison: &Comparison) -> Vec<String> {
+    comparison.conclusions(&ControlArm::ALL.map(ControlArm::name))
 }
 
 /// As in "61.2", in per cent, or a dash.

@@ -29,6 +29,10 @@ pub fn render_text(report: &Report) -> String {
         out.push_str("\nBenchmarks, % of rows [95% interval]; chance is the share that guessing has\n\n");
         out.push_str(&render_table(&report.benchmarks));
     }
+    if let Some(controls) = &report.controls {
+        out.push_str(&format!("\n{}", text_of(&controls.table())));
+        tables::conclusions(controls).iter().for_each(|line| out.push_str(&format!("\n  {line}\n")));
+    }
     samples(report, &mut out);
     out.push_str(&format!("\n{}", text_of(&tables::times(report))));
     out.push_str(&format!("\nAll files are in {}\n\n", escape(&report.run_dir)));

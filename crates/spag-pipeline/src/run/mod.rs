@@ -3,6 +3,7 @@
 //! A stage reads the files of earlier stages and writes its own. `done.json` is written last and marks it as finished.
 
 mod context;
+mod controls;
 mod ended;
 mod endpoints;
 mod folder;
@@ -39,6 +40,7 @@ use remaining::Remaining;
 use stage::{StageKind, StageWork};
 use status::StatusProgress;
 
+pub use controls::run_with_controls;
 pub use ended::Ended;
 pub use measure::{RunMeasure, measure_run};
 pub use plan::{DiskPlan, PlannedStage, PlannedTraining, RunPlan, SAMPLES_PER_GAME, plan_run, plan_run_without};

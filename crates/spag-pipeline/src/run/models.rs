@@ -8,7 +8,7 @@ use crate::config::RunConfig;
 
 impl RunConfig {
     /// The folder of a model. A base model that is an imitation model already is both.
-    pub(super) fn folder_of(&self, model: Model) -> PathBuf {
+    pub(crate) fn folder_of(&self, model: Model) -> PathBuf {
         match model {
             Model::Base => self.base_model.clone(),
             Model::Im if self.imitation.source.is_none() => self.base_model.clone(),

@@ -150,7 +150,7 @@ fn plan_with(config: &RunConfig, inputs: &RunInputs, rows: &AssumedRows, ranks: 
             StageKind::Train(Model::Im) => imitation(config, words, rows.imitation, ranks)?,
             StageKind::Train(Model::Spag(epoch)) => match &config.online {
                 Some(online) => on_policy(config, online, (&model, ranks), epoch),
-                None => round(config, words, sft_rows, ranks),
+                None => round(config, (words, sft_rows), ranks, epoch),
             },
             StageKind::Evaluate => {
                 let made: Vec<Model> = config.models().collect();
@@ -183,7 +183,15 @@ fn plan_with(config: &RunConfig, inputs: &RunInputs, rows: &AssumedRows, ranks: 
 }
 
 /// The games and the training of a round.
-fn round(config: &RunConfig, words: usize, sft_rows: usize, ranks: usize) -> (usize, Option<PlannedTraining>) {
+fn round(
+    config: &RunConfig,
+    (words, sft_rows): (usize, usize),
+    ranks: usize,
+    epoch: usize,
+) -> (usize, Option<PlannedTraining>) {
+    if let Some(rows) = epoch.checked_sub(1).and_then(|at| config.sft.alone.get(at)) {
+        return (0, Some(training(&config.train, *rows, ranks)));
+    }
     let games = config.self_play.games.unwrap_or(words);
     let samples = games.saturating_mul(SAMPLES_PER_GAME);
     let sft = match config.sft.share {

@@ -4,7 +4,7 @@ use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use spag_eval::ModelScores;
+use spag_eval::{ComparedRun, Comparison, ModelScores};
 use spag_game::{Episode, PerSeat, SEATS, Tally, Utterance, Verdict, read_games};
 use spag_io::{read_json, write_atomically, write_json_atomically};
 use spag_run::{Model, StageDone, files};
@@ -100,6 +100,7 @@ fn build(run: RunContext<'_>, folder: &LockedRun, stages: &[StageDone]) -> Resul
         stopped: None,
         warnings,
         benchmarks: benchmarks(run, folder)?,
+        controls: controls(run, folder)?,
     })
 }
 
@@ -357,6 +358,9 @@ fn listed_files(run: RunContext<'_>) -> Vec<(String, String)> {
     if run.config.benchmarks.is_some() {
         listed.push(owned(files::BENCHMARKS, "answers of each model to the benchmarks, and their scores"));
     }
+    if run.config.run_dir.join(files::CONTROLS).exists() {
+        listed.push(owned(files::CONTROLS, "the control arms, runs of their own"));
+    }
     if run.config.online.is_some() {
         listed.push(owned(files::METRICS, "a line of measures for each update"));
     }
@@ -373,6 +377,13 @@ fn benchmarks(run: RunContext<'_>, folder: &LockedRun) -> Result<Vec<ModelScores
         Some(_) => Ok(read_json(folder.root.join(files::BENCHMARKS).join(files::SCORES))?.unwrap_or_default()),
         None => Ok(Vec::new()),
     }
+}
+
+/// The last model against the control arms in the benchmarks.
+fn controls(run: RunContext<'_>, folder: &LockedRun) -> Result<Option<Comparison>> {
+    let path = folder.root.join(files::BENCHMARKS).join(files::COMPARED);
+    let compared: Option<ComparedRun> = run.config.benchmarks.as_ref().map(|_| read_json(path)).transpose()?.flatten();
+    Ok(compared.and_then(|run| Comparison::new(&[run])))
 }
 
 /// The main settings of the resolved configuration by name.

@@ -77,35 +77,36 @@ pub(super) fn write_provenance(run: RunContext<'_>, folders: &[StageFolder], sta
     Ok(Provenance { wordings, games }.write_of(stage.samples())?)
 }
 
-/// SFT samples beside `count` samples of games, drawn with `seed`: of the file, or texts of the small world. A file that has
-/// fewer rows is used again in another order.
+/// SFT samples beside `count` samples of games, drawn with `seed`.
 pub(super) fn sft_samples(run: RunContext<'_>, count: usize, seed: u64) -> Result<Vec<Sample>> {
-    let wanted = |share: f64| (share * count as f64).round() as usize;
     let settings = &run.config.sft;
-    let mut rng = ChaCha8Rng::seed_from_u64(seed);
     match (&settings.file, settings.share) {
-        (None, SftShare::PerSample(share)) => {
-            let (wanted, mut samples) = (wanted(share), Vec::new());
-            if wanted > 0 {
-                let lexicon = run.inputs.lexicon()?;
-                samples.extend((0..wanted).map(|_| {
-                    let (question, answer) = spag_world::general_qa(lexicon, &mut rng);
-                    Sample::sft(question, answer)
-                }));
-            }
-            Ok(samples)
-        }
+        (_, SftShare::PerSample(share)) => general_texts(run, (share * count as f64).round() as usize, seed),
         (None, SftShare::All(_)) => Ok(Vec::new()),
         (Some(file), SftShare::All(_)) => Ok(read_sft_samples(file, &AlpacaTemplate::default())?),
-        (Some(file), SftShare::PerSample(share)) => {
-            let rows = read_sft_samples(file, &AlpacaTemplate::default())?;
-            let (wanted, mut samples) = (wanted(share), Vec::new());
-            while samples.len() < wanted && !rows.is_empty() {
-                let mut order: Vec<&Sample> = rows.iter().collect();
-                order.shuffle(&mut rng);
-                samples.extend(order.into_iter().take(wanted - samples.len()).cloned());
-            }
-            Ok(samples)
-        }
     }
+}
+
+/// So many SFT samples, drawn with `seed`: of the file, or texts of the small world. A file that has fewer rows is used again in
+/// another order.
+pub(super) fn general_texts(run: RunContext<'_>, wanted: usize, seed: u64) -> Result<Vec<Sample>> {
+    let mut rng = ChaCha8Rng::seed_from_u64(seed);
+    let mut samples = Vec::new();
+    let Some(file) = &run.config.sft.file else {
+        if wanted > 0 {
+            let lexicon = run.inputs.lexicon()?;
+            samples.extend((0..wanted).map(|_| {
+                let (question, answer) = spag_world::general_qa(lexicon, &mut rng);
+                Sample::sft(question, answer)
+            }));
+        }
+        return Ok(samples);
+    };
+    let rows = read_sft_samples(file, &AlpacaTemplate::default())?;
+    while samples.len() < wanted && !rows.is_empty() {
+        let mut order: Vec<&Sample> = rows.iter().collect();
+        order.shuffle(&mut rng);
+        samples.extend(order.into_iter().take(wanted - samples.len()).cloned());
+    }
+    Ok(samples)
 }

@@ -3,6 +3,7 @@
 mod common;
 mod compare;
 mod config;
+mod controls;
 mod games;
 mod held_actions;
 mod mixed_sources;

@@ -3,9 +3,10 @@
 use spag_run::document::{Chart, Document, Part, Section, Series};
 
 use super::changes::{Measure, Question, Words};
-use super::text::{arms_warnings, tables};
+use super::text::{arms_warnings, controls_table, tables};
 use super::{Arm, labels};
 use crate::report::data::Report;
+use crate::report::tables::conclusions;
 
 /// What models are placed by.
 #[derive(Clone, Copy)]
@@ -31,6 +32,12 @@ pub fn arms_document(arms: &[Arm]) -> Document {
         })
         .collect();
     sections.extend(Section::of("Last models", tables(arms).into_iter().map(Part::Table).collect()));
+    let controls = arms.iter().filter_map(|arm| Some((arm, arm.controls()?)));
+    let parts = controls.flat_map(|(arm, controls)| {
+        let said = conclusions(&controls).into_iter().map(Part::Text);
+        std::iter::once(Part::Table(controls_table(arm, &controls))).chain(said).collect::<Vec<_>>()
+    });
+    sections.extend(Section::of("Controls", parts.collect()));
     Document {
         title: "Runs side by side".to_owned(),
         about: "Runs that differ in the seed only are one arm, whose games are pooled.".to_owned(),

@@ -6,10 +6,11 @@ mod text;
 
 use std::path::{Path, PathBuf};
 
+use spag_eval::{ComparedRun, Comparison};
 use spag_game::Labels;
 use spag_io::{quote, read_json, read_text};
 use spag_run::files;
-use toml::Table;
+use toml::{Table, Value};
 
 pub use self::document::arms_document;
 pub use self::text::{arms_warnings, render_arms};
@@ -26,6 +27,15 @@ pub struct Arm {
     pub name: String,
     /// The reports, in the order of the seeds.
     pub reports: Vec<Report>,
+    /// The models of the runs that have control arms, row by row.
+    compared: Vec<ComparedRun>,
+}
+
+impl Arm {
+    /// The last model against the base model and the control arms, over all seeds that have them.
+    fn controls(&self) -> Option<Comparison> {
+        Comparison::new(&self.compared)
+    }
 }
 
 /// Reads the reports of runs and sorts them into arms, in the order in which they are given.
@@ -36,6 +46,7 @@ pub fn read_arms(folders: &[PathBuf]) -> Result<Vec<Arm>> {
     let mut arms: Vec<(Table, Arm)> = Vec::new();
     for folder in folders {
         let (report, settings) = (read_report(folder)?, read_settings(folder)?);
+        let compared: Option<ComparedRun> = read_json(folder.join(files::BENCHMARKS).join(files::COMPARED))?;
         let bad = |message: String| Error::Malformed { place: folder.display().to_string(), message };
         if let Some((_, first)) = arms.first()
             && first.reports.iter().any(|other| other.first.game != report.first.game)
@@ -48,8 +59,14 @@ pub fn read_arms(folders: &[PathBuf]) -> Result<Vec<Arm>> {
                     format!("the arm {} has seed {} already; leave one of them out", quote(&arm.name), report.seed);
                 return Err(bad(message));
             }
-            Some((_, arm)) => arm.reports.push(report),
-            None => arms.push((settings, Arm { name: arm_name(folder), reports: vec![report] })),
+            Some((_, arm)) => {
+                arm.reports.push(report);
+                arm.compared.extend(compared);
+            }
+            None => {
+                let (name, compared) = (arm_name(folder), compared.into_iter().collect());
+                arms.push((settings, Arm { name, reports: vec![report], compared }));
+            }
         }
     }
     for (_, arm) in &mut arms {
@@ -75,6 +92,11 @@ fn read_settings(folder: &Path) -> Result<Table> {
         message: error.to_string(),
     })?;
     ["seed", "run_dir", "device", "hardware"].into_iter().for_each(|key| drop(table.remove(key)));
+    // A control arm has those of its run, which follow from the seed.
+    if folder.parent().and_then(Path::file_name).is_some_and(|parent| parent == files::CONTROLS) {
+        table.remove("base_model");
+        table.get_mut("sft").and_then(Value::as_table_mut).map(|sft| sft.remove("alone"));
+    }
     Ok(table)
 }
 

@@ -1,5 +1,6 @@
 //! Arms as tables.
 
+use spag_eval::Comparison;
 use spag_game::{Labels, Seat};
 use spag_run::document::Table;
 use spag_selfplay::signed;
@@ -7,12 +8,25 @@ use spag_selfplay::signed;
 use super::changes::{Measure, PairedSeeds, Question, Words};
 use super::{Arm, labels};
 use crate::report::data::Report;
+use crate::report::tables::conclusions;
 use crate::report::text::text_of;
 
 /// Tables of arms: how the last model's win rates and scores in both seats differ from those of IM, pooled over seeds, with 95%
 /// intervals, and how arms differ from the first one, seed by seed.
 pub fn render_arms(arms: &[Arm]) -> String {
-    tables(arms).iter().map(|table| format!("{}\n", text_of(table))).collect()
+    let tables = tables(arms).into_iter().map(|table| format!("{}\n", text_of(&table)));
+    let controls = arms.iter().filter_map(|arm| Some((arm, arm.controls()?)));
+    let controls = controls.map(|(arm, controls)| {
+        let said: String = conclusions(&controls).iter().map(|line| format!("\n  {line}\n")).collect();
+        format!("{}{said}\n", text_of(&controls_table(arm, &controls)))
+    });
+    tables.chain(controls).collect()
+}
+
+/// The last model of an arm against the base model and the control arms.
+pub(super) fn controls_table(arm: &Arm, controls: &Comparison) -> Table {
+    let table = controls.table();
+    Table { title: format!("{}: {}", arm.name, table.title), ..table }
 }
 
 /// What qualifies the win rates of arms, a sentence each.

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use spag_eval::{AskReasoning, AskSettings, Evaluation, ModelResults, ModelScores};
+use spag_eval::{AskReasoning, AskSettings, ComparedModel, ComparedRun, Evaluation, ModelResults, ModelScores};
 use spag_io::{Progress, PromptFormat, write_json_atomically};
 use spag_model::checkpoint::load_config;
 use spag_model::generate::MemoryBudget;
@@ -12,6 +12,7 @@ use spag_run::{Model, StageDone, files};
 use crate::config::{BenchmarkSettings, RunConfig, WholeFor};
 use crate::error::{Error, Result};
 use crate::run::context::{RunContext, StageProgress};
+use crate::run::controls::finished_arms;
 use crate::run::stage::{StageKind, StageWork};
 use crate::run::stage_folder::StageFolder;
 
@@ -28,30 +29,53 @@ fn benchmarks(run: RunContext<'_>, stage: &StageFolder, progress: &mut dyn Progr
     let mut done = StageDone::default();
     if let Some(settings) = &run.config.benchmarks {
         run.ranks.on_rank_0(|| {
-            let scores = evaluate_models(run, settings, &mut done, progress)?;
+            let arms = finished_arms(run.config)?;
+            let mut results = evaluate_models(run, settings, &arms, &mut done, progress)?;
+            let arms = results.split_off(results.len() - arms.len());
+            if let Some(compared) = compared(run, &results, &arms) {
+                write_json_atomically(stage.file(files::COMPARED), &compared)?;
+            }
+            let scores: Vec<ModelScores> = results.into_iter().map(|result| result.scores).collect();
             Ok(write_json_atomically(stage.file(files::SCORES), &scores)?)
         })?;
     }
     Ok(done)
 }
 
+/// The rows of the last model, of the base model and of the control arms, if there are some.
+fn compared(run: RunContext<'_>, models: &[ModelResults], arms: &[ModelResults]) -> Option<ComparedRun> {
+    let last = run.config.models().last()?;
+    let (own, base) = (models.iter().find(|model| model.scores.name == last.name())?, models.first()?);
+    let named = |results: &ModelResults| ComparedModel::new(&results.scores.name, results);
+    let models = [own, base].into_iter().chain(arms).map(named).collect();
+    (!arms.is_empty()).then_some(ComparedRun { seed: run.config.seed, models })
+}
+
+/// The results of the run's models, and of those of its control arms.
 fn evaluate_models(
     run: RunContext<'_>,
     settings: &BenchmarkSettings,
+    arms: &[(String, PathBuf)],
     done: &mut StageDone,
     progress: &mut dyn Progress,
-) -> Result<Vec<ModelScores>> {
+) -> Result<Vec<ModelResults>> {
     let mut progress = StageProgress { stage: files::BENCHMARKS, inner: progress };
     let evaluation = Evaluation::open(&run.config.run_dir.join(files::BENCHMARKS))?;
     let mut results: Vec<ModelResults> = Vec::new();
-    for (name, model) in scored(run.config, run.made) {
-        let limit = settings.limit.filter(|_| !is_whole(run.config, &settings.whole, &model));
-        let (tasks, chat_template) = settings.load_tasks(limit, (&model, &run.config.template.chat_template_kwargs))?;
-        let asked = AskSettings { chat_template, ..ask_settings(run, settings, &model)? };
-        let mut open = evaluation.model(&name, &model, tasks, &asked)?;
+    let own = scored(run.config, run.made);
+    for (name, model) in own.iter().chain(arms) {
+        // An arm is compared with the last model.
+        let whole = match arms.iter().any(|(_, arm)| arm == model) {
+            true => settings.whole.contains(&WholeFor::Last),
+            false => is_whole(run.config, &settings.whole, model),
+        };
+        let limit = settings.limit.filter(|_| !whole);
+        let (tasks, chat_template) = settings.load_tasks(limit, (model, &run.config.template.chat_template_kwargs))?;
+        let asked = AskSettings { chat_template, ..ask_settings(run, settings, model)? };
+        let mut open = evaluation.model(name, model, tasks, &asked)?;
         if open.missing() > 0 {
             done.timed("score", || {
-                let checkpoint = run.load(&model, settings.dtype)?;
+                let checkpoint = run.load(model, settings.dtype)?;
                 let memory = MemoryBudget::for_model(&checkpoint.model)?;
                 let config = checkpoint.model.config();
                 let running = EngineConfig::max_running_that_fit(config, open.max_length(), memory);
@@ -65,7 +89,7 @@ fn evaluate_models(
         }
         results.push(result);
     }
-    Ok(results.into_iter().map(|result| result.scores).collect())
+    Ok(results)
 }
 
 /// Whether the model in a folder is scored on all rows in spite of a limit.

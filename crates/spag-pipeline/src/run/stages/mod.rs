@@ -3,6 +3,7 @@
 mod base;
 mod benchmarks;
 mod evaluation;
+mod general_text;
 mod imitation;
 mod online;
 mod self_play;
@@ -18,9 +19,10 @@ pub(super) fn list(config: &RunConfig) -> Vec<StageWork> {
     if !config.imitation.source.is_none() {
         stages.push(imitation::stage(config));
     }
-    stages.extend((1..=config.epochs).map(|epoch| match &config.online {
-        Some(settings) => online::stage(config, settings, epoch),
-        None => self_play::stage(config, epoch),
+    stages.extend((1..=config.epochs).map(|epoch| match (&config.online, config.sft.alone.get(epoch - 1)) {
+        (Some(settings), _) => online::stage(config, settings, epoch),
+        (None, Some(rows)) => general_text::stage(config, epoch, *rows),
+        (None, None) => self_play::stage(config, epoch),
     }));
     stages.push(evaluation::stage(config));
     stages.extend(config.benchmarks.as_ref().map(|benchmarks| benchmarks::stage(config, benchmarks)));

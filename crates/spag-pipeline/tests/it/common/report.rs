@@ -86,6 +86,7 @@ pub(crate) fn made_up(seed: u64) -> Report {
             })
             .collect(),
         benchmarks: Vec::new(),
+        controls: None,
         stopped: None,
         warnings: Vec::new(),
         files: vec![
