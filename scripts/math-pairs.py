@@ -6,14 +6,26 @@
 
 COUNT pairs are drawn with SEED: numbers, fractions, roots, powers, per cents, lists, intervals, equations, formulas, units, letters and
 texts, each written in another way or changed a little, in sentences, boxes and formulas.
+
+    pip install math-verify==0.9.0 sympy "antlr4-python3-runtime==4.11" && pip install --no-deps lm_eval==0.4.13
+    python3 scripts/math-pairs.py harness target/release/spag [PAIRS.json]
+
+compares the verdicts of `spag check` on these 2,400 pairs, or on those of a file, with the comparisons of hendrycks_math and minerva_math in
+lm-evaluation-harness, which get the answer that `spag check` has extracted. It prints the disagreements by kind, with an example of each. It
+needs an environment of its own: with antlr 4.11, math-verify gives other verdicts on per cents.
 """
 
+import collections
+import importlib.util
 import json
+import os
 import random
+import re
+import subprocess
 import sys
+import tempfile
+import types
 from fractions import Fraction
-
-from math_verify import parse, verify
 
 
 def whole(r):
@@ -171,16 +183,23 @@ def completion(r, answer, boxed_only):
     return r.choice(ways)
 
 
-def main():
-    count, r = int(sys.argv[1]), random.Random(int(sys.argv[2]))
-    pairs, known = [], set()
-    while len(pairs) < count:
+def drawn(count, seed):
+    """Gold, completion, and whether the completion was written to be equal."""
+    r, known = random.Random(seed), set()
+    while len(known) < count:
         kind = r.choice(KINDS)
         gold, right, wrong = kind(r)
-        text = completion(r, right if r.random() < 0.65 else wrong, kind is texts)
-        if (gold, text) in known:
-            continue
-        known.add((gold, text))
+        equal = r.random() < 0.65
+        text = completion(r, right if equal else wrong, kind is texts)
+        if (gold, text) not in known:
+            known.add((gold, text))
+            yield gold, text, equal
+
+
+def write(count, seed):
+    from math_verify import parse, verify
+    pairs = []
+    for gold, text, _ in drawn(int(count), int(seed)):
         try:
             equal = bool(verify(parse(f"${gold}$"), parse(text)))
         except Exception:
@@ -189,4 +208,74 @@ def main():
     print("[\n" + ",\n".join(json.dumps(pair) for pair in pairs) + "\n]")
 
 
-main()
+def utils(task):
+    """A task's module. Importing it from the package needs torch."""
+    sys.modules.setdefault("datasets", types.SimpleNamespace(Dataset=None))
+    root = importlib.util.find_spec("lm_eval").submodule_search_locations[0]
+    spec = importlib.util.spec_from_file_location(task, f"{root}/tasks/{task}/utils.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def difference(gold, answer):
+    """How two answers differ as texts."""
+    bare = [re.sub(r"\\(left|right|cdot|text(bf)?)\b|[\s\\{}()\[\]*]", "", re.sub("[dt]frac", "frac", text)) for text in (gold, answer)]
+    if "%" in gold + answer:
+        return "per cents"
+    if bare[0] == bare[1]:
+        return "braces, brackets, blanks, fonts and signs of products"
+    if sorted(bare[0]) == sorted(bare[1]):
+        return "order"
+    if "text" in answer or "=" in answer:
+        return "units, words and names"
+    return "formulas" if re.search(r"(?<![\\a-z])[a-z](?![a-z])", gold) else "ways to write a number"
+
+
+def harness(spag, path=None):
+    if path:
+        with open(path, encoding="utf-8") as file:
+            pairs = [(pair["gold"], pair["answer"], pair["equal"]) for pair in json.load(file)]
+    else:
+        pairs = list(drawn(2400, 7))
+    with tempfile.TemporaryDirectory() as folder:
+        asked, told = os.path.join(folder, "pairs.jsonl"), os.path.join(folder, "verdicts.jsonl")
+        with open(asked, "w", encoding="utf-8") as file:
+            file.writelines(json.dumps({"gold": gold, "answer": text}) + "\n" for gold, text, _ in pairs)
+        subprocess.run([spag, "check", "--input", asked, "--output", told], check=True, stdout=subprocess.DEVNULL)
+        with open(told, encoding="utf-8") as file:
+            ours = [json.loads(line) for line in file]
+
+    hendrycks, minerva = utils("hendrycks_math"), utils("minerva_math")
+
+    def final(answer):
+        said = minerva.get_unnormalized_answer(f"Final Answer: The final answer is ${answer}$. I hope it is correct.")
+        return minerva.normalize_final_answer(said)
+
+    def whole(gold, text, _):
+        return hendrycks.process_results({"solution": f"\\boxed{{{gold}}}"}, [text])["exact_match"]
+
+    comparisons = {
+        "hendrycks_math, whole completions": whole,
+        "hendrycks_math": lambda gold, _, answer: hendrycks.is_equiv(answer, gold),
+        "minerva_math": lambda gold, _, answer: minerva.is_equiv(final(answer), minerva.normalize_final_answer(gold)),
+    }
+    for name, compare in comparisons.items():
+        kinds, as_made = collections.defaultdict(list), 0
+        for (gold, text, equal), verdict in zip(pairs, ours):
+            answer = verdict["extracted"] or ""
+            if bool(compare(gold, text, answer)) != verdict["equal"]:
+                lost = compare is whole and hendrycks.is_equiv(answer, gold)
+                kinds[verdict["equal"], "an answer that is not found" if lost else difference(gold, answer)].append(f"{gold}  |  {answer}")
+                as_made += verdict["equal"] == equal
+        differ = sum(map(len, kinds.values()))
+        print(f"{name}: {len(pairs)} pairs, {differ} differ; in {as_made} of these ours is as the pair was made")
+        for (equal, kind), found in sorted(kinds.items(), key=lambda item: -len(item[1])):
+            print(f"  {len(found):5} {'equal' if equal else 'unequal'} here, {kind}:  {random.Random(1).choice(found)}")
+
+
+if __name__ == "__main__":
+    if sys.argv[1] == "harness":
+        harness(*sys.argv[2:])
+    else:
+        write(*sys.argv[1:])

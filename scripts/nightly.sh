@@ -17,6 +17,8 @@
 #              results are in target/mutants/mutants.out, and .cargo/mutants.toml names the changes that are left out
 #   tiny       the report of configs/tiny.toml on each of CPU_PATHS (avx2), line by line against tests/fixtures/tiny-report.txt
 #   reasoning  the tasks of configs/tasks/reasoning.toml against lm-evaluation-harness, whose files are put into target/lm-eval
+#   reasoning-gym  the tasks of configs/tasks/reasoning-gym.toml with the right answers, by their filters and by the package, which is
+#              installed in target/reasoning-gym; its rows are made twice and have to be the same bytes
 #   python     scripts/python-tests.sh --all
 #   cuda       scripts/stand-in.sh check: kernels, models and programs of a CUDA build without a GPU; needs nvcc on PATH
 #   aarch64    scripts/aarch64.sh whole: tests and a small run for Arm processors under qemu
@@ -62,7 +64,7 @@ reasoning() {
   local work=target/lm-eval python=target/lm-eval/venv/bin/python
   local ask=(target/release/spag eval --model "$work/model" --tasks "$work/tasks.toml" --data_dir "$work/data" --output_dir "$work/results")
   rm -rf "$work" && mkdir -p "$work" && python3 -m venv "$work/venv" &&
-    "$work/venv/bin/pip" install --quiet jinja2 pyyaml word2number &&
+    "$work/venv/bin/pip" install --quiet jinja2 pyyaml regex word2number &&
     "$work/venv/bin/pip" install --quiet --no-deps lm_eval==0.4.13 &&
     "$python" scripts/reasoning-tasks.py rows "$work/data" &&
     sed 's/^max_new_tokens = .*/max_new_tokens = 24/' configs/tasks/reasoning.toml >"$work/tasks.toml" &&
@@ -70,6 +72,22 @@ reasoning() {
     target/release/spag init-model --config "$work/config.json" --tokenizer data/tiny-llama --output_dir "$work/model" &&
     "${ask[@]}" && "$python" scripts/reasoning-tasks.py answers "$work"/results/*/ && "${ask[@]}" &&
     "$python" scripts/reasoning-tasks.py compare "$work/data" "$work"/results/*/
+}
+
+# The same model, whose answers are replaced with the right ones.
+reasoning-gym() {
+  build || return
+  local work=target/reasoning-gym python=target/reasoning-gym/venv/bin/python
+  local ask=(target/release/spag eval --model "$work/model" --tasks "$work/tasks.toml" --data_dir "$work/data" --output_dir "$work/results")
+  rm -rf "$work" && mkdir -p "$work" && python3 -m venv "$work/venv" &&
+    "$work/venv/bin/pip" install --quiet reasoning-gym==0.1.25 &&
+    "$python" scripts/reasoning-gym.py rows --output "$work/data" &&
+    "$python" scripts/reasoning-gym.py rows --output "$work/again" >"$work/again.log" && diff -rq "$work/data" "$work/again" &&
+    sed 's/^max_new_tokens = .*/max_new_tokens = 1/' configs/tasks/reasoning-gym.toml >"$work/tasks.toml" &&
+    python3 scripts/reasoning-tasks.py config "$work/config.json" &&
+    target/release/spag init-model --config "$work/config.json" --tokenizer data/tiny-llama --output_dir "$work/model" &&
+    "${ask[@]}" && "$python" scripts/reasoning-gym.py answers --data "$work/data" --results "$work/results" && "${ask[@]}" &&
+    "$python" scripts/reasoning-gym.py score --data "$work/data" --results "$work/results" --all_right
 }
 
 # The report is the same on all processors, except for its seconds and paths, which come last.
@@ -136,12 +154,12 @@ cuda() { scripts/stand-in.sh check; }
 # With tests, dependencies have the features that `cargo test` has compiled them with.
 build() { cargo build --release --workspace --bins --examples --tests --locked; }
 
-campaigns=(fuzz kills hostile load launchers outside api mutants tiny reasoning python cuda aarch64)
+campaigns=(fuzz kills hostile load launchers outside api mutants tiny reasoning reasoning-gym python cuda aarch64)
 if (($#)); then campaigns=("$@"); fi
 failed=()
 for campaign in "${campaigns[@]}"; do
   case $campaign in
-    fuzz | kills | hostile | load | launchers | outside | api | mutants | tiny | python | cuda | aarch64) ;;
+    fuzz | kills | hostile | load | launchers | outside | api | mutants | tiny | reasoning | reasoning-gym | python | cuda | aarch64) ;;
     *) echo "no such campaign: $campaign" >&2; exit 2 ;;
   esac
   printf '\n== %s, seed %s\n' "$campaign" "$seed"

@@ -9,7 +9,7 @@
     python3 scripts/reasoning-tasks.py record RESULTS FILE     writes what the package's filters take from these answers: the fixture
                                                                crates/spag-eval/tests/data/filters.json
 
-`compare` renders the package's own YAML files and runs its own filters over the answers in RESULTS/samples_TASK.jsonl. It needs lm_eval 0.4.13 on the path (its files suffice: pip download --no-deps), jinja2, pyyaml and word2number. The exit code is 1 if
+`compare` renders the package's own YAML files and runs its own filters over the answers in RESULTS/samples_TASK.jsonl. It needs lm_eval 0.4.13 on the path (its files suffice: pip download --no-deps), jinja2, pyyaml, regex and word2number. The exit code is 1 if
 anything differs.
 """
 import csv, glob, importlib.util, json, os, sys
