@@ -1,16 +1,14 @@
-//! Files of tasks: `[[task]]` tables.
+//! The settings of a task.
 
 use std::path::Path;
 
 use serde::{Deserialize, Serialize};
-use spag_io::{quote, read_text};
+use spag_io::quote;
 
 use crate::answer_config::{ExactMatchConfig, Filters};
 use crate::error::{Error, Result};
 use crate::metric::Metric;
 
-/// Bytes of a file of tasks, at most.
-const MAX_BYTES: u64 = 1 << 22;
 /// Tokens of a generated answer that a task can ask for.
 const NEW_TOKENS: std::ops::RangeInclusive<usize> = 1..=1 << 20;
 /// Answers of a row.
@@ -19,12 +17,6 @@ const SAMPLES: std::ops::RangeInclusive<usize> = 1..=4096;
 const TEMPERATURE: std::ops::RangeInclusive<f64> = 0.0..=100.0;
 /// Few-shot examples that a task can ask for.
 const SHOTS: std::ops::RangeInclusive<usize> = 0..=1000;
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct TasksFile {
-    task: Vec<TaskConfig>,
-}
 
 /// One `[[task]]`. Texts marked as templates are Jinja over the fields of a row; a text without braces names a field.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -113,6 +105,9 @@ pub struct TaskConfig {
     /// How a generated answer is compared.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub exact_match: Option<ExactMatchConfig>,
+    /// A template of the share of right answers that guessing has, if a generated answer is one of a few.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub chance: Option<String>,
     /// The metrics, the main one first; those of the kind of task if absent.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub metrics: Vec<Metric>,
@@ -259,6 +254,7 @@ impl Kind {
                     "few_shot",
                     "filter",
                     "exact_match",
+                    "chance",
                     "target_delimiter",
                 ],
             ),
@@ -268,25 +264,6 @@ impl Kind {
 }
 
 impl TaskConfig {
-    /// Reads the tasks of a file.
-    ///
-    /// # Errors
-    /// The file cannot be read, is not TOML of this shape, or has a task that lacks a key or has one that does not belong to
-    /// its kind. The error names the line or the task.
-    pub(crate) fn read(path: &Path) -> Result<Vec<Self>> {
-        let text = read_text(path, MAX_BYTES)?;
-        let file: TasksFile = toml::from_str(&text).map_err(|error| {
-            let line = error.span().and_then(|span| text.get(..span.start)).map(|before| before.matches('\n').count());
-            let place = line.map_or(String::new(), |line| format!("line {}: ", line + 1));
-            Error::tasks(path, format!("{place}{}", quote(error.message())))
-        })?;
-        if file.task.is_empty() {
-            return Err(Error::tasks(path, "there are no tasks; add a [[task]]"));
-        }
-        file.task.iter().try_for_each(|task| task.check(path))?;
-        Ok(file.task)
-    }
-
     /// What the task asks of a model; `None` if it does not say.
     pub(crate) fn kind(&self) -> Option<Kind> {
         match () {
@@ -352,7 +329,8 @@ impl TaskConfig {
         }
     }
 
-    fn check(&self, path: &Path) -> Result<()> {
+    /// Checks that the keys are those of one kind of task, and their values.
+    pub(crate) fn check(&self, path: &Path) -> Result<()> {
         let wrong = |what: String| Err(Error::tasks(path, format!("task `{}`: {what}", quote(&self.name))));
         if self.name.is_empty() {
             return Err(Error::tasks(path, "a task has no name"));
@@ -363,7 +341,7 @@ impl TaskConfig {
         let Some(kind) = self.kind() else {
             return wrong("it needs `choices` and `answer`, or `continuation`, or `target`, or `text`".into());
         };
-        let set: [(&str, bool); 17] = [
+        let set: [(&str, bool); 18] = [
             ("prompt", self.prompt.is_some()),
             ("choices", self.choices.is_some()),
             ("labels", self.labels.is_some()),
@@ -381,6 +359,7 @@ impl TaskConfig {
             ("few_shot", self.few_shot.is_some()),
             ("filter", self.filter.is_some()),
             ("exact_match", self.exact_match.is_some()),
+            ("chance", self.chance.is_some()),
         ];
         let (needed, allowed) = kind.keys();
         let is_set = |key: &&str| set.iter().any(|(name, set)| name == key && *set);
@@ -430,47 +409,4 @@ impl TaskConfig {
 
 fn listed<T: std::fmt::Display>(items: impl IntoIterator<Item = T>) -> String {
     items.into_iter().map(|item| format!("`{item}`")).collect::<Vec<_>>().join(", ")
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn read(text: &str) -> Result<Vec<TaskConfig>> {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("tasks.toml");
-        std::fs::write(&path, text).unwrap();
-        TaskConfig::read(&path)
-    }
-
-    #[test]
-    fn invalid_tasks_are_refused_with_the_task_or_the_line() {
-        let base = "[[task]]\nname = 'a'\nfile = 'a.jsonl'\n";
-        for (rest, said) in [
-            ("prompt = 'q'\n", "needs `choices` and `answer`"),
-            ("prompt = 'q'\nchoices = 'c'\n", "needs `answer`"),
-            ("prompt = 'q'\nchoices = ['c']\nanswer = '0'\n", "at least 2"),
-            ("prompt = 'q'\nchoices = 'c'\nanswer = 'a'\nuntil = ['x']\n", "`until` does not belong"),
-            ("prompt = 'q'\ntarget = 't'\nmetrics = ['acc']\n", "`acc` is no metric"),
-            ("prompt = 'q'\ntarget = 't'\nmetrics = ['accuracy']\n", "line 6"),
-            ("prompt = 'q'\ntarget = 't'\nmax_new_tokens = 0\n", "max_new_tokens is 0"),
-            ("text = 't'\nprompt = 'q'\n", "`prompt` does not belong"),
-            ("promt = 'q'\n", "line 4: unknown field `promt`"),
-            ("prompt = 'q'\ntarget = 't'\n[task.few_shot]\nnumber = 2000\n", "few_shot.number is 2000"),
-            ("prompt = 'q'\ntarget = 't'\n[task.few_shot]\nnumber = -1\n", "line 7"),
-        ] {
-            let error = read(&format!("{base}{rest}")).unwrap_err().to_string();
-            assert!(error.contains(said), "{rest}: {error}");
-        }
-        assert!(read("task = []").unwrap_err().to_string().contains("no tasks"));
-        assert!(read("[[task]]\nfile = 'a'\n").unwrap_err().to_string().contains("no name"));
-    }
-
-    #[test]
-    fn kinds_have_the_metrics_of_lm_evaluation_harness() {
-        let of = |text: &str| read(&format!("[[task]]\nname = 'a'\nfile = 'a'\n{text}")).unwrap()[0].metrics().to_vec();
-        assert_eq!(of("prompt = 'q'\nchoices = 'c'\nanswer = 'a'"), [Metric::Acc, Metric::AccNorm]);
-        assert_eq!(of("prompt = 'q'\ntarget = 'c'"), [Metric::ExactMatch]);
-        assert_eq!(of("choices = 'c'\nanswer = 'a'\ncontinuation = 'b'\nmetrics = ['mrr']"), [Metric::Mrr]);
-    }
 }

@@ -18,6 +18,7 @@ mod selection;
 mod shuffle;
 mod source;
 mod task;
+mod task_file;
 mod template;
 mod tiny;
 

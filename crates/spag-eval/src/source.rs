@@ -15,6 +15,7 @@ use crate::rows;
 use crate::selection::{Chosen, MissingData, MissingTask, choose, refuse};
 use crate::shuffle::shuffle;
 use crate::task::{Beside, Task};
+use crate::task_file::read_tasks;
 use crate::template::{self, Fields};
 use crate::tiny;
 
@@ -102,7 +103,7 @@ impl<'a> TaskSource<'a> {
     /// The chosen tasks of a file.
     fn found(&self) -> Result<Found> {
         let (mut there, mut missing) = (Vec::new(), Vec::new());
-        for chosen in self.choose(TaskConfig::read(self.tasks)?)? {
+        for chosen in self.choose(read_tasks(self.tasks)?)? {
             let files = self.files(&chosen)?;
             let absent = files.missing();
             match absent.is_empty() {

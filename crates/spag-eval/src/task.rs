@@ -39,6 +39,8 @@ pub(crate) struct Item {
     pub(crate) question: Question,
     /// What each filter looks for in answers.
     pub(crate) texts: Vec<Texts>,
+    /// The share of right answers that guessing has, if known.
+    chance: Option<f64>,
     /// Sixteen digits of the SHA-256 of the question.
     pub(crate) digest: String,
 }
@@ -109,14 +111,16 @@ impl Task {
             };
             let question = maker.question(&row).map_err(wrong)?;
             let texts = reader.texts(&row.fields).map_err(wrong)?;
+            let chance = chance(&config, &question, &row.fields).map_err(wrong)?;
             let digest = digest(&question, path)?.chars().take(16).collect();
-            items.push(Item { row: row.number, fields: row.fields, question, texts, digest });
+            items.push(Item { row: row.number, fields: row.fields, question, texts, chance, digest });
         }
         // What becomes of the answers does not decide them.
         let asked = TaskConfig {
             metrics: Vec::new(),
             filter: None,
             exact_match: None,
+            chance: None,
             alias: None,
             group: None,
             ..config.clone()
@@ -145,14 +149,25 @@ impl Task {
         self.kind == Kind::Generated
     }
 
-    /// The share of right answers that guessing has: the mean of 1/choices; `None` if it is no multiple choice.
+    /// The share of right answers that guessing has: the mean over rows of 1/choices, or of the task's `chance`; `None` if it is not
+    /// known of every row.
     pub fn chance(&self) -> Option<f64> {
-        let mut sum = 0.0;
-        for item in &self.items {
-            let Question::Choice { choices, .. } = &item.question else { return None };
-            sum += 1.0 / choices.len() as f64;
-        }
-        Some(sum / self.items.len() as f64)
+        Some(self.items.iter().map(|item| item.chance).sum::<Option<f64>>()? / self.items.len() as f64)
+    }
+}
+
+/// The share of right answers that guessing has in a row.
+fn chance(config: &TaskConfig, question: &Question, fields: &Fields) -> Result<Option<f64>, String> {
+    let Some(template) = &config.chance else {
+        return Ok(match question {
+            Question::Choice { choices, .. } => Some(1.0 / choices.len() as f64),
+            _ => None,
+        });
+    };
+    let text = template::literal(template, fields)?;
+    match text.parse() {
+        Ok(share) if (0.0..=1.0).contains(&share) => Ok(Some(share)),
+        _ => Err(format!("`chance` is {}, not a number from 0 to 1", quote(&text))),
     }
 }
 
@@ -316,4 +331,39 @@ fn out_of_range(answer: &str, choices: &[String]) -> String {
         quote(answer),
         choices.len()
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::TaskSource;
+
+    #[test]
+    fn chance_is_that_of_choices_or_the_one_of_the_task() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("tasks.toml");
+        let rows = "{\"q\": \"a?\", \"t\": \"b\", \"n\": 2}\n{\"q\": \"c?\", \"t\": \"d\", \"n\": 4}\n";
+        std::fs::write(folder.path().join("rows.jsonl"), rows).unwrap();
+        let load = |rest: &str| {
+            let head = "[[task]]\nname = 'a'\nfile = 'rows.jsonl'\nprompt = 'q'\n";
+            std::fs::write(&file, format!("{head}{rest}\n")).unwrap();
+            TaskSource::new(&file, None, None).load()
+        };
+        let chance = |rest: &str| load(rest).unwrap()[0].chance();
+        assert_eq!(chance("choices = ['b', 'c', 'd', 'e']\nanswer = 't'"), Some(0.25));
+        assert_eq!(chance("target = 't'"), None);
+        assert_eq!(chance("target = 't'\nchance = '0.2'"), Some(0.2));
+        assert_eq!(chance("target = 't'\nchance = '{{1 / n}}'"), Some(0.375));
+        // It does not decide answers.
+        assert_eq!(
+            load("target = 't'").unwrap()[0].settings,
+            load("target = 't'\nchance = '0.2'").unwrap()[0].settings
+        );
+        for (bad, said) in [("'n'", "row 1"), ("'{{2 * n}}'", "not a number from 0 to 1"), ("'{{q}}'", "not a number")]
+        {
+            let error = load(&format!("target = 't'\nchance = {bad}")).unwrap_err().to_string();
+            assert!(error.contains(said), "{error}");
+        }
+        let error = load("choices = ['b', 'd']\nanswer = 't'\nchance = '0.5'").unwrap_err().to_string();
+        assert!(error.contains("`chance` does not belong"), "{error}");
+    }
 }
