@@ -32,7 +32,7 @@ impl Answer {
     /// What a text is.
     pub(crate) fn read(text: &str) -> Self {
         if text.chars().take(LONGEST + 1).count() > LONGEST {
-            return Self::Text(text.chars().take(LONGEST).collect());
+            return Self::Text(text.to_owned());
         }
         Self::parse(&tokens(text), 0).unwrap_or_else(|| Self::Text(text.to_owned()))
     }
@@ -95,6 +95,10 @@ impl Answer {
         {
             return Some(Self::Set(Vec::new()));
         }
+        if is_real_line(tokens) {
+            let ends = [Expr::Negative(Box::new(Expr::Infinity)), Expr::Infinity];
+            return Some(Self::Bracketed('(', ends.map(Self::Expr).into(), ')'));
+        }
         if let [Token::Command(begin), inner @ .., Token::Command(end)] = tokens
             && begin.starts_with("begin:")
             && end.starts_with("end:")
@@ -119,12 +123,31 @@ impl Answer {
 /// Signs of relations.
 const SIGNS: [char; 5] = ['<', '>', '≤', '≥', '≠'];
 
-/// The tokens without words, which are units beside a number, with their powers; and without empty groups.
+/// Whether the tokens are `\mathbb{R}`, or `\mathbb R`.
+fn is_real_line(tokens: &[Token]) -> bool {
+    let [Token::Command(font), name @ ..] = tokens else { return false };
+    let is_real = |name: &[Token]| *name == [Token::Letter('R')];
+    font == "mathbb"
+        && (is_real(name) || matches!(name, [Token::GroupOpen, name @ .., Token::GroupClose] if is_real(name)))
+}
+
+/// The tokens without words, which are units beside a number, with their powers; and without empty groups. Words in an index are
+/// kept, as in `v_{\text{max}}`.
 fn without_units(tokens: &[Token]) -> Vec<Token> {
     let mut kept: Vec<Token> = Vec::with_capacity(tokens.len());
-    let mut at = 0;
+    let (mut at, mut depth_in_index) = (0, 0_usize);
     while at < tokens.len() {
+        let is_index = kept.last() == Some(&Token::Op('_'));
         match &tokens[at..] {
+            [token, ..] if is_index || depth_in_index > 0 => {
+                match token {
+                    Token::GroupOpen => depth_in_index += 1,
+                    Token::GroupClose => depth_in_index = depth_in_index.saturating_sub(1),
+                    _ => {}
+                }
+                kept.push(token.clone());
+                at += 1;
+            }
             [Token::Word(_), Token::Op('^'), Token::Number(_), ..] => at += 3,
             [Token::Word(_), Token::Op('^'), Token::GroupOpen, Token::Number(_), Token::GroupClose, ..] => at += 5,
             [Token::Word(_), ..] => at += 1,

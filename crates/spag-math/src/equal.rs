@@ -1,21 +1,22 @@
 //! Whether two answers are the same.
 
+use std::collections::BTreeSet;
+
 use num_complex::Complex64;
-use num_rational::BigRational;
-use num_traits::ToPrimitive;
 
 use crate::answer::Answer;
-use crate::evaluate::{exact, numeric};
+use crate::evaluate::{exact, numeric, size};
 use crate::expr::Expr;
+use crate::round;
 
-/// Decimals to which numbers are rounded if one was written with a decimal point.
-const DECIMALS: i32 = 6;
 /// Random points at which expressions with symbols are compared.
 const POINTS: usize = 12;
 /// Points at which both must have values.
 const FEWEST: usize = 3;
 /// The relative difference of equal values that are not exact.
 const NEAR: f64 = 1e-9;
+/// The part of its terms of which a sum is that cancels out.
+const CANCELLED: f64 = 1e-3;
 /// Symbols of an expression.
 const MOST_SYMBOLS: usize = 12;
 
@@ -24,7 +25,9 @@ pub(crate) fn answers(wanted: &Answer, found: &Answer) -> bool {
     use Answer::{Bracketed, Equation, Matrix, Relation, Set, Text, Union};
     match (wanted, found) {
         // Letters of choices.
-        (Answer::Expr(Expr::Symbol(a)), Answer::Expr(Expr::Symbol(b))) if ("A".."K").contains(&a.as_str()) => {
+        (Answer::Expr(Expr::Symbol(a)), Answer::Expr(Expr::Symbol(b)))
+            if a.len() == 1 && ("A".."K").contains(&a.as_str()) =>
+        {
             a.eq_ignore_ascii_case(b)
         }
         (Answer::Expr(a), Answer::Expr(b)) => numbers(a, b),
@@ -60,19 +63,29 @@ fn in_order(a: &[Answer], b: &[Answer]) -> bool {
 
 /// Whether each member of a set is in the other one.
 fn same_members(a: &[Answer], b: &[Answer]) -> bool {
+    // Each is compared with many, and so evaluated once.
+    let evaluated = |part: &Answer| match part {
+        Answer::Expr(expr @ (Expr::Product(_) | Expr::Power(..) | Expr::Quotient(..))) if bases(expr).is_empty() => {
+            let number = exact(expr).map(|value| Expr::Number { value, is_decimal: expr.has_decimal() });
+            Answer::Expr(number.unwrap_or_else(|| expr.clone()))
+        }
+        other => other.clone(),
+    };
+    let [a, b] = [a, b].map(|parts| parts.iter().map(evaluated).collect::<Vec<_>>());
     let all_in = |a: &[Answer], b: &[Answer]| a.iter().all(|one| b.iter().any(|other| answers(one, other)));
-    all_in(a, b) && all_in(b, a)
+    all_in(&a, &b) && all_in(&b, &a)
 }
 
 /// Whether two texts are the same but for case, brackets around them, and what LaTeX writes around texts.
 pub(crate) fn texts(a: &str, b: &str) -> bool {
     let plain = |text: &str| -> String {
-        let mut text = text.to_owned();
-        for command in ["\\text", "\\textbf", "\\mathrm", "\\mathbf", "\\left", "\\right", "\\dfrac", "\\tfrac"] {
+        let mut text: String = text.chars().filter(|c| !c.is_whitespace()).collect();
+        for command in ["\\text", "\\textbf", "\\mathrm", "\\mathbf", "\\dfrac", "\\tfrac"] {
             let kept = if command.ends_with("frac") { "\\frac" } else { "" };
             text = text.replace(&format!("{command}{{"), &format!("{kept}{{")).replace(&format!("{command}("), "(");
         }
-        let kept = text.chars().filter(|c| !c.is_whitespace() && !"{}$".contains(*c));
+        let text = without_command(&without_command(&text, "\\left"), "\\right");
+        let kept = text.chars().filter(|c| !"{}$".contains(*c));
         let text: String = kept.flat_map(char::to_lowercase).collect();
         let text = text.trim_end_matches('.');
         text.strip_prefix('(').and_then(|inner| inner.strip_suffix(')')).unwrap_or(text).to_owned()
@@ -81,11 +94,30 @@ pub(crate) fn texts(a: &str, b: &str) -> bool {
     !a.is_empty() && a == b
 }
 
+/// A text without a command, but with those whose names only begin like it: `\left(`, and not `\leftarrow`.
+fn without_command(text: &str, command: &str) -> String {
+    let mut parts = text.split(command);
+    let first = parts.next().unwrap_or_default().to_owned();
+    parts.fold(first, |kept, part| {
+        let is_longer = part.starts_with(|c: char| c.is_ascii_alphabetic());
+        kept + if is_longer { command } else { "" } + part
+    })
+}
+
 fn equations((a, b): (&Answer, &Answer), (c, d): (&Answer, &Answer)) -> bool {
     if answers(a, c) && answers(b, d) || answers(a, d) && answers(b, c) {
         return true;
     }
     let (Answer::Expr(a), Answer::Expr(b), Answer::Expr(c), Answer::Expr(d)) = (a, b, c, d) else { return false };
+    // Numbers that are small beside their symbol vanish in the ratio below.
+    let is_number = |expr: &Expr| {
+        let mut symbols = Vec::new();
+        expr.symbols(&mut symbols);
+        symbols.is_empty()
+    };
+    if a == c && matches!(a, Expr::Symbol(_)) && is_number(b) && is_number(d) {
+        return false;
+    }
     let difference = |a: &Expr, b: &Expr| Expr::Sum(vec![a.clone(), Expr::Negative(Box::new(b.clone()))]);
     let (first, second) = (difference(a, b), difference(c, d));
     let mut symbols = Vec::new();
@@ -104,7 +136,7 @@ fn constant(expr: &Expr) -> bool {
     expr.symbols(&mut symbols);
     let values: Vec<Complex64> = points(&symbols).filter_map(|point| numeric(expr, &point)).collect();
     let Some(first) = values.first() else { return false };
-    values.len() >= FEWEST && first.norm() > NEAR && values.iter().all(|value| near(*first, *value))
+    values.len() >= FEWEST && first.norm() > NEAR && values.iter().all(|value| near(*first, *value, 1.0))
 }
 
 fn relations((a, signs): (&[Expr], &[char]), (b, others): (&[Expr], &[char])) -> bool {
@@ -148,8 +180,20 @@ fn interval(sides: &[Expr], signs: &[char]) -> Option<Answer> {
     }
 }
 
+/// The bases of its numerals.
+fn bases(expr: &Expr) -> BTreeSet<&str> {
+    let mut found = BTreeSet::new();
+    expr.bases(&mut found);
+    found
+}
+
 /// Whether two expressions have the same value, and per cent of it where one is written so.
 fn numbers(a: &Expr, b: &Expr) -> bool {
+    // A numeral without a base is as good as one with it.
+    let bases = [a, b].map(bases);
+    if bases[0] != bases[1] && bases.iter().all(|bases| !bases.is_empty()) {
+        return false;
+    }
     if same_value(a, b) {
         return true;
     }
@@ -173,13 +217,11 @@ fn same_value(a: &Expr, b: &Expr) -> bool {
     let is_rounded = a.has_decimal() || b.has_decimal();
     if symbols.is_empty() || symbols == ["i"] {
         if let (Some(a), Some(b)) = (exact(a), exact(b)) {
-            // What is near a whole number is not that number.
-            let is_rounded = is_rounded && !a.is_integer() && !b.is_integer();
-            return a == b || is_rounded && rounded(&a) == rounded(&b);
+            return a == b || is_rounded && round::same(&a, &b);
         }
         let unit = [("i", Complex64::i())];
-        let (Some(a), Some(b)) = (numeric(a, &unit), numeric(b, &unit)) else { return false };
-        return near(a, b) || is_rounded && round(a.re) == round(b.re) && round(a.im) == round(b.im);
+        let (Some(x), Some(y)) = (numeric(a, &unit), numeric(b, &unit)) else { return false };
+        return near(x, y, size(a, &unit).max(size(b, &unit))) || is_rounded && round::same_complex(x, y);
     }
     if symbols.len() > MOST_SYMBOLS {
         return false;
@@ -187,7 +229,7 @@ fn same_value(a: &Expr, b: &Expr) -> bool {
     let mut compared = 0;
     for point in points(&symbols) {
         match (numeric(a, &point), numeric(b, &point)) {
-            (Some(a), Some(b)) if near(a, b) => compared += 1,
+            (Some(x), Some(y)) if near(x, y, size(a, &point).max(size(b, &point))) => compared += 1,
             (None, None) => {}
             _ => return false,
         }
@@ -195,18 +237,9 @@ fn same_value(a: &Expr, b: &Expr) -> bool {
     compared >= FEWEST
 }
 
-fn near(a: Complex64, b: Complex64) -> bool {
-    (a - b).norm() <= NEAR * a.norm().max(b.norm()).max(1e-3)
-}
-
-fn round(value: f64) -> f64 {
-    let scaled = (value * 10_f64.powi(DECIMALS)).round();
-    if scaled == 0.0 { 0.0 } else { scaled }
-}
-
-fn rounded(value: &BigRational) -> Option<f64> {
-    let scale = BigRational::from_integer(num_bigint::BigInt::from(10).pow(DECIMALS.unsigned_abs()));
-    (value * scale).round().to_f64()
+/// Whether two values of expressions whose terms are of some size are the same.
+fn near(a: Complex64, b: Complex64, size: f64) -> bool {
+    (a - b).norm() <= NEAR * a.norm().max(b.norm()).max(CANCELLED * size.min(1.0))
 }
 
 /// Real values of symbols, of both signs, the same in every call.

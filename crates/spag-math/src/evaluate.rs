@@ -28,6 +28,7 @@ pub(crate) fn exact(expr: &Expr) -> Option<BigRational> {
             exact(a)? / by
         }
         Expr::Power(a, b) => power(&exact(a)?, &exact(b)?)?,
+        Expr::InBase(a, _) => exact(a)?,
         Expr::Percent(a) => exact(a)? / BigRational::from_integer(100.into()),
         Expr::Binomial(n, k) => binomial(whole(n)?, whole(k)?)?,
         Expr::Call(Function::Abs, a) => exact(a)?.abs(),
@@ -93,15 +94,41 @@ pub(crate) fn numeric(expr: &Expr, symbols: &[(&str, Complex64)]) -> Option<Comp
         Expr::Quotient(a, b) => of(a)? / of(b)?,
         Expr::Power(a, b) => {
             let (base, exponent) = (of(a)?, of(b)?);
-            match exponent.re.to_i32().filter(|n| f64::from(*n) == exponent.re && exponent.im == 0.0) {
+            let power = match exponent.re.to_i32().filter(|n| f64::from(*n) == exponent.re && exponent.im == 0.0) {
                 Some(times) => base.powi(times),
                 None => base.powc(exponent),
+            };
+            // A power too small for its type is not 0.
+            if power.is_zero() && !base.is_zero() {
+                return None;
             }
+            power
         }
+        Expr::InBase(a, _) => of(a)?,
         Expr::Percent(a) => of(a)? / 100.0,
         Expr::Call(function, a) => call(*function, of(a)?)?,
     };
     finite(value)
+}
+
+/// The size that an expression has if nothing in its sums cancels out. Errors of its value are a part of it.
+pub(crate) fn size(expr: &Expr, symbols: &[(&str, Complex64)]) -> f64 {
+    let of = |part: &Expr| size(part, symbols);
+    let value = |part: &Expr| numeric(part, symbols).map_or(0.0, Complex64::norm);
+    match expr {
+        Expr::Negative(a) | Expr::InBase(a, _) | Expr::Call(Function::Abs, a) => of(a),
+        Expr::Sum(parts) => parts.iter().map(of).sum(),
+        Expr::Product(parts) => parts.iter().map(of).product(),
+        Expr::Quotient(a, b) => of(a) / value(b),
+        Expr::Percent(a) => of(a) / 100.0,
+        Expr::Power(a, b) => match numeric(b, symbols) {
+            Some(exponent) if exponent.re > 0.0 => of(a).powf(exponent.re),
+            _ => value(expr),
+        },
+        Expr::Call(Function::Sqrt, a) => of(a).sqrt(),
+        Expr::Call(..) => value(expr).max(1.0),
+        _ => value(expr),
+    }
 }
 
 fn call(function: Function, x: Complex64) -> Option<Complex64> {

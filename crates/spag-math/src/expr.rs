@@ -1,5 +1,7 @@
 //! Expressions.
 
+use std::collections::BTreeSet;
+
 use num_rational::BigRational;
 
 /// An expression.
@@ -10,8 +12,10 @@ pub(crate) enum Expr {
         /// Whether it was written with a decimal point, so that it may be rounded.
         is_decimal: bool,
     },
-    /// A letter, a Greek letter, or one with an index.
+    /// A letter or a Greek letter, with its index, its primes and an argument of 0: `x`, `x_1`, `f'(0)`.
     Symbol(String),
+    /// A numeral with its base, which only tells it from numerals with another base.
+    InBase(Box<Expr>, String),
     Pi,
     Euler,
     Infinity,
@@ -75,7 +79,7 @@ impl Expr {
     fn parts(&self) -> Vec<&Self> {
         match self {
             Self::Number { .. } | Self::Symbol(_) | Self::Pi | Self::Euler | Self::Infinity => Vec::new(),
-            Self::Negative(a) | Self::Percent(a) | Self::Call(_, a) => vec![a],
+            Self::Negative(a) | Self::Percent(a) | Self::Call(_, a) | Self::InBase(a, _) => vec![a],
             Self::Sum(parts) | Self::Product(parts) => parts.iter().collect(),
             Self::Quotient(a, b) | Self::Power(a, b) | Self::Binomial(a, b) => vec![a, b],
         }
@@ -87,6 +91,14 @@ impl Expr {
             Self::Number { is_decimal, .. } => *is_decimal,
             other => other.parts().into_iter().any(Self::has_decimal),
         }
+    }
+
+    /// Adds the bases of its numerals.
+    pub(crate) fn bases<'a>(&'a self, found: &mut BTreeSet<&'a str>) {
+        if let Self::InBase(_, base) = self {
+            found.insert(base);
+        }
+        self.parts().into_iter().for_each(|part| part.bases(found));
     }
 
     /// Adds its symbols.

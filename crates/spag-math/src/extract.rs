@@ -134,10 +134,24 @@ fn anchored(text: &str) -> Option<String> {
     (is_short && !sentence.is_empty()).then(|| sentence.to_owned())
 }
 
-/// The last number, with its sign, its fraction and its per cent.
+/// The last number, with its sign, its fraction, its power of ten and its per cent.
 fn last_number(text: &str) -> Option<String> {
     let bytes = text.as_bytes();
     let last = bytes.iter().rposition(u8::is_ascii_digit)?;
+    let start = number_start(bytes, last);
+    // The exponent of `4.5e33`, `4.5e-33` or `4.5e+33`.
+    let start = match bytes[..start] {
+        [.., b'0'..=b'9', b'e' | b'E'] => number_start(bytes, start - 2),
+        [.., b'0'..=b'9', b'e' | b'E', b'+'] => number_start(bytes, start - 3),
+        _ => start,
+    };
+    let after = text.get(last + 1..).unwrap_or_default();
+    let end = last + 1 + ["%", "\\%"].iter().find(|sign| after.starts_with(**sign)).map_or(0, |sign| sign.len());
+    text.get(start..end).map(|found| found.trim_matches(['/', ',']).to_owned())
+}
+
+/// Where the number starts whose last digit is here, with its sign.
+fn number_start(bytes: &[u8], last: usize) -> usize {
     let is_part = |at: usize| match bytes[at] {
         b'0'..=b'9' | b'/' => true,
         b'.' | b',' => bytes.get(at + 1).is_some_and(u8::is_ascii_digit),
@@ -150,7 +164,5 @@ fn last_number(text: &str) -> Option<String> {
     if start > 0 && bytes[start - 1] == b'-' {
         start -= 1;
     }
-    let after = text.get(last + 1..).unwrap_or_default();
-    let end = last + 1 + ["%", "\\%"].iter().find(|sign| after.starts_with(**sign)).map_or(0, |sign| sign.len());
-    text.get(start..end).map(|found| found.trim_matches(['/', ',']).to_owned())
+    start
 }

@@ -1,15 +1,14 @@
 //! Tokens to expressions.
 
-use num_bigint::BigInt;
 use num_rational::BigRational;
 
 use crate::expr::{Expr, Function};
+use crate::name;
+use crate::number;
 use crate::token::Token;
 
 /// Parts within parts.
 const DEEPEST: usize = 60;
-/// Digits of a number.
-const LONGEST_NUMBER: usize = 400;
 
 /// The expression of some tokens; `None` if they are none.
 pub(crate) fn expression(tokens: &[Token]) -> Option<Expr> {
@@ -35,17 +34,6 @@ fn one_or(mut parts: Vec<Expr>, together: fn(Vec<Expr>) -> Expr) -> Expr {
 
 fn integer(value: i64) -> Expr {
     Expr::Number { value: BigRational::from_integer(value.into()), is_decimal: false }
-}
-
-/// The value of digits with at most one point.
-fn number(text: &str) -> Option<Expr> {
-    if text.len() > LONGEST_NUMBER {
-        return None;
-    }
-    let (whole, part) = text.split_once('.').unwrap_or((text, ""));
-    let digits: BigInt = format!("0{whole}{part}").parse().ok()?;
-    let value = BigRational::new(digits, BigInt::from(10).pow(u32::try_from(part.len()).ok()?));
-    Some(Expr::Number { value, is_decimal: !part.is_empty() })
 }
 
 impl<'a> Parser<'a> {
@@ -99,7 +87,7 @@ impl<'a> Parser<'a> {
                 }
                 let over = one_or(std::mem::take(&mut factors), Expr::Product);
                 factors.push(Expr::Quotient(boxed(over), boxed(factor)));
-            } else if self.begins_factor() {
+            } else if self.begins_factor() || factors.last().is_some_and(|last| self.is_numeral_after_bracket(last)) {
                 let is_whole = matches!(factors[..], [Expr::Number { is_decimal: false, .. }]);
                 let is_mixed = is_whole && self.is_proper_fraction();
                 factors.push(self.power()?);
@@ -116,10 +104,23 @@ impl<'a> Parser<'a> {
     fn begins_factor(&self) -> bool {
         match self.peek() {
             Some(Token::Letter(_) | Token::Open('(' | '[') | Token::GroupOpen) => true,
-            Some(Token::Command(name)) => !name.starts_with("end:") && name != "\\",
+            Some(Token::Command(name)) => {
+                !name.starts_with("end:") && !["\\", "rfloor", "rceil"].contains(&name.as_str())
+            }
             // Two numbers side by side are none.
             _ => false,
         }
+    }
+
+    /// Whether a numeral follows a bracket, as in `(n-2) 2^n`. Not after `(2)` or `(a)`, which may number what follows.
+    fn is_numeral_after_bracket(&self, last: &Expr) -> bool {
+        let mut symbols = Vec::new();
+        last.symbols(&mut symbols);
+        let is_bracket = matches!(self.tokens[..self.at], [.., Token::Close(_)]);
+        is_bracket
+            && matches!(self.peek(), Some(Token::Number(_)))
+            && !symbols.is_empty()
+            && !matches!(last, Expr::Symbol(_))
     }
 
     /// Whether `\frac{a}{b}` of two whole numbers follows, as in a mixed number.
@@ -212,22 +213,27 @@ impl<'a> Parser<'a> {
         self.after(expr)
     }
 
-    /// What may follow an expression: `!`, `%`, an index.
+    /// What may follow an expression: `!`, `%`, an index, a prime, or the argument 0 of a name.
     fn after(&mut self, mut expr: Expr) -> Option<Expr> {
         for _ in 0..DEEPEST {
-            expr = match self.takes_op(&['!', '%', '_']) {
+            if let Expr::Symbol(name) = &expr
+                && name::is_applied_to_zero(&self.tokens[..self.at], &self.tokens[self.at..])
+            {
+                expr = Expr::Symbol(format!("{name}(0)"));
+                self.at += 3;
+            }
+            expr = match self.takes_op(&['!', '%', '_', '\'']) {
                 Some('!') => Expr::Call(Function::Factorial, boxed(expr)),
                 Some('%') => Expr::Percent(boxed(expr)),
-                Some(_) => {
-                    let from = self.at;
-                    self.primary()?;
-                    let index: String = self.tokens[from..self.at].iter().map(|token| format!("{token:?}")).collect();
-                    match expr {
-                        Expr::Symbol(name) => Expr::Symbol(format!("{name}_{index}")),
-                        // The base of a numeral is left out.
-                        other => other,
-                    }
+                Some('_') => {
+                    let (index, length) = name::index(&self.tokens[self.at..])?;
+                    self.at += length;
+                    name::indexed(expr, &index)
                 }
+                Some(_) => match expr {
+                    Expr::Symbol(name) => Expr::Symbol(format!("{name}'")),
+                    other => other,
+                },
                 None => return Some(expr),
             };
         }
@@ -242,7 +248,7 @@ impl<'a> Parser<'a> {
         let token = self.peek()?;
         self.at += 1;
         let expr = match token {
-            Token::Number(text) => number(text)?,
+            Token::Number(text) => number::value(text)?,
             Token::Letter('e') => Expr::Euler,
             Token::Letter(letter) => Expr::Symbol(letter.to_string()),
             Token::Word(_) | Token::Close(_) | Token::GroupClose | Token::Open('{') => return None,
@@ -284,7 +290,7 @@ impl<'a> Parser<'a> {
                     && digits.chars().all(|c| c.is_ascii_digit())
                 {
                     self.at += 1;
-                    let [a, b] = [&digits[..1], &digits[1..]].map(number);
+                    let [a, b] = [&digits[..1], &digits[1..]].map(number::value);
                     return Some(Expr::Quotient(boxed(a?), boxed(b?)));
                 }
                 let over = self.primary()?;

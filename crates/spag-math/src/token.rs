@@ -1,9 +1,11 @@
 //! Tokens of LaTeX and of plain formulas.
 
+use crate::number;
+
 /// A token. Spaces, `$`, `\left` and the like are none.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Token {
-    /// Digits, with a point in a decimal.
+    /// As `number::read` writes it.
     Number(String),
     Letter(char),
     /// Several letters that are no product, or a `\text{}`.
@@ -84,9 +86,10 @@ impl Lexer {
 
     fn step(&mut self) -> bool {
         let Some(c) = self.peek(0) else { return false };
-        let starts_number = c.is_ascii_digit() || c == '.' && self.peek(1).is_some_and(|c| c.is_ascii_digit());
-        if starts_number {
-            self.number();
+        if number::starts(&self.chars[self.at..]) {
+            let (number, length) = number::read(&self.chars[self.at..], self.depth);
+            self.at += length;
+            self.push(Token::Number(number));
             return true;
         }
         if c.is_ascii_alphabetic() {
@@ -106,6 +109,14 @@ impl Lexer {
             'π' => self.push(Token::Command("pi".into())),
             '∞' => self.push(Token::Command("infty".into())),
             '√' => self.push(Token::Command("sqrt".into())),
+            '⌊' => self.push(Token::Command("lfloor".into())),
+            '⌋' => self.push(Token::Command("rfloor".into())),
+            '⌈' => self.push(Token::Command("lceil".into())),
+            '⌉' => self.push(Token::Command("rceil".into())),
+            // A prime belongs to a name; `30'` is a unit.
+            '\'' | '’' | '′' if matches!(self.tokens.last(), Some(Token::Letter(_) | Token::Op('\''))) => {
+                self.push(Token::Op('\''));
+            }
             '²' | '³' => {
                 self.push(Token::Op('^'));
                 self.push(Token::Number(if c == '²' { "2" } else { "3" }.into()));
@@ -124,43 +135,6 @@ impl Lexer {
             _ => {}
         }
         true
-    }
-
-    /// A number with its decimals. Commas stand between groups of three digits outside of brackets; `{,}`, `\,` and `\!` anywhere.
-    fn number(&mut self) {
-        let mut text = String::new();
-        self.digits(&mut text);
-        if (1..=3).contains(&text.len()) {
-            while let Some(length) = self.separator() {
-                self.at += length;
-                self.digits(&mut text);
-            }
-        }
-        if self.peek(0) == Some('.') && self.peek(1).is_some_and(|c| c.is_ascii_digit()) {
-            text.push('.');
-            self.at += 1;
-            self.digits(&mut text);
-        }
-        self.push(Token::Number(text));
-    }
-
-    fn digits(&mut self, text: &mut String) {
-        while let Some(digit) = self.peek(0).filter(char::is_ascii_digit) {
-            text.push(digit);
-            self.at += 1;
-        }
-    }
-
-    /// The length of a separator of thousands.
-    fn separator(&self) -> Option<usize> {
-        let rest: String = self.chars[self.at..].iter().take(7).collect();
-        let found = ["{,}", ",\\!", "\\,", "\\!", ","].iter().find(|sign| rest.starts_with(**sign))?;
-        if *found == "," && self.depth > 0 {
-            return None;
-        }
-        let after: Vec<char> = rest.chars().skip(found.len()).take(4).collect();
-        let is_group = after.len() >= 3 && after[..3].iter().all(char::is_ascii_digit);
-        (is_group && !after.get(3).is_some_and(char::is_ascii_digit)).then_some(found.len())
     }
 
     fn word(&mut self) {
