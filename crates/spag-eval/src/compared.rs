@@ -115,8 +115,8 @@ impl Comparison {
         };
         let seeds = if self.seeds == 1 { "one seed".to_owned() } else { format!("{} seeds", self.seeds) };
         let title = format!(
-            "{} against the others on the rows that all answered, {seeds}: % of rows, and points [95% interval], which are above or \
-             below 0 beyond chance, or not",
+            "{} against the others on the rows that all answered, {seeds}: % of rows, and points [95% interval] with the word above or \
+             below where they are beyond chance",
             self.model
         );
         Table::new(title, columns.chain(of_others), self.tasks.iter().map(row).collect())
@@ -129,17 +129,17 @@ impl Comparison {
         let compared = self.others.iter().zip(&last.others).filter(|(other, _)| controls.contains(&other.as_str()));
         let (above, not): (Vec<_>, Vec<_>) = compared.partition(|(_, (_, more))| more.low > 0.0);
         let named = |all: &[(&String, &(f64, Change))]| {
-            all.iter().map(|(name, (_, more))| format!("{name} ({more})")).collect::<Vec<_>>().join(" and ")
+            all.iter().map(|(name, (_, more))| format!("{name} ({more})")).collect::<Vec<_>>()
         };
         let model = &self.model;
         let mut said = Vec::new();
         if !not.is_empty() {
             said.push(format!(
                 "{place} {model} is not above {} beyond chance: this does not show that games made it better.",
-                named(&not)
+                named(&not).join(" or ")
             ));
         } else if !above.is_empty() {
-            said.push(format!("{place} {model} is above {} beyond chance.", named(&above)));
+            said.push(format!("{place} {model} is above {} beyond chance.", named(&above).join(" and ")));
         }
         if self.seeds == 1 && !said.is_empty() {
             said.push("With one seed the intervals do not have what seeds differ.".to_owned());
