@@ -51,7 +51,7 @@ def assign_rewards(
     *,
     decay_weight: float = 0.8,
     reward_norm: Literal["sum", "mean"] = "sum",
-    credit: Literal["winner", "signed"] = "winner",
+    credit: Literal["winner", "signed", "drawn"] = "winner",
     seed: int = 0,
     judge: _Judge = "paper",
     game_data: _Path | None = None,

@@ -22,13 +22,17 @@ fn rule_is_that_of_the_flag_and_the_winners_by_default() {
     let said = written("signed.jsonl", &["--credit", "signed"]);
     assert!(by_default.contains("of winning attackers") && !said.contains("winning"), "{said}");
 
+    written("drawn.jsonl", &["--credit", "drawn"]);
+
     let (episodes, game) = (read_episodes(&games).unwrap(), Taboo::default());
     let signed = read_samples(path("signed.jsonl")).unwrap();
     let config = CreditConfig { decay_weight: 0.5, seed: 3, ..CreditConfig::default() };
-    for (rule, name) in [(CreditRule::Winner, "winner.jsonl"), (CreditRule::Signed, "signed.jsonl")] {
+    let rules = [CreditRule::Winner, CreditRule::Signed, CreditRule::Drawn];
+    for (rule, name) in rules.into_iter().zip(["winner.jsonl", "signed.jsonl", "drawn.jsonl"]) {
         let credited = assign_rewards(&episodes, &game, &CreditConfig { credit: rule, ..config.clone() }).unwrap();
         assert_eq!(read_samples(path(name)).unwrap(), credited.samples, "{name}");
     }
+    assert_ne!(fs::read(path("drawn.jsonl")).unwrap(), fs::read(path("winner.jsonl")).unwrap());
     // The rule itself, and the losers that the other one leaves out.
     let credited = assign_rewards(&episodes, &game, &config).unwrap();
     let judged: Vec<_> = episodes.iter().zip(credited.verdicts).collect();
