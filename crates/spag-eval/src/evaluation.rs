@@ -13,7 +13,7 @@ use crate::context::ChatShots;
 use crate::error::{Error, Result};
 use crate::reasoning::AskReasoning;
 use crate::record::{Made, Record};
-use crate::results::ModelResults;
+use crate::results::{ModelResults, row_scores};
 use crate::scoring::Scorer;
 use crate::task::Task;
 
@@ -139,9 +139,11 @@ impl OpenModel {
     /// A row without an answer, or a file that cannot be written.
     pub fn finish(self) -> Result<ModelResults> {
         let answers = self.records.into_iter().map(Record::finish).collect::<Result<Vec<_>>>()?;
+        let tasks = &self.tasks;
+        let rows: Vec<_> = tasks.iter().zip(&answers).map(|(task, answers)| row_scores(task, answers)).collect();
         let results =
-            ModelResults::new(&self.name, &self.model, &self.tasks, &answers, &self.settings, self.max_length);
-        results.write(&self.folder, &self.tasks, &answers)?;
+            ModelResults::new(&self.name, &self.model, tasks, &answers, &self.settings, self.max_length, &rows);
+        results.write(&self.folder, tasks, &answers, &rows)?;
         Ok(results)
     }
 }

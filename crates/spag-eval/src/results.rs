@@ -97,9 +97,8 @@ impl ModelResults {
         answers: &[Vec<Answered>],
         settings: &AskSettings,
         max_length: usize,
+        rows: &[Vec<Vec<RowScore>>],
     ) -> Self {
-        let rows: Vec<Vec<Vec<RowScore>>> =
-            tasks.iter().zip(answers).map(|(task, answers)| row_scores(task, answers)).collect();
         let thinks = settings.reasoning.describe().is_some();
         let each: Vec<TaskScore> = tasks
             .iter()
@@ -122,17 +121,24 @@ impl ModelResults {
         }
         let cut = answers.iter().flatten().filter(|answer| answer.cut).count();
         let json = results_json(name, model, tasks, &all, cut, settings, max_length);
-        let main_scores = tasks.iter().zip(&rows).filter_map(|(task, rows)| main_scores(task, rows)).collect();
+        let main_scores = tasks.iter().zip(rows).filter_map(|(task, rows)| main_scores(task, rows)).collect();
         let scores = ModelScores { name: name.to_owned(), tasks: all, cut, paired: Vec::new() };
         Self { scores, json, main_scores }
     }
 
     /// Writes `results.json`, and `samples_TASK.jsonl` for each task.
-    pub(crate) fn write(&self, folder: &Path, tasks: &[Task], answers: &[Vec<Answered>]) -> Result<()> {
-        for (task, answers) in tasks.iter().zip(answers) {
-            let rows: Vec<Json> =
-                each_row(task, answers).flat_map(|(item, answers)| samples(task, item, answers)).collect();
-            write_jsonl_atomically(folder.join(format!("samples_{}.jsonl", task.name())), &rows)?;
+    pub(crate) fn write(
+        &self,
+        folder: &Path,
+        tasks: &[Task],
+        answers: &[Vec<Answered>],
+        rows: &[Vec<Vec<RowScore>>],
+    ) -> Result<()> {
+        for ((task, answers), scores) in tasks.iter().zip(answers).zip(rows) {
+            let lines = each_row(task, answers).zip(scores);
+            let lines: Vec<Json> =
+                lines.flat_map(|((item, answers), scores)| samples(task, item, answers, scores)).collect();
+            write_jsonl_atomically(folder.join(format!("samples_{}.jsonl", task.name())), &lines)?;
         }
         Ok(write_json_atomically(folder.join("results.json"), &self.json)?)
     }
@@ -147,7 +153,7 @@ fn main_scores(task: &Task, rows: &[Vec<RowScore>]) -> Option<MainScores> {
 }
 
 /// The score of each row in each metric, filter by filter.
-fn row_scores(task: &Task, answers: &[Answered]) -> Vec<Vec<RowScore>> {
+pub(crate) fn row_scores(task: &Task, answers: &[Answered]) -> Vec<Vec<RowScore>> {
     each_row(task, answers).map(|(item, answers)| scores(task, item, answers)).collect()
 }
 

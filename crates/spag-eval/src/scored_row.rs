@@ -47,9 +47,8 @@ fn read(task: &Task, item: &Item, filter: usize, answer: &Answered) -> String {
     task.reader.read(filter, answer.text.as_deref().unwrap_or(""), &item.texts)
 }
 
-/// The lines of a row in `samples_TASK.jsonl`: one of each filter.
-pub(crate) fn samples(task: &Task, item: &Item, answers: &[Answered]) -> Vec<Json> {
-    let scores = scores(task, item, answers);
+/// The lines of a row in `samples_TASK.jsonl`: one of each filter, with its scores.
+pub(crate) fn samples(task: &Task, item: &Item, answers: &[Answered], scores: &[RowScore]) -> Vec<Json> {
     let of_filter = scores.chunks(task.config.metrics().len().max(1));
     let named = task.reader.filters().into_iter().zip(of_filter).enumerate();
     named.map(|(filter, (name, scores))| sample(task, item, answers, (filter, name), scores)).collect()
