@@ -171,9 +171,9 @@ fn two_ranks_train_like_one_with_the_same_global_batch() {
     run(&mut on_ranks(&two, 2), 0);
     assert_eq!(std::fs::metadata(two.join("spag-1/model/model.safetensors")).unwrap().modified().unwrap(), before);
     // It gets its control arms later, on all ranks, and once.
-    let with_controls = || run(on_ranks(&two, 2).arg("--controls"), 0).0;
-    let said = with_controls();
-    assert!(said.contains("control general-text") && said.contains("Over all rows SPAG-1 is"), "{said}");
+    let with_controls = || run(on_ranks(&two, 2).arg("--controls"), 0);
+    let (out, err) = with_controls();
+    assert!(out.contains("Over all rows SPAG-1 is"), "{out}{err}");
     let made = |path: &str| std::fs::metadata(two.join(path)).unwrap().modified().unwrap();
     let arms = ["random-winner", "general-text"].map(|arm| format!("controls/{arm}/spag-1/model/model.safetensors"));
     let before = [&arms[0], &arms[1], "spag-1/model/model.safetensors"].map(made);
