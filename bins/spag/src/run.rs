@@ -81,9 +81,6 @@ pub(crate) fn run(args: RunArgs) -> Result<()> {
         return if env.rank == 0 { exit::say(plan()?.trim_end()) } else { Ok(()) };
     }
     let config = with_prompts(RunConfig::load(&args.config, &args.set)?);
-    if args.controls {
-        config.check_controls()?;
-    }
     threads::start()?;
     if env.rank == 0 {
         tell_how_to_go_on()?;

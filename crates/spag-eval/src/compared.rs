@@ -5,7 +5,7 @@ use spag_run::document::Table;
 use spag_selfplay::Change;
 
 use crate::metric::Metric;
-use crate::paired::{ALL_TASKS, MainScores};
+use crate::paired::{ALL_TASKS, Labelled, MainScores, by_label};
 use crate::pooled::pooled_change;
 use crate::results::ModelResults;
 
@@ -57,8 +57,8 @@ pub struct ComparedTask {
 
 impl ComparedModel {
     /// The rows of a model's results.
-    pub fn new(name: &str, results: &ModelResults) -> Self {
-        Self { name: name.to_owned(), tasks: results.main_scores.clone() }
+    pub fn new(results: &ModelResults) -> Self {
+        Self { name: results.scores.name.clone(), tasks: results.main_scores.clone() }
     }
 
     fn rows(&self, task: &str) -> Option<&[f64]> {
@@ -75,29 +75,14 @@ impl Comparison {
         let is_in_all = |name: &&String| runs.iter().all(|run| run.models.iter().any(|model| model.name == **name));
         let names: Vec<String> = first.models.iter().map(|model| &model.name).filter(is_in_all).cloned().collect();
         let (model, others) = names.split_first().filter(|(_, others)| !others.is_empty())?;
-        // Of each model, each seed's rows of a label.
-        let labelled_rows = |label: &str, metric| LabelledRows {
-            label: label.to_owned(),
-            metric,
-            models: vec![vec![Vec::new(); runs.len()]; names.len()],
-        };
-        let mut labelled: Vec<LabelledRows> = Vec::new();
-        let mut all = labelled_rows(ALL_TASKS, None);
-        for MainScores { task, label, metric, .. } in &first.models.first()?.tasks {
-            let Some(rows) = rows_of(runs, &names, task) else { continue };
-            if !labelled.iter().any(|known| known.label == *label) {
-                labelled.push(labelled_rows(label, Some(*metric)));
-            }
-            for known in labelled.iter_mut().filter(|known| known.label == *label).chain([&mut all]) {
-                for (known, rows) in known.models.iter_mut().flatten().zip(rows.iter().flatten()) {
-                    known.extend_from_slice(rows);
+        let tasks = first.models.first()?.tasks.iter();
+        let labelled =
+            by_label(tasks.filter_map(|own| Some((own, rows_of(runs, &names, &own.task)?))), |known, more| {
+                for (known, more) in known.iter_mut().flatten().zip(more.iter().flatten()) {
+                    known.extend_from_slice(more);
                 }
-            }
-        }
-        if labelled.len() > 1 {
-            labelled.push(all);
-        }
-        let tasks: Vec<ComparedTask> = labelled.into_iter().filter_map(LabelledRows::compared).collect();
+            });
+        let tasks: Vec<ComparedTask> = labelled.into_iter().filter_map(compared).collect();
         let (model, others) = (model.clone(), others.to_vec());
         (!tasks.is_empty()).then_some(Self { model, others, seeds: runs.len(), tasks })
     }
@@ -148,49 +133,47 @@ impl Comparison {
     }
 }
 
-/// The change, and whether chance explains it.
+/// The change, and whether it is beyond chance.
 fn with_verdict(change: &Change) -> String {
-    let verdict = match change {
-        _ if change.low > 0.0 => " above",
-        _ if change.high < 0.0 => " below",
-        _ => "",
+    let verdict = if change.low > 0.0 {
+        " above"
+    } else if change.high < 0.0 {
+        " below"
+    } else {
+        ""
     };
     format!("{change}{verdict}")
 }
 
+/// Of each model, the rows of each seed.
+type SeedRows = Vec<Vec<Vec<f64>>>;
+
 /// The rows of a task, of each model and seed those that all of them answered; `None` if one has none.
-fn rows_of<'a>(runs: &'a [ComparedRun], names: &[String], task: &str) -> Option<Vec<Vec<&'a [f64]>>> {
-    let of = |name: &String, run: &'a ComparedRun| run.models.iter().find(|model| model.name == *name)?.rows(task);
-    let all: Vec<Vec<&[f64]>> =
+fn rows_of(runs: &[ComparedRun], names: &[String], task: &str) -> Option<SeedRows> {
+    let of = |name: &String, run: &ComparedRun| {
+        Some(run.models.iter().find(|model| model.name == *name)?.rows(task)?.to_vec())
+    };
+    let mut all: SeedRows =
         names.iter().map(|name| runs.iter().map(|run| of(name, run)).collect()).collect::<Option<_>>()?;
-    let rows = all.iter().flatten().map(|rows| rows.len()).min()?;
-    Some(all.into_iter().map(|seeds| seeds.into_iter().map(|seed| &seed[..rows]).collect()).collect())
+    let rows = all.iter().flatten().map(Vec::len).min()?;
+    all.iter_mut().flatten().for_each(|seed| seed.truncate(rows));
+    Some(all)
 }
 
-/// The rows of a task without a group, of a group, or of all tasks.
-struct LabelledRows {
-    label: String,
-    metric: Option<Metric>,
-    /// Of each model, those of each seed.
-    models: Vec<Vec<Vec<f64>>>,
-}
-
-impl LabelledRows {
-    fn compared(self) -> Option<ComparedTask> {
-        let (own, others) = self.models.split_first()?;
-        let mean = |seeds: &[Vec<f64>]| {
-            let rows: usize = seeds.iter().map(Vec::len).sum();
-            seeds.iter().flatten().sum::<f64>() / rows as f64
-        };
-        let versus = |other: &Vec<Vec<f64>>| {
-            let seed = |(own, other): (&Vec<f64>, &Vec<f64>)| own.iter().zip(other).map(|(a, b)| a - b).collect();
-            let differences: Vec<Vec<f64>> = own.iter().zip(other).map(seed).collect();
-            Some((mean(other), pooled_change(&differences)?))
-        };
-        let others = others.iter().map(versus).collect::<Option<_>>()?;
-        let (rows, score) = (own.first()?.len(), mean(own));
-        Some(ComparedTask { task: self.label, metric: self.metric, rows, score, others })
-    }
+/// The line of a label.
+fn compared(Labelled { label, metric, rows: models }: Labelled<SeedRows>) -> Option<ComparedTask> {
+    let (own, others) = models.split_first()?;
+    let mean = |seeds: &[Vec<f64>]| {
+        let rows: usize = seeds.iter().map(Vec::len).sum();
+        seeds.iter().flatten().sum::<f64>() / rows as f64
+    };
+    let versus = |other: &Vec<Vec<f64>>| {
+        let seed = |(own, other): (&Vec<f64>, &Vec<f64>)| own.iter().zip(other).map(|(a, b)| a - b).collect();
+        let differences: Vec<Vec<f64>> = own.iter().zip(other).map(seed).collect();
+        Some((mean(other), pooled_change(&differences)?))
+    };
+    let others = others.iter().map(versus).collect::<Option<_>>()?;
+    Some(ComparedTask { task: label, metric, rows: own.first()?.len(), score: mean(own), others })
 }
 
 #[cfg(test)]

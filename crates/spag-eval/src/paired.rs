@@ -32,22 +32,46 @@ impl ModelResults {
     /// Compares with `other` on the rows that both answered: each task without a group, each group, and all rows. The result is
     /// in [`ModelScores::paired`](crate::ModelScores::paired). Perplexities are not compared.
     pub fn compare_with(&mut self, other: &Self) {
-        let mut labelled: Vec<(&MainScores, Vec<f64>)> = Vec::new();
-        for own in &self.main_scores {
-            let Some(others) = other.main_scores.iter().find(|known| known.task == own.task) else { continue };
+        let tasks = self.main_scores.iter().filter_map(|own| {
+            let others = other.main_scores.iter().find(|known| known.task == own.task)?;
             let differences = own.rows.iter().zip(&others.rows).map(|(own, other)| own - other);
-            match labelled.iter_mut().find(|(first, _)| first.label == own.label) {
-                Some((_, known)) => known.extend(differences),
-                None => labelled.push((own, differences.collect())),
-            }
+            Some((own, differences.collect::<Vec<f64>>()))
+        });
+        let labelled = by_label(tasks, |known: &mut Vec<f64>, more| known.extend_from_slice(more));
+        let of = |Labelled { label, metric, rows }: Labelled<Vec<f64>>| difference(label, metric, &rows);
+        self.scores.paired = labelled.into_iter().filter_map(of).collect();
+    }
+}
+
+/// Rows of a task without a group, of a group, or of all tasks.
+pub(crate) struct Labelled<R> {
+    pub(crate) label: String,
+    /// `None` over all tasks.
+    pub(crate) metric: Option<Metric>,
+    pub(crate) rows: R,
+}
+
+/// The rows of tasks by their labels, in order, and if there are several labels also those of all tasks. `join` adds rows to others.
+pub(crate) fn by_label<'a, R: Clone>(
+    tasks: impl IntoIterator<Item = (&'a MainScores, R)>,
+    join: impl Fn(&mut R, &R),
+) -> Vec<Labelled<R>> {
+    let mut labelled: Vec<Labelled<R>> = Vec::new();
+    let mut all: Option<R> = None;
+    for (MainScores { label, metric, .. }, rows) in tasks {
+        match &mut all {
+            Some(all) => join(all, &rows),
+            none => *none = Some(rows.clone()),
         }
-        let of = |(first, rows): &(&MainScores, Vec<f64>)| difference(first.label.clone(), Some(first.metric), rows);
-        self.scores.paired = labelled.iter().filter_map(of).collect();
-        if labelled.len() > 1 {
-            let all: Vec<f64> = labelled.into_iter().flat_map(|(_, rows)| rows).collect();
-            self.scores.paired.extend(difference(ALL_TASKS.to_owned(), None, &all));
+        match labelled.iter_mut().find(|known| known.label == *label) {
+            Some(known) => join(&mut known.rows, &rows),
+            None => labelled.push(Labelled { label: label.clone(), metric: Some(*metric), rows }),
         }
     }
+    if let Some(rows) = all.filter(|_| labelled.len() > 1) {
+        labelled.push(Labelled { label: ALL_TASKS.to_owned(), metric: None, rows });
+    }
+    labelled
 }
 
 /// The main metric of each row of a task, in which higher is better.

@@ -46,8 +46,7 @@ fn benchmarks(run: RunContext<'_>, stage: &StageFolder, progress: &mut dyn Progr
 fn compared(run: RunContext<'_>, models: &[ModelResults], arms: &[ModelResults]) -> Option<ComparedRun> {
     let last = run.config.models().last()?;
     let (own, base) = (models.iter().find(|model| model.scores.name == last.name())?, models.first()?);
-    let named = |results: &ModelResults| ComparedModel::new(&results.scores.name, results);
-    let models = [own, base].into_iter().chain(arms).map(named).collect();
+    let models = [own, base].into_iter().chain(arms).map(ComparedModel::new).collect();
     (!arms.is_empty()).then_some(ComparedRun { seed: run.config.seed, models })
 }
 
@@ -64,12 +63,7 @@ fn evaluate_models(
     let mut results: Vec<ModelResults> = Vec::new();
     let own = scored(run.config, run.made);
     for (name, model) in own.iter().chain(arms) {
-        // An arm is compared with the last model.
-        let whole = match arms.iter().any(|(_, arm)| arm == model) {
-            true => settings.whole.contains(&WholeFor::Last),
-            false => is_whole(run.config, &settings.whole, model),
-        };
-        let limit = settings.limit.filter(|_| !whole);
+        let limit = settings.limit.filter(|_| !is_whole(run.config, &settings.whole, (model, arms)));
         let (tasks, chat_template) = settings.load_tasks(limit, (model, &run.config.template.chat_template_kwargs))?;
         let asked = AskSettings { chat_template, ..ask_settings(run, settings, model)? };
         let mut open = evaluation.model(name, model, tasks, &asked)?;
@@ -92,14 +86,13 @@ fn evaluate_models(
     Ok(results)
 }
 
-/// Whether the model in a folder is scored on all rows in spite of a limit.
-fn is_whole(config: &RunConfig, whole: &[WholeFor], model: &Path) -> bool {
-    whole.iter().any(|whole| {
-        let named = match whole {
-            WholeFor::Base => Some(Model::Base),
-            WholeFor::Last => config.models().last(),
-        };
-        named.is_some_and(|named| config.folder_of(named) == model)
+/// Whether the model in a folder is scored on all rows in spite of a limit. Control arms are, if the last model is, with which they are
+/// compared.
+fn is_whole(config: &RunConfig, whole: &[WholeFor], (model, arms): (&Path, &[(String, PathBuf)])) -> bool {
+    let is = |named| config.folder_of(named) == model;
+    whole.iter().any(|whole| match whole {
+        WholeFor::Base => is(Model::Base),
+        WholeFor::Last => config.models().last().is_some_and(is) || arms.iter().any(|(_, arm)| arm == model),
     })
 }
 
