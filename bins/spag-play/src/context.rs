@@ -47,7 +47,8 @@ pub(crate) fn check_context(
 /// The first prompts of a game. That of the second seat also contains the first utterance, which is unknown and taken as empty;
 /// a game that refuses an empty one has only the first prompt.
 fn first_prompts(game: &dyn Game, word: &str, max_turns: usize) -> Result<Vec<(Seat, TurnPrompt)>> {
-    let mut state = game.start(&GameSpec { number: 0, item: word.to_owned(), max_turns, seed: 0 })?;
+    let mut state =
+        game.start(&GameSpec { number: 0, item: word.to_owned(), max_turns, seed: 0, sampling_seed: None })?;
     let mut episode = Episode::new(word, max_turns);
     let first = state.to_move();
     let mut prompts = vec![(first, state.prompt(first, &episode))];

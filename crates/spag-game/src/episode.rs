@@ -77,6 +77,8 @@ pub struct Episode {
 
 /// The key of the seed of a game's draws.
 pub(crate) const SEED: &str = "seed";
+/// The key of the seed of the utterances' draws, if it is another one.
+pub(crate) const SAMPLING_SEED: &str = "sampling_seed";
 /// The key of an utterance that was refused: the name of the [`Refusal`](crate::Refusal).
 pub(crate) const REFUSAL: &str = "refusal";
 /// The key of the name of a game.

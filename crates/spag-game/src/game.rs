@@ -30,6 +30,11 @@ pub trait Game: fmt::Debug + Send + Sync {
     /// What files, reports and pages call its parts.
     fn labels(&self) -> &'static Labels;
 
+    /// What the game counts for each seat beside who wins, as chips: [`Verdict::amounts`]. Nothing by default.
+    fn amounts(&self) -> Option<&'static str> {
+        None
+    }
+
     /// The settings that its verdicts depend on, by their names, for records and pages. None by default.
     fn settings(&self) -> Map<String, Value> {
         Map::new()

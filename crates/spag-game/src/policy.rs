@@ -103,7 +103,7 @@ pub enum PollMode {
 /// }
 ///
 /// # fn main() -> spag_game::Result<()> {
-/// let spec = GameSpec { number: 0, item: "tea".into(), max_turns: 3, seed: 1 };
+/// let spec = GameSpec { number: 0, item: "tea".into(), max_turns: 3, seed: 1 , sampling_seed: None};
 /// let (prompts, config, mut games) = (PromptSet::default(), PlayConfig::default(), CollectedGames::default());
 /// play_games(&Rules::default().game(&prompts), [spec], Seats::SelfPlay(&mut Parrot::default()), &config, &mut games)?;
 /// assert_eq!(Outcome::from(games.finished[0].verdict), Outcome::Tie);
@@ -134,7 +134,7 @@ pub trait Policy {
 ///
 /// # fn main() -> spag_game::Result<()> {
 /// let mut player = ScriptedPolicy::lines(["What do you drink?", "Hot things.", "With milk?", "Tea, yes."]);
-/// let spec = GameSpec { number: 0, item: "tea".into(), max_turns: 5, seed: 1 };
+/// let spec = GameSpec { number: 0, item: "tea".into(), max_turns: 5, seed: 1 , sampling_seed: None};
 /// let (prompts, config, mut games) = (PromptSet::default(), PlayConfig::default(), CollectedGames::default());
 /// play_games(&Rules::default().game(&prompts), [spec], Seats::SelfPlay(&mut player), &config, &mut games)?;
 /// assert_eq!(Outcome::from(games.finished[0].verdict), Outcome::AttackerWins);

@@ -53,7 +53,7 @@ fn start<'g, G: Game + ?Sized>(game: &'g G, episode: &EpisodeView<'_>) -> Result
         return Err(Error::OtherGame { found: found.to_owned(), expected });
     }
     let item = episode.item.clone().into_owned();
-    game.start(&GameSpec { number: 0, item, max_turns: episode.max_turns, seed: episode.seed })
+    game.start(&GameSpec { number: 0, item, max_turns: episode.max_turns, seed: episode.seed, sampling_seed: None })
 }
 
 fn apply(state: &mut dyn Match, episode: &EpisodeView<'_>, at: usize) -> Result<Ruling> {

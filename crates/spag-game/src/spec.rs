@@ -9,8 +9,17 @@ pub struct GameSpec {
     pub item: String,
     /// Turns after which an undecided game is tied, if the game has a limit. A turn is one utterance of each seat.
     pub max_turns: usize,
-    /// Seed of all draws in the game.
+    /// Seed of the game: of its deal, and of the draws of its utterances unless they have another.
     pub seed: u64,
+    /// Seed of the draws of the utterances, if several games have one deal.
+    pub sampling_seed: Option<u64>,
+}
+
+impl GameSpec {
+    /// The seed of the utterance after so many others.
+    pub fn utterance_seed(&self, utterances: usize) -> u64 {
+        game_seed(self.sampling_seed.unwrap_or(self.seed), utterances)
+    }
 }
 
 /// The seed of a game, mixed so that the seeds of consecutive games are unrelated.

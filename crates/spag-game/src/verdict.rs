@@ -4,7 +4,7 @@ use serde::ser::SerializeStruct;
 use serde::{Serialize, Serializer};
 
 use crate::ending::{Ending, Play};
-use crate::seat::Seat;
+use crate::seat::{SEATS, Seat};
 
 /// The end of a game: its ending, its winner and its length.
 ///
@@ -16,17 +16,20 @@ pub struct Verdict {
     winner: Option<Seat>,
     /// Utterances up to and including the deciding one, or all of the game's turns.
     pub history_length: usize,
+    /// What each seat won or lost, by [`Seat::index`], in a game that counts it ([`Game::amounts`](crate::Game::amounts)). `None` in
+    /// others, and if a rule was broken.
+    pub amounts: Option<[i64; SEATS]>,
 }
 
 impl Verdict {
     /// A game with the winner of its ending, or a tie.
     pub fn of(ending: Ending, history_length: usize) -> Self {
-        Self { ending, winner: ending.winner, history_length }
+        Self { ending, winner: ending.winner, history_length, amounts: None }
     }
 
     /// A game that `winner` wins.
     pub fn won_by(winner: Seat, ending: Ending, history_length: usize) -> Self {
-        Self { ending, winner: Some(winner), history_length }
+        Self { ending, winner: Some(winner), history_length, amounts: None }
     }
 
     /// The winner in statistics and ratings, `None` for a tie. If a rule was broken, the seat that did not break it.

@@ -97,7 +97,13 @@ impl Credit for LastGuess {
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     // Counts up from 0.
     let mut player = ScriptedPolicy::new(|turn: &TurnRequest<'_>| turn.episode.history.len().to_string());
-    let specs = [7, 40].map(|seed| GameSpec { number: seed as usize, item: String::new(), max_turns: 0, seed });
+    let specs = [7, 40].map(|seed| GameSpec {
+        number: seed as usize,
+        item: String::new(),
+        max_turns: 0,
+        seed,
+        sampling_seed: None,
+    });
     let mut games = CollectedGames::default();
     play_games(&HigherOrLower, specs, Seats::SelfPlay(&mut player), &PlayConfig::default(), &mut games)?;
     let judged: Vec<_> = games.finished.iter().map(|game| (&game.episode, game.verdict)).collect();

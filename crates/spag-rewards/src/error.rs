@@ -35,6 +35,12 @@ pub enum Error {
         /// What to use.
         remedy: &'static str,
     },
+    /// Rewards of something that a game does not have.
+    #[error("rewards: {reason}")]
+    Reward {
+        /// What the game does not have, and what it has.
+        reason: String,
+    },
     /// An estimator compares games of a group, and the batch has one of it.
     #[error("the batch has one game of {kind} about {key:?}; group compares at least two: play each item more often")]
     LoneGame {
@@ -120,6 +126,7 @@ impl Classify for Error {
             Self::Threads { .. } => ErrorClass::Failure,
             Self::DecayWeight { .. }
             | Self::Estimator { .. }
+            | Self::Reward { .. }
             | Self::LoneGame { .. }
             | Self::Advantage { .. }
             | Self::UnknownRewardNorm { .. }

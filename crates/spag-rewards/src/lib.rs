@@ -16,7 +16,7 @@ mod summary;
 
 pub use advantage::{
     Advantages, BatchShape, Deviation, Estimator, EstimatorSettings, EstimatorState, Group, NormaliseOrder,
-    OutcomeRewards, Rae, RandomWinner, RewardedGame, Signed, Turn, TurnBaseline, Winner,
+    OutcomeRewards, Rae, RandomWinner, RewardSource, RewardedGame, Signed, TieReward, Turn, TurnBaseline, Winner,
 };
 pub use config::CreditConfig;
 pub use convert::{AlpacaRow, AlpacaTemplate, Demonstration, convert_alpaca, convert_imitation, read_sft_samples};

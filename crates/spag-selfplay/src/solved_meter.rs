@@ -164,7 +164,13 @@ fn against_perfect(
         _ => Seats::Versus([&mut perfect, player]),
     };
     let base = game_seed(SEED, seat.index());
-    let spec = |number| GameSpec { number, item: String::new(), max_turns: 0, seed: game_seed(base, number) };
+    let spec = |number| GameSpec {
+        number,
+        item: String::new(),
+        max_turns: 0,
+        seed: game_seed(base, number),
+        sampling_seed: None,
+    };
     let mut games = CollectedGames::default();
     play_games(game, (0..count).map(spec), seats, &PlayConfig::default(), &mut games)?;
     let mut results = SeatResults::default();

@@ -65,6 +65,7 @@ pub fn time_play(
         item: format!("word{number}"),
         max_turns: config.turns,
         seed: game_seed(config.seed, number),
+        sampling_seed: None,
     });
     let began = Instant::now();
     play_games(&game, specs, Seats::SelfPlay(&mut player), &play, &mut |_: FinishedGame| Ok(()))?;

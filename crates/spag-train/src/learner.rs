@@ -11,6 +11,7 @@ use spag_model::dtype::WeightDtype;
 use spag_model::model::{Activations, Arithmetic, Network};
 use spag_model::params::{FlatBuffers, WeightSource};
 use spag_ops::kernels;
+use spag_rewards::SampleKind;
 
 use crate::adapted::{AdaptedBase, Frozen, LearnedWeights};
 use crate::config::{ShardingPlan, TrainConfig};
@@ -287,8 +288,9 @@ impl Learner {
     }
 
     /// One optimizer step on trajectories: this rank's, if there are several, whose numbers may differ. They are split into
-    /// micro-batches of `per_device_train_batch_size`; the step's loss is the mean of the micro-batches' losses, weighted by
-    /// their spans, over all ranks. Trajectories without spans are left out.
+    /// micro-batches of `per_device_train_batch_size`, those of games before those of SFT. The step's loss is the mean of the
+    /// micro-batches' losses of each kind, weighted by their spans, over all ranks, and the sum of both kinds. Trajectories without
+    /// spans are left out.
     ///
     /// A step whose loss or gradients are not finite is skipped.
     ///
@@ -298,21 +300,26 @@ impl Learner {
     pub fn step(&mut self, trajectories: &[Trajectory]) -> Result<StepRecord> {
         trajectories.iter().try_for_each(Trajectory::check)?;
         let learned: Vec<&Trajectory> = trajectories.iter().filter(|one| !one.spans.is_empty()).collect();
+        let kinds: [Vec<&Trajectory>; 2] = learned.into_iter().partition(|one| one.kind() != SampleKind::Sft).into();
         let spans = |trajectories: &[&Trajectory]| trajectories.iter().map(|one| one.spans.len()).sum::<usize>() as f64;
-        let counts = gather_numbers(self.group(), &[learned.len() as f64, spans(&learned)])?;
-        let most = counts.iter().fold(0.0, |most: f64, rank| most.max(rank[0]));
-        let total: f64 = counts.iter().map(|rank| rank[1]).sum();
-        if total == 0.0 {
-            return Err(Error::NoSamples("a step without trajectories that have spans".into()));
-        }
-        let chunks = learned.chunks(self.micro_batch);
-        let mut own: Vec<MicroBatch<'_>> =
-            chunks.map(|chunk| MicroBatch { trajectories: chunk.to_vec(), share: spans(chunk) / total }).collect();
+        let own_counts: Vec<f64> = kinds.iter().flat_map(|of_kind| [of_kind.len() as f64, spans(of_kind)]).collect();
+        let counts = gather_numbers(self.group(), &own_counts)?;
         // Ranks with fewer micro-batches take part in the collectives of the others.
         let reference = (Some(0.0), Some(vec![0.0]));
         let span = Span { ref_log_prob: reference.0, ref_token_log_probs: reference.1, ..Span::new(1..2, 0.0) };
         let filler = Trajectory { row: 0, ids: vec![0; 2], spans: vec![span] };
-        own.resize((most as usize).div_ceil(self.micro_batch), MicroBatch { trajectories: vec![&filler], share: 0.0 });
+        let mut own: Vec<MicroBatch<'_>> = Vec::new();
+        for (of_kind, at) in kinds.iter().zip([0, 2]) {
+            let most = counts.iter().fold(0.0, |most: f64, rank| most.max(rank[at])) as usize;
+            let total: f64 = counts.iter().map(|rank| rank[at + 1]).sum();
+            let chunks = of_kind.chunks(self.micro_batch);
+            let all = own.len() + most.div_ceil(self.micro_batch);
+            own.extend(chunks.map(|chunk| MicroBatch { trajectories: chunk.to_vec(), share: spans(chunk) / total }));
+            own.resize(all, MicroBatch { trajectories: vec![&filler], share: 0.0 });
+        }
+        if own.is_empty() {
+            return Err(Error::NoSamples("a step without trajectories that have spans".into()));
+        }
         self.step_on(&own)
     }
 
@@ -326,7 +333,8 @@ impl Learner {
         if any.iter().all(|any| *any == 0.0) { Ok(None) } else { self.step(trajectories).map(Some) }
     }
 
-    /// As [`Learner::step`] on this rank's micro-batches, whose shares sum to 1 over all ranks. All ranks have as many.
+    /// As [`Learner::step`] on this rank's micro-batches, whose shares sum to 1 over all ranks, for each kind of samples if they are
+    /// apart. All ranks have as many.
     pub(crate) fn step_on(&mut self, micro_batches: &[MicroBatch<'_>]) -> Result<StepRecord> {
         let group = self.state.group().clone();
         self.state.zero_gradients()?;

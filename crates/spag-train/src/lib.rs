@@ -71,7 +71,7 @@ pub use log_prob_gap::LogProbGap;
 pub use memory::{Beside, PlannedRun, RankMemory, fit};
 pub use metrics::{EvalRecord, ProcessMemory, Record, peak_memory_of};
 pub use offline::{Observer, train_samples};
-pub use online::{OnlineJob, OnlineLearner, on_policy_settings};
+pub use online::{OnlineJob, OnlineLearner, ReferenceModel, on_policy_settings};
 pub use position::{Position, StepLoss};
 pub use reference::{add_reference, reference_log_probs};
 pub use summary::TrainSummary;

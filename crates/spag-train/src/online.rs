@@ -4,8 +4,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use spag_dist::{LaunchEnv, ProcessGroup};
+use spag_model::adapter::Adapter;
 use spag_model::checkpoint::{LoadOptions, load_model_with};
-use spag_model::params::WeightSource;
+use spag_model::params::{Adapted, AdapterWeights, FlatBuffers, WeightSource};
 use spag_model::tokenizer::BosRule;
 use spag_model::{Model, Tokenizer};
 use spag_ops::DeviceChoice;
@@ -44,8 +45,6 @@ pub struct OnlineJob {
     pub add_bos_token: BosRule,
     /// What the games of the run are, beside what the model's record has.
     pub made_from: Provenance,
-    /// Folder of the model that the learner's divergence is measured from; `None` if it is not.
-    pub reference: Option<PathBuf>,
     /// Most tokens of a trajectory.
     pub max_length: usize,
     /// What is beside the learner on its device: engines, and the reference.
@@ -58,12 +57,24 @@ pub fn on_policy_settings(config: &TrainConfig, max_length: usize) -> TrainConfi
     TrainConfig { packing: config.packing.or(Some(Packing::Tree)), max_length, ..config.clone() }
 }
 
-/// What the divergence of a learner is measured from.
+/// The model that the divergence of a learner is measured from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ReferenceModel {
+    /// The model of a folder.
+    Whole(PathBuf),
+    /// The weights under the learner's adapter.
+    Base,
+    /// Those with the adapter of a folder.
+    Adapter(PathBuf),
+}
+
+/// A reference model in memory.
 enum Reference {
     None,
-    /// The weights under its adapter.
-    Frozen,
     Model(Box<Model>),
+    Base,
+    /// The places of the matrices, and the matrices as the learner has its own.
+    Adapter(Box<Adapter>, FlatBuffers),
 }
 
 /// A learner with its folder, on one of the ranks.
@@ -72,6 +83,8 @@ pub struct OnlineLearner {
     tokenizer: Tokenizer,
     job: OnlineJob,
     made_from: Provenance,
+    /// How weights are loaded.
+    options: LoadOptions,
     reference: Reference,
     planned: u64,
 }
@@ -110,12 +123,30 @@ impl OnlineLearner {
         if let Some(model) = Provenance::read_of(&job.model)? {
             made_from.extend(Provenance { wordings: Vec::new(), games: model.games });
         }
-        let reference = match &job.reference {
-            None => Reference::None,
-            Some(dir) if is_adapter && *dir == job.base => Reference::Frozen,
-            Some(dir) => Reference::Model(Box::new(Self::load_reference(dir, &plan.options, &learner)?)),
+        let (options, reference) = (plan.options.clone(), Reference::None);
+        Ok(Self { learner, tokenizer, job, made_from, options, reference, planned: planned.on_device() })
+    }
+
+    /// Measures the divergence from this model from now on. The one before is dropped first, so that two are never in memory. All
+    /// ranks read it.
+    ///
+    /// # Errors
+    /// A model that cannot be read, or has another architecture than the learner.
+    pub fn set_reference(&mut self, model: &ReferenceModel) -> Result<()> {
+        self.reference = Reference::None;
+        self.reference = match model {
+            ReferenceModel::Base => Reference::Base,
+            ReferenceModel::Whole(dir) => {
+                Reference::Model(Box::new(Self::load_reference(dir, &self.options, &self.learner)?))
+            }
+            ReferenceModel::Adapter(dir) => {
+                let adapter = Adapter::load_for(dir, &self.job.base)?;
+                let LoadOptions { device, dtype } = &self.options;
+                let matrices = adapter.weights().to_dtype(*dtype)?.to_device(device)?;
+                Reference::Adapter(Box::new(adapter), matrices)
+            }
         };
-        Ok(Self { learner, tokenizer, job, made_from, reference, planned: planned.on_device() })
+        Ok(())
     }
 
     fn load_reference(dir: &Path, options: &LoadOptions, learner: &Learner) -> Result<Model> {
@@ -143,10 +174,16 @@ impl OnlineLearner {
     /// # Errors
     /// A trajectory that the model cannot read, or whose log-probability is not finite.
     pub fn add_reference(&self, trajectories: &mut [Trajectory]) -> Result<()> {
-        let weights = match &self.reference {
+        let adapted;
+        let weights: Option<&dyn WeightSource> = match &self.reference {
             Reference::None => None,
-            Reference::Frozen => self.learner.frozen(),
-            Reference::Model(model) => Some(model.parameters() as &dyn WeightSource),
+            Reference::Model(model) => Some(model.parameters()),
+            Reference::Base => self.learner.frozen(),
+            Reference::Adapter(adapter, weights) => {
+                let adapter = AdapterWeights { places: adapter.places(), weights };
+                adapted = self.learner.frozen().map(|base| Adapted { base, adapter });
+                adapted.as_ref().map(|adapted| adapted as _)
+            }
         };
         weights.map_or(Ok(()), |weights| add_reference(self.learner.network(), weights, trajectories))
     }

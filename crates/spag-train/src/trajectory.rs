@@ -53,6 +53,11 @@ impl Trajectory {
         self.spans.first().map_or(self.ids.len(), |span| span.tokens.start)
     }
 
+    /// The kind of its spans, which is that of the first.
+    pub fn kind(&self) -> SampleKind {
+        self.spans.first().map_or(SampleKind::Game, |span| span.kind)
+    }
+
     /// Number of labels that are predicted.
     pub fn predicted(&self) -> usize {
         self.spans.iter().map(Span::predicted).sum()
@@ -117,17 +122,15 @@ impl Span {
         }
     }
 
-    /// The same span with a penalty on its distance from the reference model: its reward less `coefficient` times the sum over
-    /// its labels of k1 = ln π_sampling − ln π_ref. It is a part of the reward, so no gradient flows through it.
+    /// An estimate of its divergence from the reference model: the sum over its labels of k1 = ln π_sampling − ln π_ref. As a part of
+    /// the reward no gradient flows through it.
     ///
     /// # Errors
     /// [`Error::NoReference`] or [`Error::NoSampling`] if log-probabilities are missing.
-    pub fn with_kl_penalty(mut self, coefficient: f64) -> Result<Self> {
+    pub fn divergence(&self) -> Result<f64> {
         let sampling = self.sampling_log_probs.as_ref().ok_or(Error::NoSampling)?;
         let reference = self.ref_token_log_probs.as_ref().ok_or(Error::NoReference)?;
-        let k1: f64 = sampling.iter().zip(reference).map(|(own, other)| f64::from(*own) - f64::from(*other)).sum();
-        self.reward -= coefficient * k1;
-        Ok(self)
+        Ok(sampling.iter().zip(reference).map(|(own, other)| f64::from(*own) - f64::from(*other)).sum())
     }
 
     /// Number of labels, the leaf included: the denominator of ℓ.
@@ -183,13 +186,13 @@ mod tests {
     }
 
     #[test]
-    fn a_penalty_is_the_sum_of_differences_from_the_reference() {
+    fn the_divergence_is_the_sum_of_differences_from_the_reference() {
         let (sampling_log_probs, ref_token_log_probs) = (Some(vec![-0.5, -1.0]), Some(vec![-1.5, -0.75]));
         let span = Span { leaf: Some(2), sampling_log_probs, ref_token_log_probs, ..Span::new(1..2, 1.0) };
-        assert_eq!(span.clone().with_kl_penalty(0.5).unwrap().reward, 1.0 - 0.5 * (1.0 - 0.25));
+        assert_eq!(span.divergence().unwrap(), 1.0 - 0.25);
         let without = Span { ref_token_log_probs: None, ..span.clone() };
-        assert!(matches!(without.with_kl_penalty(0.5), Err(Error::NoReference)));
-        assert!(matches!(Span { sampling_log_probs: None, ..span }.with_kl_penalty(0.5), Err(Error::NoSampling)));
+        assert!(matches!(without.divergence(), Err(Error::NoReference)));
+        assert!(matches!(Span { sampling_log_probs: None, ..span }.divergence(), Err(Error::NoSampling)));
     }
 
     #[test]

@@ -87,7 +87,7 @@ pub fn base_document(
 /// A scripted game of a random word.
 fn scripted_game(lexicon: &Lexicon, thoughts: Thoughts, rng: &mut impl Rng) -> Option<Episode> {
     let (entry, _) = draw(lexicon, rng);
-    let spec = GameSpec { number: 0, item: entry.word.clone(), max_turns: 5, seed: rng.random() };
+    let spec = GameSpec { number: 0, item: entry.word.clone(), max_turns: 5, seed: rng.random(), sampling_seed: None };
     let mut attacker = ScriptedAttacker::new(lexicon).with_thoughts(thoughts);
     // Those who think predict when one word is left.
     let guesses = if thoughts == Thoughts::Told { Guesses::Sure } else { Guesses::Early };

@@ -90,7 +90,8 @@ fn endpoint_replies() {
             key_variable: None,
         };
         let mut player = EndpointPlayer::new(spec, config).unwrap();
-        let games = [GameSpec { number: 0, item: "tea".into(), max_turns: 1, seed: game_seed(5, 0) }];
+        let games =
+            [GameSpec { number: 0, item: "tea".into(), max_turns: 1, seed: game_seed(5, 0), sampling_seed: None }];
         let mut sink = CollectedGames::default();
         let seats = Seats::SelfPlay(&mut player);
         let _ = play_games(&Taboo::new(&PromptSet::default()), games, seats, &PlayConfig::default(), &mut sink);

@@ -271,7 +271,13 @@ fn run_of_two_games() -> tempfile::TempDir {
     fs::write(folder.path().join("config.resolved.toml"), settings).unwrap();
     for name in ["nim", "kuhn-poker"] {
         let game = open_game(name, &Default::default(), None, PromptFormat::Plain).unwrap();
-        let spec = |number| GameSpec { number, item: String::new(), max_turns: 0, seed: u64::MAX - number as u64 };
+        let spec = |number| GameSpec {
+            number,
+            item: String::new(),
+            max_turns: 0,
+            seed: u64::MAX - number as u64,
+            sampling_seed: None,
+        };
         let (mut player, mut played) = (ScriptedPolicy::random_actions(), CollectedGames::default());
         let (seats, config) = (Seats::SelfPlay(&mut player), PlayConfig::default());
         play_games(&*game, (0..12).map(spec), seats, &config, &mut played).unwrap();

@@ -19,8 +19,13 @@ fn said(turn: &TurnRequest<'_>) -> String {
 }
 
 fn played(after_decision: AfterDecision) -> Vec<Episode> {
-    let specs =
-        (0..200).map(|number| GameSpec { number, item: "tea".into(), max_turns: 5, seed: game_seed(1, number) });
+    let specs = (0..200).map(|number| GameSpec {
+        number,
+        item: "tea".into(),
+        max_turns: 5,
+        seed: game_seed(1, number),
+        sampling_seed: None,
+    });
     let mut games: Vec<FinishedGame> = Vec::new();
     let (mut player, prompts) = (ScriptedPolicy::new(said), PromptSet::default());
     let game = Rules { after_decision, ..Rules::default() }.game(&prompts);

@@ -3,14 +3,14 @@
 use spag_io::TurnPrompt;
 
 use super::sink::{FailedGame, FinishedGame};
-use crate::episode::{Episode, REFUSAL, ReasoningEnd, SEED, Utterance};
+use crate::episode::{Episode, REFUSAL, ReasoningEnd, SAMPLING_SEED, SEED, Utterance};
 use crate::error::Result;
 use crate::failure::TurnFailure;
 use crate::game::{Game, Match};
 use crate::generation::TokenRecords;
 use crate::policy::{Said, TurnRequest};
 use crate::seat::Seat;
-use crate::spec::{GameSpec, game_seed};
+use crate::spec::GameSpec;
 
 /// A game in progress.
 #[derive(Debug)]
@@ -32,6 +32,7 @@ impl<'g> RunningGame<'g> {
         let mut episode = Episode::new(spec.item.clone(), spec.max_turns);
         // A recorded game can be played again.
         episode.extra.insert(SEED.into(), spec.seed.into());
+        episode.extra.extend(spec.sampling_seed.map(|seed| (SAMPLING_SEED.into(), seed.into())));
         episode.extra.extend(game.record_keys());
         Ok(Self { spec, episode, state })
     }
@@ -64,7 +65,7 @@ impl<'g> RunningGame<'g> {
             utterance_rule: self.state.utterance_rule(),
             legal_actions,
             game_seed: self.spec.seed,
-            seed: game_seed(self.spec.seed, self.episode.history.len()),
+            seed: self.spec.utterance_seed(self.episode.history.len()),
         }
     }
 

@@ -56,7 +56,7 @@ impl BestActions {
     /// # Errors
     /// The game cannot be started.
     pub fn start(game: &dyn Game, seed: u64) -> Result<Box<dyn Match + '_>> {
-        game.start(&GameSpec { number: 0, item: String::new(), max_turns: 0, seed })
+        game.start(&GameSpec { number: 0, item: String::new(), max_turns: 0, seed, sampling_seed: None })
     }
 
     /// The legal actions of the player to move that keep the value of the position; none after the end.
@@ -110,7 +110,13 @@ mod tests {
                     true => Seats::Versus([&mut perfect, &mut random]),
                     false => Seats::Versus([&mut random, &mut perfect]),
                 };
-                let spec = |number| GameSpec { number, item: String::new(), max_turns: 0, seed: 7 + number as u64 };
+                let spec = |number| GameSpec {
+                    number,
+                    item: String::new(),
+                    max_turns: 0,
+                    seed: 7 + number as u64,
+                    sampling_seed: None,
+                };
                 let mut games = CollectedGames::default();
                 play_games(&*game, (0..40).map(spec), seats, &PlayConfig::default(), &mut games).unwrap();
                 let own = game.labels().seats[usize::from(!perfect_first)];

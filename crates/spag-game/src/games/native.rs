@@ -34,6 +34,8 @@ pub(crate) trait Native: fmt::Debug + Send + Sync + 'static {
 
     /// Names of the game.
     const LABELS: &'static Labels;
+    /// What the game counts for each player beside who wins, if it does.
+    const AMOUNTS: Option<&'static str> = None;
     /// How a text becomes an action.
     const ACTION_TEXT: ActionText = ActionText::Bracketed;
     /// Tags that players cannot write, so that no text looks like another's.
@@ -123,6 +125,10 @@ impl<N: Native> NativeGame<N> {
 impl<N: Native> Game for NativeGame<N> {
     fn labels(&self) -> &'static Labels {
         N::LABELS
+    }
+
+    fn amounts(&self) -> Option<&'static str> {
+        N::AMOUNTS
     }
 
     fn settings(&self) -> Map<String, Value> {

@@ -89,7 +89,9 @@ mod tests {
     #[test]
     fn chats_alternate_and_end_with_the_user() {
         let game = open_game("tic-tac-toe", &Map::new(), None, PromptFormat::Chat).unwrap();
-        let mut state = game.start(&GameSpec { number: 0, item: String::new(), max_turns: 0, seed: 1 }).unwrap();
+        let mut state = game
+            .start(&GameSpec { number: 0, item: String::new(), max_turns: 0, seed: 1, sampling_seed: None })
+            .unwrap();
         for action in ["[4]", "[0]", "[4]"] {
             state.apply(action);
         }

@@ -27,6 +27,8 @@ pub(crate) struct Table {
     /// The last refusal of this step.
     refused: Option<Refusal>,
     end: Option<(Ending, Option<usize>)>,
+    /// What each player has won or lost, in a game that counts it.
+    amounts: Option<[i64; SEATS]>,
 }
 
 impl Table {
@@ -42,6 +44,7 @@ impl Table {
             refusals: 0,
             refused: None,
             end: None,
+            amounts: None,
         }
     }
 
@@ -75,10 +78,12 @@ impl Table {
     /// The end, once the game is over.
     pub(crate) fn verdict(&self) -> Option<Verdict> {
         let (ending, winner) = self.end?;
-        Some(match winner {
+        let mut verdict = match winner {
             Some(winner) => Verdict::won_by(self.seats[winner], ending, self.actions),
             None => Verdict::of(ending, self.actions),
-        })
+        };
+        verdict.amounts = self.amounts.filter(|_| ending != INVALID);
+        Some(verdict)
     }
 
     /// A message of the game to both players.
@@ -127,6 +132,11 @@ impl Table {
         self.refusals += 1;
         let text = format!("Player {}, this action is refused: {why} Try again.", self.player);
         self.tell_only(self.player, MessageKind::Admin, text);
+    }
+
+    /// Notes what each player has won or lost.
+    pub(crate) fn count(&mut self, amounts: [i64; SEATS]) {
+        self.amounts = Some(amounts);
     }
 
     /// Ends the game with a winner.

@@ -49,7 +49,13 @@ impl Policy for Erratic {
 }
 
 fn play(seats: Seats<'_>, games_in_flight: usize, after_decision: AfterDecision) -> CollectedGames {
-    let specs = (0..40).map(|number| GameSpec { number, item: "tea".into(), max_turns: 3, seed: game_seed(3, number) });
+    let specs = (0..40).map(|number| GameSpec {
+        number,
+        item: "tea".into(),
+        max_turns: 3,
+        seed: game_seed(3, number),
+        sampling_seed: None,
+    });
     let config = PlayConfig { games_in_flight, max_failed_in_a_row: usize::MAX, ..PlayConfig::default() };
     let mut games = CollectedGames::default();
     let (prompts, rules) = (PromptSet::default(), Rules { after_decision, ..Rules::default() });

@@ -72,8 +72,13 @@ fn turns_have_the_legal_actions() {
         let game = open(name, options);
         let mut openings = std::collections::BTreeSet::new();
         let mut random = ScriptedPolicy::random_actions();
-        let specs =
-            (0..12).map(|number| GameSpec { number, item: "".into(), max_turns: 0, seed: game_seed(3, number) });
+        let specs = (0..12).map(|number| GameSpec {
+            number,
+            item: "".into(),
+            max_turns: 0,
+            seed: game_seed(3, number),
+            sampling_seed: None,
+        });
         let mut played = CollectedGames::default();
         play_games(&*game, specs, Seats::SelfPlay(&mut random), &PlayConfig::default(), &mut played).unwrap();
         assert_eq!(played.finished.len(), 12);
@@ -97,7 +102,7 @@ fn turns_have_the_legal_actions() {
         listed += usize::from(turn.legal_actions.is_some());
         "hm".to_owned()
     });
-    let spec = || GameSpec { number: 0, item: "tea".into(), max_turns: 1, seed: 0 };
+    let spec = || GameSpec { number: 0, item: "tea".into(), max_turns: 1, seed: 0, sampling_seed: None };
     let mut played = CollectedGames::default();
     let (taboo, config) = (Taboo::default(), PlayConfig::default());
     play_games(&taboo, [spec()], Seats::SelfPlay(&mut player), &config, &mut played).unwrap();

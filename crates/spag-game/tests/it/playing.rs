@@ -15,7 +15,13 @@ use spag_io::{PromptEnd, PromptFormat, ReasoningRule, ReasoningTags};
 const STOP: PlayConfig = PlayConfig { games_in_flight: 4, max_failed_in_a_row: 10, tokens: TokenRecords::Dropped };
 
 fn specs(count: usize) -> impl Iterator<Item = GameSpec> {
-    (0..count).map(|number| GameSpec { number, item: "tea".into(), max_turns: 3, seed: game_seed(7, number) })
+    (0..count).map(|number| GameSpec {
+        number,
+        item: "tea".into(),
+        max_turns: 3,
+        seed: game_seed(7, number),
+        sampling_seed: None,
+    })
 }
 
 fn play(specs: impl Iterator<Item = GameSpec>, seats: Seats<'_>, config: &PlayConfig) -> Vec<FinishedGame> {
@@ -250,7 +256,13 @@ impl Policy for Broken {
 #[test]
 fn error_names_the_game_or_the_player() {
     let fail = |attacker: &mut dyn Policy, defender: &mut dyn Policy, games: [(usize, &str); 2]| {
-        let specs = games.map(|(number, word)| GameSpec { number, item: word.into(), max_turns: 3, seed: 0 });
+        let specs = games.map(|(number, word)| GameSpec {
+            number,
+            item: word.into(),
+            max_turns: 3,
+            seed: 0,
+            sampling_seed: None,
+        });
         let seats = Seats::Versus([attacker, defender]);
         let done = play_games(&Taboo::new(&PromptSet::default()), specs, seats, &STOP, &mut |_: FinishedGame| Ok(()));
         done.unwrap_err().to_string()
@@ -494,7 +506,7 @@ fn reasoning_alone_is_refused_where_actions_are_and_is_an_empty_utterance_elsewh
         let data = (name == "dont-say-it").then(|| word_file(&["tea", "milk"]));
         let file = data.as_ref().map(|folder| folder.path().join("words.txt"));
         let game = open_game(name, &Default::default(), file.as_deref(), PromptFormat::Plain).unwrap();
-        let spec = GameSpec { number: 0, item: String::new(), max_turns: 0, seed: 3 };
+        let spec = GameSpec { number: 0, item: String::new(), max_turns: 0, seed: 3, sampling_seed: None };
         let mut games = CollectedGames::default();
         play_games(&*game, [spec], Seats::SelfPlay(&mut Silent(Vec::new())), &PlayConfig::default(), &mut games)
             .unwrap();
@@ -511,7 +523,7 @@ fn reasoning_alone_is_refused_where_actions_are_and_is_an_empty_utterance_elsewh
         // The record is judged as the game was.
         assert_eq!(game.judge().judge(&played.episode.view()).unwrap(), played.verdict, "{name}");
     }
-    let spec = GameSpec { number: 0, item: "tea".into(), max_turns: 2, seed: 3 };
+    let spec = GameSpec { number: 0, item: "tea".into(), max_turns: 2, seed: 3, sampling_seed: None };
     let (prompts, mut games) = (PromptSet::default(), CollectedGames::default());
     let taboo = Rules::default().game(&prompts);
     play_games(&taboo, [spec], Seats::SelfPlay(&mut Silent(Vec::new())), &PlayConfig::default(), &mut games).unwrap();

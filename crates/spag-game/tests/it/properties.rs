@@ -87,7 +87,7 @@ proptest! {
             });
             let config = PlayConfig { games_in_flight: 3, ..PlayConfig::default() };
             let (prompts, rules) = (PromptSet::default(), Rules { after_decision, ..Rules::default() });
-            let spec = GameSpec { number: 0, item: word.clone(), max_turns, seed: 0 };
+            let spec = GameSpec { number: 0, item: word.clone(), max_turns, seed: 0 , sampling_seed: None};
             let played = Cell::new(None);
             play_games(&rules.game(&prompts), [spec], Seats::SelfPlay(&mut player), &config, &mut |game: FinishedGame| {
                 played.set(Some(game));

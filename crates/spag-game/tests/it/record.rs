@@ -12,7 +12,15 @@ const PLAYERS: &str = "attacker=a; defender=b; temperature=1.2";
 
 fn specs(count: usize) -> Vec<GameSpec> {
     let word = |game: usize| ["tea", "bear"][game % 2].to_owned();
-    (0..count).map(|number| GameSpec { number, item: word(number), max_turns: 2, seed: game_seed(7, number) }).collect()
+    (0..count)
+        .map(|number| GameSpec {
+            number,
+            item: word(number),
+            max_turns: 2,
+            seed: game_seed(7, number),
+            sampling_seed: None,
+        })
+        .collect()
 }
 
 fn play_missing(record: &mut GameRecord) {

@@ -160,6 +160,7 @@ fn play(games: &[(u64, &[&str], &[&str])]) -> CollectedGames {
         item: String::new(),
         max_turns: 0,
         seed: *seed,
+        sampling_seed: None,
     });
     let mut collected = CollectedGames::default();
     let seats = Seats::Versus([&mut hider, &mut seeker]);
@@ -223,7 +224,7 @@ fn tally_counts_any_game() {
 fn records_are_read_by_the_names_of_the_game_at_hand() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("games.jsonl");
-    let spec = |number: usize| GameSpec { number, item: String::new(), max_turns: 0, seed: 3 };
+    let spec = |number: usize| GameSpec { number, item: String::new(), max_turns: 0, seed: 3, sampling_seed: None };
     let open = |games| GameRecord::open(&path, &GuessTheNumber, (0..games).map(spec).collect(), "hider=a; seeker=b");
     let mut record = open(1).unwrap();
     let mut hider = ScriptedPolicy::new(|_: &TurnRequest<'_>| "5".to_owned());
@@ -295,7 +296,7 @@ impl Match for Failing {
 
 #[test]
 fn game_that_cannot_go_on_has_failed() {
-    let spec = GameSpec { number: 3, item: String::new(), max_turns: 0, seed: 1 };
+    let spec = GameSpec { number: 3, item: String::new(), max_turns: 0, seed: 1, sampling_seed: None };
     let mut player = ScriptedPolicy::new(|turn: &TurnRequest<'_>| {
         assert!(turn.episode.history.is_empty(), "no turn follows the fault");
         "hm".to_owned()

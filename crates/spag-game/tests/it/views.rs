@@ -196,7 +196,7 @@ fn values_of_another_kind_are_named() {
 
 #[test]
 fn utterance_rules_follow_the_form_of_prompts() {
-    let spec = GameSpec { number: 0, item: "tea".into(), max_turns: 1, seed: 0 };
+    let spec = GameSpec { number: 0, item: "tea".into(), max_turns: 1, seed: 0, sampling_seed: None };
     for (format, rule) in [(PromptFormat::Plain, UtteranceRule::Trimmed), (PromptFormat::Chat, UtteranceRule::Message)]
     {
         let nim = spag_game::open_game("nim", &Default::default(), None, format).unwrap();

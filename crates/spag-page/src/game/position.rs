@@ -22,7 +22,8 @@ impl<'g> Position<'g> {
     /// # Errors
     /// There is no game about the item; or an utterance, whose index is the error's, is not that of the seat to move.
     pub(crate) fn of(game: &'g dyn Game, episode: &Episode, seed: u64) -> Result<Self, NoPosition> {
-        let spec = GameSpec { number: 0, item: episode.item.clone(), max_turns: episode.max_turns, seed };
+        let spec =
+            GameSpec { number: 0, item: episode.item.clone(), max_turns: episode.max_turns, seed, sampling_seed: None };
         let state = game.start(&spec).map_err(NoPosition::Game)?;
         let mut position = Self { state, verdict: None, refusal: None, utterances: HashMap::new() };
         for (at, said) in episode.history.iter().enumerate() {

@@ -4,6 +4,7 @@ mod atomic_folder;
 mod check;
 mod probes;
 mod quality;
+mod questions;
 mod texts;
 mod tokenizer;
 

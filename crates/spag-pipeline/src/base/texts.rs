@@ -9,6 +9,7 @@ use spag_io::{Progress, PromptFormat, quote};
 use spag_rewards::Sample;
 use spag_world::Lexicon;
 
+use super::questions::{Question, Turn};
 use crate::config::{BaseConfig, load_lexicon, load_prompts};
 use crate::error::{Error, Result};
 use crate::seeds::stage_seed;
@@ -112,7 +113,7 @@ fn turns(config: &BaseConfig, games: &[NamedGame], count: usize, seed: u64) -> R
             if documents.len() >= end {
                 break;
             }
-            play(&**game, game_seed(seed ^ at as u64, number), &mut rng, &mut documents)?;
+            play(&**game, (game_seed(seed ^ at as u64, number), config.documents.questions), &mut rng, &mut documents)?;
         }
         documents.truncate(end);
     }
@@ -122,16 +123,33 @@ fn turns(config: &BaseConfig, games: &[NamedGame], count: usize, seed: u64) -> R
     Ok(documents)
 }
 
-/// Adds the turns of a game in which both players choose any legal action.
-fn play(game: &dyn Game, seed: u64, rng: &mut ChaCha8Rng, documents: &mut Vec<Document>) -> Result<()> {
+/// Adds the turns of a game in which both players choose any legal action, a share of them with questions in place of actions.
+fn play(
+    game: &dyn Game,
+    (seed, questions): (u64, f64),
+    rng: &mut ChaCha8Rng,
+    documents: &mut Vec<Document>,
+) -> Result<()> {
     let mut state = BestActions::start(game, seed)?;
     let mut episode = Episode::new("", 0);
+    let mut actions: Vec<String> = Vec::new();
     while let Some(legal) = state.legal_actions().filter(|legal| !legal.is_empty()) {
         let seat = state.to_move();
         let answer = legal[rng.random_range(0..legal.len())].clone();
-        let prompt = state.prompt(seat, &episode).text();
+        let mut prompt = state.prompt(seat, &episode).text();
         state.apply(&answer);
         episode.push(seat, answer.as_str());
+        let asks = questions > 0.0 && rng.random::<f64>() < questions;
+        let turn = Turn { game, seed, actions: &actions, legal: &legal };
+        let question = if asks { turn.question(rng)? } else { None };
+        actions.push(answer.clone());
+        let answer = match question {
+            None => answer,
+            Some(Question { line, answer }) => {
+                prompt.push_str(&format!("[GAME] {line}\n"));
+                answer
+            }
+        };
         documents.push(Document { prompt, answer, learned: Learned::All });
     }
     Ok(())

@@ -60,6 +60,9 @@ spag_io::settings! {
         /// In games, the share of the documents that come last and of which only the action is learned.
         #[serde(skip_serializing_if = "spag_io::is_default")]
         pub answers: f64 [0.0..=1.0];
+        /// In games, the share of the turns that end in a question about the position, with its answer, in place of an action.
+        #[serde(skip_serializing_if = "spag_io::is_default")]
+        pub questions: f64 [0.0..=1.0];
         /// The tags around what players think in documents, with a blank between them.
         #[serde(skip_serializing_if = "spag_io::is_default")]
         pub reasoning_tags: ReasoningTags;

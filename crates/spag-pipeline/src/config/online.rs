@@ -10,6 +10,7 @@ use spag_train::TrainConfig;
 use spag_train::loss::{PolicyLoss, PolicyLossSettings};
 
 use super::online_choices::{Control, EstimatorChoice, GapRule, Opponent, WordOrder};
+use super::online_signal::{ReferenceSettings, SignalSettings};
 use crate::error::{Error, Result};
 
 /// How a run trains after imitation.
@@ -61,20 +62,36 @@ spag_io::settings! {
         pub policy_loss: PolicyLossSettings;
         /// Who plays the other seat.
         pub opponents: OpponentSettings;
+        /// Which games are learned from.
+        pub signal: SignalSettings;
+        /// What the divergence is measured from.
+        pub reference: ReferenceSettings;
     }
 
     /// Who plays the other seat in an on-policy run, among the settings of `[online]`.
     pub table OpponentSettings {
         /// `self`: the policy plays both seats. `fixed`: a model that does not learn. `pool`: models of the run at earlier updates.
+        /// `scripted`: the players of the small world, which give true clues and guess; in games with a list of actions any of them.
         pub opponent: Opponent;
         /// Folder of the model for `fixed`, or an endpoint, openai:URL#MODEL; the model of the imitation if absent.
         pub opponent_model: Option<String>;
         /// Share of the games that the opponent plays, in both seats alike; the policy plays the others against itself.
         pub opponent_share: f64 [0.0..=1.0] = 1.0;
+        /// That share in the last update, to which it changes in equal steps; it stays as it is if absent.
+        pub opponent_last_share: Option<f64> [0.0..=1.0];
         /// Updates between the models that join the pool.
         pub pool_every: usize [1..=10_000_000] = 10;
         /// Most models in the pool, besides the model of the imitation. The oldest leaves first.
         pub pool_size: usize [1..=1000] = 4;
+    }
+}
+
+impl OpponentSettings {
+    /// The share of the games of update `update` of `updates` that the opponent plays.
+    pub(crate) fn share(&self, update: usize, updates: usize) -> f64 {
+        let last = self.opponent_last_share.unwrap_or(self.opponent_share);
+        let progress = update as f64 / updates.saturating_sub(1).max(1) as f64;
+        self.opponent_share + (last - self.opponent_share) * progress.min(1.0)
     }
 }
 
@@ -155,20 +172,19 @@ impl OnlineSettings {
             return bad("online.ppo_epochs", message.to_owned());
         }
         self.check_sampling()?;
-        let OpponentSettings { opponent, opponent_model, opponent_share, .. } = &self.opponents;
+        self.check_signal()?;
+        let OpponentSettings { opponent, opponent_model, opponent_share, opponent_last_share, .. } = &self.opponents;
         if opponent_model.is_some() && *opponent != Opponent::Fixed {
             return bad(
                 "online.opponent_model",
                 "it is for opponent = \"fixed\"; set that, or leave this out".to_owned(),
             );
         }
-        if *opponent != Opponent::Policy && *opponent_share == 0.0 {
+        if *opponent != Opponent::Policy && *opponent_share == 0.0 && opponent_last_share.unwrap_or_default() == 0.0 {
             let message = "no game is played against the opponent; set opponent = \"self\", or a share above 0";
             return bad("online.opponent_share", message.to_owned());
         }
-        if let (Some(Control::FixedOpponent | Control::SftOnly), Opponent::Fixed | Opponent::Pool) =
-            (self.control, opponent)
-        {
+        if let (Some(Control::FixedOpponent | Control::SftOnly), true) = (self.control, *opponent != Opponent::Policy) {
             return bad(
                 "online.control",
                 "this control has an opponent of its own; leave online.opponent out".to_owned(),

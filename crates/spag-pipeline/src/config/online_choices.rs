@@ -76,6 +76,8 @@ pub enum Opponent {
     /// A model of the run at an earlier update, drawn for each update with the weight (1 − p)², where p is the policy's mean score
     /// against it so far (a win 1, a tie 1/2; a win and a loss more than were played).
     Pool,
+    /// The scripted players of the small world, which guess; in games with a list of actions, any of them.
+    Scripted,
 }
 
 /// What a difference from the log-probabilities at sampling does.

@@ -10,7 +10,7 @@ use spag_train::{IntervalStrategy, Start, TrainConfig, TrainJob};
 
 use super::context::{RunContext, StageProgress};
 use super::stage_folder::StageFolder;
-use crate::config::{SftShare, TrainSettings};
+use crate::config::{RunConfig, SftShare, TrainSettings};
 use crate::error::{Error, Result};
 
 /// Trains `from` on the samples of a stage, and saves it as the stage's model. The reference model is the model before the
@@ -87,26 +87,43 @@ pub(super) fn sft_samples(run: RunContext<'_>, count: usize, seed: u64) -> Resul
     }
 }
 
-/// So many SFT samples, drawn with `seed`: of the file, or texts of the small world. A file that has fewer rows is used again in
-/// another order.
+/// So many SFT samples, drawn with `seed`: [`GeneralTexts::draw`].
 pub(super) fn general_texts(run: RunContext<'_>, wanted: usize, seed: u64) -> Result<Vec<Sample>> {
-    let mut rng = ChaCha8Rng::seed_from_u64(seed);
-    let mut samples = Vec::new();
-    let Some(file) = &run.config.sft.file else {
-        if wanted > 0 {
-            let lexicon = run.inputs.lexicon()?;
-            samples.extend((0..wanted).map(|_| {
-                let (question, answer) = spag_world::general_qa(lexicon, &mut rng);
-                Sample::sft(question, answer)
-            }));
-        }
-        return Ok(samples);
-    };
-    let rows = read_sft_samples(file, &AlpacaTemplate::default())?;
-    while samples.len() < wanted && !rows.is_empty() {
-        let mut order: Vec<&Sample> = rows.iter().collect();
-        order.shuffle(&mut rng);
-        samples.extend(order.into_iter().take(wanted - samples.len()).cloned());
+    GeneralTexts::open(run.config)?.draw(run, wanted, seed)
+}
+
+/// What general texts are drawn from: the rows of a file, or the small world.
+pub(super) struct GeneralTexts {
+    /// Of the file, if there is one.
+    rows: Option<Vec<Sample>>,
+}
+
+impl GeneralTexts {
+    /// Reads the file, if there is one.
+    pub(super) fn open(config: &RunConfig) -> Result<Self> {
+        let read = |file| read_sft_samples(file, &AlpacaTemplate::default());
+        Ok(Self { rows: config.sft.file.as_ref().map(read).transpose()? })
     }
-    Ok(samples)
+
+    /// So many samples, drawn with `seed`. A file that has fewer rows is used again in another order.
+    pub(super) fn draw(&self, run: RunContext<'_>, wanted: usize, seed: u64) -> Result<Vec<Sample>> {
+        let mut rng = ChaCha8Rng::seed_from_u64(seed);
+        let mut samples = Vec::new();
+        let Some(rows) = &self.rows else {
+            if wanted > 0 {
+                let lexicon = run.inputs.lexicon()?;
+                samples.extend((0..wanted).map(|_| {
+                    let (question, answer) = spag_world::general_qa(lexicon, &mut rng);
+                    Sample::sft(question, answer)
+                }));
+            }
+            return Ok(samples);
+        };
+        while samples.len() < wanted && !rows.is_empty() {
+            let mut order: Vec<&Sample> = rows.iter().collect();
+            order.shuffle(&mut rng);
+            samples.extend(order.into_iter().take(wanted - samples.len()).cloned());
+        }
+        Ok(samples)
+    }
 }

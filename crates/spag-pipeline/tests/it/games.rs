@@ -223,7 +223,8 @@ fn file_of_games_is_divided_by_their_names() {
 
 fn random_nim(count: usize) -> Vec<Episode> {
     let game = open_game("nim", &Default::default(), None, PromptFormat::Plain).unwrap();
-    let spec = |number| GameSpec { number, item: String::new(), max_turns: 0, seed: number as u64 };
+    let spec =
+        |number| GameSpec { number, item: String::new(), max_turns: 0, seed: number as u64, sampling_seed: None };
     let (mut player, mut played) = (ScriptedPolicy::random_actions(), CollectedGames::default());
     play_games(&*game, (0..count).map(spec), Seats::SelfPlay(&mut player), &PlayConfig::default(), &mut played)
         .unwrap();

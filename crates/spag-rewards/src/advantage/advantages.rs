@@ -28,6 +28,11 @@ impl Advantages {
         &self.0
     }
 
+    /// The number of utterances that have one.
+    pub fn count(&self) -> usize {
+        self.0.iter().flatten().flatten().count()
+    }
+
     /// That of a turn; `None` also out of range.
     pub fn of_turn(&self, game: usize, turn: usize) -> Option<f64> {
         self.0.get(game)?.get(turn).copied().flatten()

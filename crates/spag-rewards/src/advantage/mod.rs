@@ -23,7 +23,7 @@ use crate::{Error, Result};
 pub use advantages::Advantages;
 pub use baseline::EstimatorState;
 pub use group::{Deviation, Group};
-pub use outcome::OutcomeRewards;
+pub use outcome::{OutcomeRewards, RewardSource, TieReward};
 pub use rae::Rae;
 pub use random_winner::RandomWinner;
 pub use settings::{BatchShape, EstimatorSettings};

@@ -19,6 +19,7 @@ pub fn game_specs<'a>(words: impl Iterator<Item = &'a String>, max_turns: usize,
         item: word.clone(),
         max_turns,
         seed: game_seed(seed, number),
+        sampling_seed: None,
     };
     words.enumerate().map(spec).collect()
 }

@@ -17,7 +17,7 @@ fn play(checkpoint: Checkpoint, max_length: usize) -> (spag_game::Result<Collect
     let config = GenerationConfig { max_new_tokens: 12, min_new_tokens: 4, sampling, ..GenerationConfig::default() };
     let mut player = ModelPlayer::load(checkpoint, config, engine).unwrap();
     let mut games = CollectedGames::default();
-    let spec = GameSpec { number: 0, item: "tea".into(), max_turns: 2, seed: 3 };
+    let spec = GameSpec { number: 0, item: "tea".into(), max_turns: 2, seed: 3, sampling_seed: None };
     let folder = tempfile::tempdir().unwrap();
     // The first prompt of each seat fills a page of its own.
     let long = |file: &mut Value| {

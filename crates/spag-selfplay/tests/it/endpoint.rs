@@ -32,8 +32,13 @@ pub(crate) fn player(base_url: String, style: PromptStyle, config: EndpointConfi
 }
 
 pub(crate) fn try_play(player: &mut EndpointPlayer, games: usize) -> (spag_game::Result<()>, CollectedGames) {
-    let specs =
-        (0..games).map(|number| GameSpec { number, item: "tea".into(), max_turns: 2, seed: game_seed(5, number) });
+    let specs = (0..games).map(|number| GameSpec {
+        number,
+        item: "tea".into(),
+        max_turns: 2,
+        seed: game_seed(5, number),
+        sampling_seed: None,
+    });
     let config = PlayConfig { games_in_flight: 8, ..PlayConfig::default() };
     let mut sink = CollectedGames::default();
     let result = play_games(&Taboo::new(&PromptSet::default()), specs, Seats::SelfPlay(player), &config, &mut sink);
@@ -114,7 +119,7 @@ fn chat_is_sent_as_messages_and_refused_by_endpoints_that_complete_texts() {
     let server = Server::start(|_| Answer::says("Hello."));
     let mut chat = player(server.base_url(), PromptStyle::Chat, config());
     let prompts = PromptSet::default().with_format(PromptFormat::Chat);
-    let specs = || [GameSpec { number: 0, item: "tea".into(), max_turns: 2, seed: 1 }];
+    let specs = || [GameSpec { number: 0, item: "tea".into(), max_turns: 2, seed: 1, sampling_seed: None }];
     let (play, mut games) = (PlayConfig::default(), CollectedGames::default());
     play_games(&Taboo::new(&prompts), specs(), Seats::SelfPlay(&mut chat), &play, &mut games).unwrap();
     assert_eq!((games.finished.len(), games.failed.len()), (1, 0));
@@ -238,7 +243,13 @@ fn endpoint_plays_against_a_script() {
     let server = Server::start(|_| Answer::says("Hot water with leaves?").after(Duration::from_millis(2)));
     let mut defender = player(server.base_url(), PromptStyle::Chat, config());
     let mut attacker = ScriptedPolicy::lines(["What do you drink?", "", "And in the morning?"]);
-    let specs = (0..9).map(|number| GameSpec { number, item: "tea".into(), max_turns: 2, seed: game_seed(5, number) });
+    let specs = (0..9).map(|number| GameSpec {
+        number,
+        item: "tea".into(),
+        max_turns: 2,
+        seed: game_seed(5, number),
+        sampling_seed: None,
+    });
     let mut sink = CollectedGames::default();
     let seats = Seats::Versus([&mut attacker, &mut defender]);
     play_games(&Taboo::new(&PromptSet::default()), specs, seats, &PlayConfig::default(), &mut sink).unwrap();

@@ -119,7 +119,8 @@ fn dropping_the_player_never_hangs() {
     }
     let began = Instant::now();
     let mut player = player(server.base_url(), PromptStyle::Chat, config());
-    let specs = (0..9).map(|number| GameSpec { number, item: "tea".into(), max_turns: 2, seed: 1 });
+    let specs =
+        (0..9).map(|number| GameSpec { number, item: "tea".into(), max_turns: 2, seed: 1, sampling_seed: None });
     let prompts = PromptSet::default();
     play_games(&Taboo::new(&prompts), specs, Seats::SelfPlay(&mut player), &PlayConfig::default(), &mut Brief(began))
         .unwrap();
@@ -224,7 +225,13 @@ fn failed_games_are_recorded_and_played_again() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("games.jsonl");
     let specs = || -> Vec<GameSpec> {
-        let spec = |number| GameSpec { number, item: "tea".into(), max_turns: 2, seed: game_seed(5, number) };
+        let spec = |number| GameSpec {
+            number,
+            item: "tea".into(),
+            max_turns: 2,
+            seed: game_seed(5, number),
+            sampling_seed: None,
+        };
         (0..9).map(spec).collect()
     };
     let play_missing = |server: &Server| {

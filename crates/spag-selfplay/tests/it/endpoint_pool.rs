@@ -33,7 +33,8 @@ fn pool(urls: impl IntoIterator<Item = String>, config: EndpointConfig) -> Endpo
 }
 
 fn specs(games: usize) -> Vec<GameSpec> {
-    let spec = |number| GameSpec { number, item: "tea".into(), max_turns: 3, seed: game_seed(5, number) };
+    let spec =
+        |number| GameSpec { number, item: "tea".into(), max_turns: 3, seed: game_seed(5, number), sampling_seed: None };
     (0..games).map(spec).collect()
 }
 

@@ -43,7 +43,7 @@ fn models(owner: &str) -> Answer {
 
 /// One game with prompts of a kind.
 fn try_play(player: &mut EndpointPlayer, prompts: PromptFormat) -> (spag_game::Result<()>, CollectedGames) {
-    let specs = [GameSpec { number: 0, item: "tea".into(), max_turns: 2, seed: 1 }];
+    let specs = [GameSpec { number: 0, item: "tea".into(), max_turns: 2, seed: 1, sampling_seed: None }];
     let prompts = PromptSet::default().with_format(prompts);
     let mut games = CollectedGames::default();
     let config = PlayConfig::default();

@@ -25,7 +25,13 @@ fn player() -> ModelPlayer {
 }
 
 fn games_of(player: &mut ModelPlayer, tokens: TokenRecords) -> Vec<FinishedGame> {
-    let specs = (0..6).map(|number| GameSpec { number, item: "tiger".into(), max_turns: 3, seed: number as u64 });
+    let specs = (0..6).map(|number| GameSpec {
+        number,
+        item: "tiger".into(),
+        max_turns: 3,
+        seed: number as u64,
+        sampling_seed: None,
+    });
     let mut games = CollectedGames::default();
     let play = PlayConfig { tokens, ..PlayConfig::default() };
     play_games(&Taboo::new(&prompts()), specs, Seats::SelfPlay(player), &play, &mut games).unwrap();
@@ -163,7 +169,8 @@ fn solved_games_are_measured_by_the_probabilities_of_their_moves() {
     let size = MeterSize { positions: 10, games: 4 };
     let meter = SolvedMeter::of(&mut player, &*game, size).unwrap().unwrap();
     // Two positions have mistakes: the start, where only [1 1] wins, and piles of 0 and 2, where only [1 2] does.
-    let mut state = game.start(&GameSpec { number: 0, item: String::new(), max_turns: 0, seed: 0 }).unwrap();
+    let mut state =
+        game.start(&GameSpec { number: 0, item: String::new(), max_turns: 0, seed: 0, sampling_seed: None }).unwrap();
     let mut turns = Vec::new();
     let moves = |moves: &[&str]| moves.iter().map(|action| (*action).to_owned()).collect::<Vec<_>>();
     turns.push((state.prompt(state.to_move(), &Episode::new("", 0)), moves(&["[1 1]", "[0 1]", "[1 2]"])));

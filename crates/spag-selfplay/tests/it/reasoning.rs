@@ -60,7 +60,13 @@ fn play(
     let player = ModelPlayer::load(checkpoint, config, engine).unwrap();
     let player = player.with_reasoning(&TemplateSettings::default(), reasoning, prompts).unwrap();
     let mut player = player.with_verbatim_history();
-    let specs = (0..6).map(|number| GameSpec { number, item: item.into(), max_turns: 3, seed: number as u64 });
+    let specs = (0..6).map(|number| GameSpec {
+        number,
+        item: item.into(),
+        max_turns: 3,
+        seed: number as u64,
+        sampling_seed: None,
+    });
     let mut games = CollectedGames::default();
     let play = PlayConfig { tokens: TokenRecords::Kept, ..PlayConfig::default() };
     play_games(game, specs, Seats::SelfPlay(&mut player), &play, &mut games).unwrap();
@@ -174,7 +180,13 @@ fn held_actions_follow_reasoning_that_the_engine_opens() {
     let template = TemplateSettings { reasoning_tags: "thought: said:".parse().unwrap(), ..Default::default() };
     let player = player.with_reasoning(&template, &settings(THINK, false), PromptFormat::Plain).unwrap();
     let mut player = player.with_held_actions().unwrap();
-    let specs = (0..3).map(|number| GameSpec { number, item: "".into(), max_turns: 0, seed: number as u64 });
+    let specs = (0..3).map(|number| GameSpec {
+        number,
+        item: "".into(),
+        max_turns: 0,
+        seed: number as u64,
+        sampling_seed: None,
+    });
     let mut games = CollectedGames::default();
     play_games(&*game, specs, Seats::SelfPlay(&mut player), &PlayConfig::default(), &mut games).unwrap();
     let all: Vec<&Utterance> = utterances(&games.finished).collect();

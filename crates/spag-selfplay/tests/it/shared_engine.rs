@@ -25,7 +25,13 @@ fn adapter() -> Adapter {
 /// What was said in games of two players, with its tokens.
 fn games(first: &mut dyn Policy, second: &mut dyn Policy) -> Vec<Episode> {
     let prompts = PromptSet::load(root().join("configs/tiny-prompts.json")).unwrap();
-    let specs = (0..6).map(|number| GameSpec { number, item: "tiger".into(), max_turns: 2, seed: number as u64 });
+    let specs = (0..6).map(|number| GameSpec {
+        number,
+        item: "tiger".into(),
+        max_turns: 2,
+        seed: number as u64,
+        sampling_seed: None,
+    });
     let mut games = CollectedGames::default();
     let play = PlayConfig { tokens: TokenRecords::Kept, ..PlayConfig::default() };
     play_games(&Taboo::new(&prompts), specs, Seats::Versus([first, second]), &play, &mut games).unwrap();

@@ -47,7 +47,13 @@ fn game(python: &str, id: &str, format: PromptFormat) -> TextArena {
 
 /// Games with seeds 1 to `count`, two at a time.
 fn play(game: &dyn Game, count: u64, rule: impl FnMut(&TurnRequest<'_>) -> String) -> CollectedGames {
-    let specs = (1..=count).map(|seed| GameSpec { number: seed as usize, item: String::new(), max_turns: 0, seed });
+    let specs = (1..=count).map(|seed| GameSpec {
+        number: seed as usize,
+        item: String::new(),
+        max_turns: 0,
+        seed,
+        sampling_seed: None,
+    });
     let (config, mut games) = (PlayConfig { games_in_flight: 2, ..PlayConfig::default() }, CollectedGames::default());
     play_games(game, specs, Seats::SelfPlay(&mut ScriptedPolicy::new(rule)), &config, &mut games).unwrap();
     games
@@ -97,7 +103,7 @@ fn records_are_read_without_a_process() {
             let error = read.judge().judge(&changed.view()).unwrap_err().to_string();
             assert!(error.contains("transcript"), "{pointer}: {error}");
         }
-        let spec = GameSpec { number: 0, item: String::new(), max_turns: 0, seed: 1 };
+        let spec = GameSpec { number: 0, item: String::new(), max_turns: 0, seed: 1, sampling_seed: None };
         assert!(read.start(&spec).unwrap_err().to_string().contains("textarena:Plays"));
     }
 }

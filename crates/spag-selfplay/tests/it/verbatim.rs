@@ -19,7 +19,13 @@ fn play(checkpoint: Checkpoint, game: &dyn Game, item: &str, count: usize) -> Ve
     let sampling = Sampling::random(1.0, 0, None);
     let config = GenerationConfig { max_new_tokens: 12, sampling, ..GenerationConfig::default() };
     let mut player = ModelPlayer::load(checkpoint, config, engine).unwrap().with_verbatim_history();
-    let specs = (0..count).map(|number| GameSpec { number, item: item.into(), max_turns: 3, seed: number as u64 });
+    let specs = (0..count).map(|number| GameSpec {
+        number,
+        item: item.into(),
+        max_turns: 3,
+        seed: number as u64,
+        sampling_seed: None,
+    });
     let mut games = CollectedGames::default();
     let play = PlayConfig { tokens: TokenRecords::Kept, ..PlayConfig::default() };
     play_games(game, specs, Seats::SelfPlay(&mut player), &play, &mut games).unwrap();

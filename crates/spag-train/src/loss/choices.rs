@@ -18,15 +18,18 @@ pub enum TrainMethod {
     OfflinePo,
 }
 
-/// Where the divergence from the model of the imitation counts.
+/// Where the divergence from the reference model counts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
+#[serde(rename_all = "snake_case")]
 pub enum KlPlace {
     /// k3 of every token is a part of the loss (GRPO).
     #[default]
     Loss,
     /// The sum of k1 over an utterance's tokens is subtracted from its advantage; no gradient flows through it.
     Reward,
+    /// The sums of k1 over this utterance and the later ones of its seat are subtracted from its advantage, and those over the later
+    /// ones of the other seat are added to it: the rewards of a zero-sum game stay so (R-NaD, Perolat et al. 2022, arXiv 2206.15378).
+    ZeroSum,
 }
 
 /// The loss of an on-policy run: what importance ratios do.
@@ -68,9 +71,12 @@ spag_io::settings! {
         pub ratio_cap: f64 [1.0..=1e6] = 2.0;
         /// What the sum over an utterance's tokens is divided by: `max_new_tokens`, or `own`, its length.
         pub length: PolicyLength;
-        /// Coefficient of the KL divergence from the model of the imitation. With 0 that model is not loaded.
+        /// Coefficient of the KL divergence from the reference model. With 0 that model is not loaded.
         pub kl_coeff: f64 [0.0..=1e6] = 0.0;
-        /// Where the divergence counts: `loss` adds k3 to the loss, `reward` subtracts k1 from advantages.
+        /// Where the divergence counts: `loss` adds k3 to the loss, `reward` subtracts k1 from advantages, `zero_sum` also adds the
+        /// other seat's.
         pub kl_in: KlPlace;
+        /// Coefficient of general text in the loss of an update: its mean negative log-likelihood, of as many rows as `[sft]` says.
+        pub sft_coeff: f64 [0.0..=1e6] = 0.0;
     }
 }

@@ -97,9 +97,9 @@ pub fn build_on_policy(settings: &PolicyLossSettings, max_new_tokens: usize) -> 
     };
     let kl = match settings.kl_in {
         KlPlace::Loss => settings.kl_coeff,
-        KlPlace::Reward => 0.0,
+        KlPlace::Reward | KlPlace::ZeroSum => 0.0,
     };
-    let gradient = |ratio| Box::new(PolicyGradient { ratio, length, kl });
+    let gradient = |ratio| Box::new(PolicyGradient { ratio, length, kl, sft: settings.sft_coeff });
     match settings.loss {
         PolicyLoss::Reinforce => gradient(Ratio::None),
         PolicyLoss::Ppo => gradient(Ratio::Clip { low: settings.clip_low, high: settings.clip_high }),

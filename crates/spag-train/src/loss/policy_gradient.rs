@@ -1,6 +1,7 @@
 //! Policy gradients on tokens, for utterances of the learner's own games.
 
 use candle_core::{DType, Tensor};
+use spag_rewards::SampleKind;
 
 use super::{Loss, LossInput, LossValue, divide, mean};
 use crate::batch::BatchSample;
@@ -18,10 +19,12 @@ const RATIO_MAX: Metric = Metric::max("importance_ratio_max");
 const CLIPPED: Metric = Metric::mean("clipped_fraction");
 /// Mean −ln π of the sampled tokens: an estimate of the entropy.
 const ENTROPY: Metric = Metric::mean("entropy");
+/// The SFT part before α.
+const SFT: Metric = Metric::mean("sft");
 
 /// mean over samples of w/n · Σ_t (L_t + β·k3_t), where L_t is the loss of [`Ratio`] with the sample's reward as advantage A,
 /// n the [`Length`], and k3 = e^(ln π_ref − ln π) − (ln π_ref − ln π) − 1 (Schulman 2020, "Approximating KL divergence"; the
-/// penalty of GRPO). Demonstrations count as samples with their reward.
+/// penalty of GRPO); plus α · Σ_sft w·(−ℓ) / #sft, as in [`OfflinePo`](super::OfflinePo). A missing kind adds 0.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct PolicyGradient {
     /// What importance ratios do.
@@ -30,6 +33,8 @@ pub struct PolicyGradient {
     pub length: Length,
     /// β. With 0 no reference model is needed.
     pub kl: f64,
+    /// α.
+    pub sft: f64,
 }
 
 /// The loss L of a token with advantage A, probability π and importance ratio ρ = π/π_sampling. Where ρ is 1, all have the
@@ -106,7 +111,7 @@ impl Ratio {
 
 impl Loss for PolicyGradient {
     fn metrics(&self) -> &'static [Metric] {
-        &[POLICY, KL, RATIO_MEAN, RATIO_MIN, RATIO_MAX, CLIPPED, ENTROPY]
+        &[POLICY, KL, RATIO_MEAN, RATIO_MIN, RATIO_MAX, CLIPPED, ENTROPY, SFT]
     }
 
     fn needs_reference(&self) -> bool {
@@ -114,6 +119,20 @@ impl Loss for PolicyGradient {
     }
 
     fn evaluate(&self, input: &LossInput) -> Result<LossValue> {
+        let (games, sfts) = (input.of_kind(SampleKind::Game)?, input.of_kind(SampleKind::Sft)?);
+        let mut value = self.of_games(&games)?;
+        if !sfts.is_empty() {
+            let each = (sfts.weights()? * sfts.log_probs().neg()?)?;
+            let sft = divide(&each, sfts.samples().len())?.sum_all()?;
+            value.loss = (value.loss + (&sft * self.sft)?)?;
+            value.metrics.push((SFT, sft));
+        }
+        Ok(value)
+    }
+}
+
+impl PolicyGradient {
+    fn of_games(&self, input: &LossInput) -> Result<LossValue> {
         let log_probs = input.token_log_probs()?;
         if log_probs.elem_count() == 0 {
             let loss = Tensor::zeros((), DType::F64, log_probs.device())?;

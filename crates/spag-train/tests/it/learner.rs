@@ -110,7 +110,7 @@ fn a_leaf_is_learned_as_the_end_of_another_trajectory() {
     for ratio in [Ratio::None, Ratio::Clip { low: 0.2, high: 0.2 }] {
         let step = |trajectories: &[Trajectory]| {
             let model = copy_of(&case.checkpoint.model);
-            let loss = PolicyGradient { ratio, length: Length::Constant(16), kl: 0.1 };
+            let loss = PolicyGradient { ratio, length: Length::Constant(16), kl: 0.1, sft: 0.0 };
             let learner = Learner::new(&model, &config, 1).unwrap().with_loss(Box::new(loss));
             { learner }.step(trajectories).unwrap()
         };
@@ -140,7 +140,7 @@ fn a_step_is_the_mean_over_spans() {
     let step = |micro_batch| {
         let config = TrainConfig { per_device_train_batch_size: micro_batch, ..TrainConfig::default() };
         let model = copy_of(&case.checkpoint.model);
-        let loss = PolicyGradient { ratio: Ratio::None, length: Length::Own, kl: 0.0 };
+        let loss = PolicyGradient { ratio: Ratio::None, length: Length::Own, kl: 0.0, sft: 0.0 };
         Learner::new(&model, &config, 1).unwrap().with_loss(Box::new(loss)).step(&all).unwrap()
     };
     let (one, several) = (step(3), step(1));
@@ -224,7 +224,8 @@ fn exact_attention_has_the_log_probabilities_of_sampling() {
         for packing in [Packing::None, Packing::Tree] {
             let config = TrainConfig { packing: Some(packing), ..config.clone() };
             let model = load().model;
-            let loss = PolicyGradient { ratio: Ratio::Clip { low: 0.2, high: 0.2 }, length: Length::Own, kl: 0.1 };
+            let loss =
+                PolicyGradient { ratio: Ratio::Clip { low: 0.2, high: 0.2 }, length: Length::Own, kl: 0.1, sft: 0.0 };
             let learner = Learner::new(&model, &config, 4).unwrap();
             let mut learner = learner.with_exact_attention().with_loss(Box::new(loss));
             add_reference(learner.network(), reference.parameters(), &mut all).unwrap();

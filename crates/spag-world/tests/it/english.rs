@@ -48,6 +48,7 @@ fn played(lexicon: &Lexicon, games: usize, seed: u64) -> Vec<FinishedGame> {
         item: words[number * 7 % words.len()].to_owned(),
         max_turns: 5,
         seed: game_seed(seed, number),
+        sampling_seed: None,
     });
     let (mut attacker, mut defender) = (ScriptedAttacker::new(lexicon), ScriptedDefender::new(lexicon));
     let seats = Seats::Versus([&mut attacker, &mut defender]);

@@ -42,6 +42,7 @@ pub(crate) fn play(
         item: words[number % words.len()].to_owned(),
         max_turns: 5,
         seed: game_seed(seed, number),
+        sampling_seed: None,
     });
     let config = PlayConfig::default();
     let mut played = Vec::new();

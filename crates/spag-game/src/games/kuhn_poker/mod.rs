@@ -72,6 +72,7 @@ impl Native for KuhnPoker {
     type Position = Rounds;
 
     const LABELS: &'static Labels = &LABELS;
+    const AMOUNTS: Option<&'static str> = Some("chips");
 
     fn deal(&self, _: &str, random: PythonRandom) -> Result<Rounds> {
         Ok(Rounds {
@@ -198,6 +199,7 @@ impl Rounds {
             let beginner = self.deal(table);
             return table.pass_to(beginner);
         }
+        table.count(self.chips);
         match self.winner {
             Winner::LastRound => table.win(winner, CHIPS),
             Winner::Chips if first == second => table.tie(DRAW),

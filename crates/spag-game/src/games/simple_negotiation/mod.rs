@@ -68,6 +68,7 @@ impl Native for SimpleNegotiation {
     type Position = Market;
 
     const LABELS: &'static Labels = &LABELS;
+    const AMOUNTS: Option<&'static str> = Some("gains");
 
     fn deal(&self, _: &str, mut random: PythonRandom) -> Result<Market> {
         let mut draw = |range: &dyn Fn(&Good) -> (u32, u32)| -> [Bundle; 2] {
@@ -198,7 +199,9 @@ impl Position for Market {
         if table.is_over() || (table.turn() as u64) < self.max_turns {
             return;
         }
-        match self.gain(0).cmp(&self.gain(1)) {
+        let gains = [self.gain(0), self.gain(1)];
+        table.count(gains);
+        match gains[0].cmp(&gains[1]) {
             std::cmp::Ordering::Equal => table.tie(DRAW),
             std::cmp::Ordering::Greater => table.win(0, GAIN),
             std::cmp::Ordering::Less => table.win(1, GAIN),

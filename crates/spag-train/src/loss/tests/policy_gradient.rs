@@ -95,7 +95,12 @@ fn formula(loss: &PolicyGradient, batch: &Batch, log_probs: &[f64], fixed: &[f64
 
 fn losses() -> impl Iterator<Item = PolicyGradient> {
     RATIOS.into_iter().flat_map(|ratio| {
-        [(Length::Own, 0.0), (Length::Constant(7), 0.3)].map(|(length, kl)| PolicyGradient { ratio, length, kl })
+        [(Length::Own, 0.0), (Length::Constant(7), 0.3)].map(|(length, kl)| PolicyGradient {
+            ratio,
+            length,
+            kl,
+            sft: 0.0,
+        })
     })
 }
 
@@ -136,7 +141,7 @@ proptest! {
         }
         let (batch, log_probs) = (batch(&cases), own(&cases));
         for (length, kl) in [(Length::Own, 0.0), (Length::Constant(7), 0.3)] {
-            let of = |ratio| gradient(&PolicyGradient { ratio, length, kl }, &batch, &log_probs);
+            let of = |ratio| gradient(&PolicyGradient { ratio, length, kl, sft: 0.0 }, &batch, &log_probs);
             let want = of(Ratio::None);
             for ratio in RATIOS {
                 prop_assert_eq!(of(ratio), want.clone(), "{:?}", ratio);
@@ -165,7 +170,7 @@ fn metrics_of_two_tokens_by_hand() {
     let tokens = vec![(-1.0, 2f64.ln(), 1.0), (-3.0, 0.25f64.ln(), 0.0)];
     let cases = [Case { tokens, leaf: true, sampling_known: true, advantage: 1.0, weight: 1.0 }];
     let of = |ratio, name: &str| {
-        let loss = PolicyGradient { ratio, length: Length::Own, kl: 0.1 };
+        let loss = PolicyGradient { ratio, length: Length::Own, kl: 0.1, sft: 0.0 };
         let value = loss.evaluate(&input(&batch(&cases), &own(&cases))).unwrap();
         let found = value.metrics.iter().find(|(metric, _)| metric.name == name);
         found.map(|(_, value)| value.to_scalar::<f64>().unwrap())
@@ -190,10 +195,12 @@ fn metrics_of_two_tokens_by_hand() {
 fn a_reference_is_needed_only_for_its_penalty() {
     let span = Span { weight: 2.0, ..Span::new(1..2, 0.5) };
     let batch = Batch::new(&[Trajectory { row: 0, ids: vec![1, 2], spans: vec![span] }], Packing::None);
-    let of =
-        |kl| PolicyGradient { ratio: Ratio::None, length: Length::Constant(4), kl }.evaluate(&input(&batch, &[-1.0]));
+    let of = |kl| {
+        PolicyGradient { ratio: Ratio::None, length: Length::Constant(4), kl, sft: 0.0 }
+            .evaluate(&input(&batch, &[-1.0]))
+    };
     assert_eq!(of(0.0).unwrap().loss.to_scalar::<f64>().unwrap(), 0.25);
     assert!(matches!(of(0.1), Err(crate::Error::NoReference)));
-    let nothing = PolicyGradient { ratio: Ratio::None, length: Length::Own, kl: 0.0 };
+    let nothing = PolicyGradient { ratio: Ratio::None, length: Length::Own, kl: 0.0, sft: 0.0 };
     assert_eq!(nothing.evaluate(&input(&Batch::default(), &[])).unwrap().loss.to_scalar::<f64>().unwrap(), 0.0);
 }

@@ -54,7 +54,7 @@ fn steps(dir: &Path, device: &Device, case: Case) -> Vec<StepRecord> {
     };
     let shard =
         ModelShard { dir, adapter: None, options: &options, plan: ShardingPlan::default(), group: Arc::new(Single) };
-    let loss = PolicyGradient { ratio, length: Length::Constant(8), kl: 0.1 };
+    let loss = PolicyGradient { ratio, length: Length::Constant(8), kl: 0.1, sft: 0.0 };
     let mut learner = Learner::load(shard, &config, 3).unwrap().with_loss(Box::new(loss));
     let mut all = trajectories();
     add_reference(learner.network(), &*learner.weights(), &mut all).unwrap();

@@ -5,34 +5,37 @@ use std::borrow::Cow;
 use rand::SeedableRng;
 use rand::seq::SliceRandom;
 use rand_chacha::ChaCha8Rng;
-use spag_train::loss::KlPlace;
-use spag_train::{LogProbGap, OnlineLearner, Span, StepRecord, Trajectory};
+use spag_train::{LogProbGap, OnlineLearner, StepRecord, Trajectory};
 
+use super::divergence;
 use super::play::gather_games;
+use super::trajectories::Learned;
 use crate::config::{GapRule, OnlineSettings};
 use crate::error::{Error, Result};
 use crate::seeds::stage_seed;
 
-/// Learns from the trajectories of this rank's games of an update: `ppo_epochs` passes, each in `minibatches` steps. Returns the
-/// record of the first step, whose log-probabilities are those of the model that played, with the mean loss and metrics of all
-/// steps; `None` if no game gave an advantage. `seed` is that of the stage's games.
+/// Learns from the trajectories of this rank's games of an update, and its share of the general texts beside them: `ppo_epochs`
+/// passes, each in `minibatches` steps. Returns the record of the first step, whose log-probabilities are those of the model that
+/// played, with the mean loss and metrics of all steps; `None` if there is nothing to learn. `seed` is that of the stage's games.
 pub(super) fn learn(
     settings: &OnlineSettings,
     learner: &mut OnlineLearner,
-    trajectories: &mut [Trajectory],
+    (learned, texts): (&mut Learned, &[Trajectory]),
     (update, seed): (usize, u64),
 ) -> Result<Option<StepRecord>> {
-    let loss = &settings.policy_loss;
-    learner.add_reference(trajectories)?;
-    if loss.kl_coeff > 0.0 && loss.kl_in == KlPlace::Reward {
-        for span in trajectories.iter_mut().flat_map(|trajectory| &mut trajectory.spans) {
-            let whole = std::mem::replace(span, Span::new(0..0, 0.0));
-            *span = whole.with_kl_penalty(loss.kl_coeff)?;
-        }
-    }
+    learner.add_reference(&mut learned.trajectories)?;
+    divergence::subtract(settings, learned)?;
+    let trajectories = &learned.trajectories;
+    let steps = settings.minibatches;
     let mut first: Option<StepRecord> = None;
     for epoch in 0..settings.ppo_epochs {
-        for minibatch in minibatches(settings, learner, trajectories, (update, epoch, seed))? {
+        let minibatches = minibatches(settings, learner, trajectories, (update, epoch, seed))?;
+        for (at, minibatch) in minibatches.into_iter().enumerate() {
+            let of_step = &texts[texts.len() * at / steps..texts.len() * (at + 1) / steps];
+            let minibatch = match of_step {
+                [] => minibatch,
+                texts => Cow::Owned([&*minibatch, texts].concat()),
+            };
             let Some(step) = learner.learner().step_if_any(&minibatch)? else { continue };
             if first.is_none() {
                 check_gap(settings, learner, update, step.log_prob_gap)?;

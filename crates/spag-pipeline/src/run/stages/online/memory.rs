@@ -8,7 +8,7 @@ use spag_model::packed_weights::QuantisedLayers;
 use spag_model::{EngineConfig, ModelConfig};
 use spag_train::Beside;
 
-use crate::config::{OnlineSettings, Opponent, RunConfig};
+use crate::config::{OnlineSettings, Opponent, ReferenceSettings, RunConfig};
 
 /// What decides how much memory an on-policy run needs beside its learner.
 #[derive(Clone, Debug)]
@@ -27,7 +27,31 @@ pub struct OnlineMemory {
     max_length: usize,
     engines: usize,
     sum_order: SumOrder,
-    has_reference: bool,
+    reference: ReferencePart,
+}
+
+/// What of a reference model is in memory beside the learner's own weights.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum ReferencePart {
+    Nothing,
+    Model,
+    /// So many parameters of an adapter.
+    Adapter(usize),
+}
+
+impl ReferencePart {
+    fn of(config: &RunConfig, online: &OnlineSettings, model: &ModelConfig) -> Self {
+        let train = &config.train.config;
+        match (&online.reference, train.lora_r) {
+            _ if online.policy_loss.kl_coeff == 0.0 => Self::Nothing,
+            (_, None) | (ReferenceSettings { reference_model: Some(_), .. }, _) => Self::Model,
+            (ReferenceSettings { reference_updates: None, .. }, _) => Self::Nothing,
+            // The weights under it are the learner's.
+            (ReferenceSettings { reference_updates: Some(_), .. }, _) => {
+                Self::Adapter(train.trained_layout(&model.architecture).len())
+            }
+        }
+    }
 }
 
 /// Bytes beside the learner, by part.
@@ -69,13 +93,12 @@ impl OnlineMemory {
             games,
             max_length: config.max_play_length(model),
             engines: match online.opponent() {
-                Opponent::Policy => 1,
+                Opponent::Policy | Opponent::Scripted => 1,
                 Opponent::Fixed | Opponent::Pool if is_served || online.has_adapters_for_opponents(&config.train) => 1,
                 Opponent::Fixed | Opponent::Pool => 2,
             },
-            // Under an adapter it is the learner's own frozen weights.
             sum_order: if online.exact { SumOrder::Fixed } else { SumOrder::Any },
-            has_reference: online.policy_loss.kl_coeff > 0.0 && config.train.config.lora_r.is_none(),
+            reference: ReferencePart::of(config, online, model),
         }
     }
 
@@ -132,7 +155,11 @@ impl OnlineMemory {
         OnlineParts {
             engine,
             opponent: if self.engines > 1 { engine.total() } else { 0 },
-            reference: if self.has_reference { engine.parameters } else { 0 },
+            reference: match self.reference {
+                ReferencePart::Nothing => 0,
+                ReferencePart::Model => engine.parameters,
+                ReferencePart::Adapter(parameters) => (parameters * self.dtype.bytes()) as u64,
+            },
         }
     }
 
@@ -174,7 +201,7 @@ mod tests {
             games: 8,
             max_length: 2304,
             engines,
-            has_reference: engines > 1,
+            reference: if engines > 1 { ReferencePart::Model } else { ReferencePart::Nothing },
             sum_order: SumOrder::Any,
         }
     }

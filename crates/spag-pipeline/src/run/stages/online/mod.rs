@@ -24,7 +24,9 @@
 //!
 //! [`OnlineSettings::save_updates`]: crate::OnlineSettings::save_updates
 
+mod divergence;
 mod files;
+mod information;
 mod item_results;
 mod learn;
 mod memory;
@@ -32,7 +34,11 @@ mod opponents;
 mod play;
 mod player;
 mod record;
+mod reference;
 mod schedule;
+mod selection;
+mod snapshots;
+mod texts;
 mod trajectories;
 
 use std::ops::Range;
@@ -41,7 +47,7 @@ use std::time::Instant;
 use spag_io::Progress;
 use spag_model::checkpoint::load_config;
 use spag_model::generate::Processor;
-use spag_rewards::Estimator;
+use spag_rewards::{Estimator, RewardedGame};
 use spag_run::{Model, PlayedGames, Provenance, StageDone};
 use spag_selfplay::ModelPlayer;
 use spag_train::loss::build_on_policy;
@@ -52,14 +58,18 @@ use self::item_results::ItemResults;
 pub use self::memory::{OnlineMemory, OnlineParts};
 use self::opponents::Opponents;
 use self::play::Batch;
-use self::record::{Seconds, UpdateRecord};
+use self::record::{OfUpdate, Seconds, UpdateRecord};
+use self::reference::MovingReference;
 use self::schedule::Schedule;
+use self::selection::Selection;
+use self::texts::UpdateTexts;
 use crate::config::{OnlineSettings, RunConfig, WordOrder};
 use crate::error::{Error, Result};
 use crate::run::context::{RunContext, StageProgress};
 use crate::run::run_games;
 use crate::run::stage::StageWork;
 use crate::run::stage_folder::StageFolder;
+use crate::seeds::stage_seed;
 
 /// The stage of the updates after which the model of an epoch is measured.
 pub(super) fn stage(config: &RunConfig, settings: &OnlineSettings, epoch: usize) -> StageWork {
@@ -86,6 +96,7 @@ struct Sides {
     learner: OnlineLearner,
     estimator: Box<dyn Estimator>,
     items: ItemResults,
+    texts: UpdateTexts,
 }
 
 /// Consecutive updates of a run.
@@ -120,7 +131,10 @@ impl Part {
         let pool = saved.as_ref().map(|saved| saved.pool.clone());
         let opponents = Opponents::new(&self.settings, (dtype, engine), pool);
         let items = saved.as_ref().map(|saved| saved.items.clone()).unwrap_or_default();
-        let mut sides = Sides { player, opponents, learner, estimator, items };
+        let texts = UpdateTexts::open(run, &self.settings)?;
+        let reference = MovingReference::new(run.config, &self.settings);
+        reference.open(run, &mut learner, begin)?;
+        let mut sides = Sides { player, opponents, learner, estimator, items, texts };
 
         let progress = &mut StageProgress { stage: &stage.name, inner: progress };
         let count = |update: usize| (update - self.updates.start) as u64;
@@ -128,6 +142,7 @@ impl Part {
         for update in begin..self.updates.end {
             let record = self.update(run, &mut sides, (update, seed), &mut files)?;
             sides.opponents.join(run, &sides.learner, update + 1)?;
+            reference.renew(run, &mut sides.learner, update + 1)?;
             progress.advance(count(update + 1), &record.note());
             if let Some(reason) = record.broken_rule {
                 return Err(Error::Stopped { stage: stage.name.clone(), reason, file: stage.episodes() });
@@ -138,7 +153,7 @@ impl Part {
             }
             let next = update + 1;
             if next == self.updates.end || (next - self.updates.start).is_multiple_of(self.settings.save_updates) {
-                done.timed("save", || sides.save(run, stage, next, files.as_ref()))?;
+                done.timed("save", || sides.save(run, stage, next, (files.as_ref(), &reference)))?;
             }
         }
         progress.end();
@@ -161,22 +176,38 @@ impl Part {
         let mut seconds = Seconds::default();
         let mut timed = Instant::now();
         let mut lap = || std::mem::replace(&mut timed, Instant::now()).elapsed().as_secs_f64();
-        let Sides { player, opponents, learner, estimator, items } = sides;
-        let schedule = Schedule::new(run, &self.settings, (opponents, items), (update, seed));
-        let batch = Batch::play(run, &self.settings, (player, opponents), (update, &schedule))?;
+        let Sides { player, opponents, learner, estimator, items, texts } = sides;
+        let (mut schedule, mut batch) = (Schedule::default(), Batch::default());
+        let mut missing = self.settings.games_per_update / self.settings.group_size;
+        let (mut all, mut selection) = Default::default();
+        for number in 0..=self.settings.signal.resample {
+            let added = schedule.add(run, &self.settings, (opponents, items), (update, number, missing), seed);
+            batch.play(run, &self.settings, (player, opponents), (update, added))?;
+            all = batch.of_all_ranks(run, &schedule)?;
+            selection = Selection::new(&self.settings, &all);
+            missing = selection.missing;
+            if missing == 0 {
+                break;
+            }
+        }
         seconds.play = lap();
-        let all = batch.of_all_ranks(run, &schedule)?;
-        let advantages = play::advantages(&self.settings, &mut **estimator, &all)?;
+        let kept: Vec<(usize, RewardedGame)> =
+            all.iter().filter(|(number, _)| selection.keeps(*number)).cloned().collect();
+        let advantages = play::advantages(&self.settings, &mut **estimator, &kept)?;
         if self.settings.words == WordOrder::Balanced {
             schedule.count(items, &all);
         }
         let against = opponents.count(run.config, update, &all);
-        let mut trajectories = trajectories::of(player, &batch.games, (&all, &advantages))?;
-        let step = learn::learn(&self.settings, learner, &mut trajectories, (update, seed))?;
+        let information = information::measure(&self.settings, player, &batch.games)?;
+        let mut learned = trajectories::of(player, &batch.games, (&kept, &advantages))?;
+        let rows = texts.rows(advantages.count());
+        let texts = texts.of_rank(run, rows, stage_seed(seed, &format!("update-{update}/texts")))?;
+        let step = learn::learn(&self.settings, learner, (&mut learned, &texts), (update, seed))?;
         seconds.learn = lap();
         self.refresh(player, learner, update + 1)?;
         seconds.refresh = lap();
-        let record = UpdateRecord::new(run, update, batch, &trajectories, (step.as_ref(), against), seconds)?;
+        let of_update = OfUpdate { update, step: step.as_ref(), against, selection: &selection, information, seconds };
+        let record = UpdateRecord::new(run, batch, &learned.trajectories, of_update)?;
         if let Some(files) = files {
             files.append(&record)?;
         }
@@ -225,7 +256,6 @@ impl Part {
             device: config.device,
             add_bos_token: config.add_bos_token,
             made_from: Provenance { wordings: vec![inputs.prompts.wordings().clone()], games },
-            reference: (self.settings.policy_loss.kl_coeff > 0.0).then(|| config.folder_of(Model::Im)),
             max_length: memory.max_length(),
             beside: memory.beside(),
         };
@@ -253,7 +283,13 @@ impl Part {
 
 impl Sides {
     /// Saves what a resumed run goes on from. All ranks have to call it; `files` are those of rank 0.
-    fn save(&mut self, run: RunContext<'_>, stage: &StageFolder, updates: usize, files: Option<&Files>) -> Result<()> {
+    fn save(
+        &mut self,
+        run: RunContext<'_>,
+        stage: &StageFolder,
+        updates: usize,
+        (files, reference): (Option<&Files>, &MovingReference),
+    ) -> Result<()> {
         let Self { opponents, learner, estimator, items, .. } = self;
         if let Some(files) = files {
             let step = learner.learner().position().step;
@@ -262,6 +298,10 @@ impl Sides {
             Saved { updates, estimator, pool, items, lengths }.write(stage, step)?;
         }
         learner.save()?;
-        if files.is_some() { opponents.remove_left(run.config, updates) } else { Ok(()) }
+        if files.is_none() {
+            return Ok(());
+        }
+        opponents.remove_left(run.config, updates)?;
+        reference.remove_left(run.config, updates)
     }
 }

@@ -1,7 +1,6 @@
 //! The opponents of an on-policy run: which games they play, and which model of the pool plays them.
 
 use std::path::PathBuf;
-use std::{fs, io};
 
 use rand::seq::SliceRandom;
 use rand::{Rng, SeedableRng};
@@ -17,8 +16,9 @@ use spag_selfplay::{AnyPlayer, ModelPlayer};
 use spag_train::OnlineLearner;
 
 use super::player::player;
+use super::snapshots::{Saves, Snapshots};
 use crate::config::{OnlineSettings, Opponent, RunConfig};
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::run::context::RunContext;
 use crate::run::endpoints::{endpoint_config, open_endpoint};
 use crate::seeds::stage_seed;
@@ -117,7 +117,9 @@ impl Opponents {
     ) -> Vec<Option<Seat>> {
         let share = match self.settings.opponent() {
             Opponent::Policy => 0.0,
-            Opponent::Fixed | Opponent::Pool => self.settings.opponents.opponent_share,
+            Opponent::Fixed | Opponent::Pool | Opponent::Scripted => {
+                self.settings.opponents.share(update, self.settings.updates)
+            }
         };
         let against = (groups as f64 * share).round() as usize;
         let mut order: Vec<usize> = (0..groups).collect();
@@ -188,7 +190,7 @@ impl Opponents {
     fn member(&self, config: &RunConfig, update: usize) -> usize {
         match self.settings.opponent() {
             Opponent::Pool => self.pool.draw(stage_seed(config.seed, &format!("online/opponent-{update}"))),
-            Opponent::Policy | Opponent::Fixed => 0,
+            Opponent::Policy | Opponent::Fixed | Opponent::Scripted => 0,
         }
     }
 
@@ -197,7 +199,7 @@ impl Opponents {
         match (self.settings.opponent(), member.update) {
             (Opponent::Fixed, _) => fixed.unwrap_or_else(|| config.folder_of(Model::Im)),
             (_, 0) => config.folder_of(Model::Im),
-            (_, update) => pool_folder(config, update),
+            (_, update) => self.snapshots(config).folder(config, update),
         }
     }
 
@@ -224,17 +226,18 @@ impl Opponents {
         if self.settings.opponent() != Opponent::Pool {
             return Ok(());
         }
-        let (every, last) = (self.settings.opponents.pool_every, self.settings.updates);
-        if updates.is_multiple_of(every) && updates < last {
-            let folder = pool_folder(run.config, updates);
-            match self.settings.has_adapters_for_opponents(&run.config.train) {
-                true => learner.write_adapter(&folder)?,
-                false => learner.write_model(&folder)?,
-            }
-            run.ranks.barrier()?;
+        let snapshots = self.snapshots(run.config);
+        if snapshots.is_due(updates, self.settings.updates) {
+            snapshots.save(run, learner, updates)?;
             self.pool.join(updates, self.settings.opponents.pool_size);
         }
         Ok(())
+    }
+
+    fn snapshots(&self, config: &RunConfig) -> Snapshots {
+        let is_adapter = self.settings.has_adapters_for_opponents(&config.train);
+        let saves = if is_adapter { Saves::Adapter } else { Saves::Model };
+        Snapshots { name: "pool", saves, every: self.settings.opponents.pool_every }
     }
 
     /// What a checkpoint saves.
@@ -247,19 +250,9 @@ impl Opponents {
         if self.settings.opponent() != Opponent::Pool {
             return Ok(());
         }
-        let every = self.settings.opponents.pool_every;
-        let is_member = |update: &usize| self.pool.members.iter().any(|member| member.update == *update);
-        let left = (1..=updates / every).map(|at| at * every).filter(|update| !is_member(update));
-        left.map(|update| pool_folder(config, update)).try_for_each(|folder| match fs::remove_dir_all(&folder) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(Error::io("remove it", folder)(error)),
-            _ => Ok(()),
-        })
+        let is_member = |update| self.pool.members.iter().any(|member| member.update == update);
+        self.snapshots(config).remove_others(config, updates, is_member)
     }
-}
-
-/// The folder of a model of the pool.
-fn pool_folder(config: &RunConfig, update: usize) -> PathBuf {
-    config.run_dir.join("pool").join(format!("update-{update}"))
 }
 
 #[cfg(test)]

@@ -4,21 +4,23 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use spag_dist::{ProcessGroup, gather_texts};
 use spag_game::{
-    CollectedGames, FinishedGame, GameSpec, Generation, PlayConfig, Seat, Seats, TokenRecords, TurnContext, Utterance,
-    UtteranceEnd, play_games,
+    CollectedGames, FinishedGame, Game, GameSpec, Generation, PlayConfig, Policy, ScriptedPolicy, Seat, Seats,
+    TokenRecords, TurnContext, Utterance, UtteranceEnd, play_games, taboo,
 };
 use spag_rewards::{Advantages, Estimator, OutcomeRewards, RandomWinner, RewardedGame, Turn};
 use spag_selfplay::ModelPlayer;
+use spag_world::{ScriptedAttacker, ScriptedDefender};
 
 use super::opponents::Opponents;
 use super::schedule::{Schedule, Scheduled};
-use crate::config::{Control, OnlineSettings};
+use crate::config::{Control, OnlineSettings, Opponent};
 use crate::error::{Error, Result};
 use crate::run::context::RunContext;
 use crate::run::run_games::OpenGame;
 use crate::seeds::stage_seed;
 
 /// The games of an update on this rank, in their order.
+#[derive(Default)]
 pub(super) struct Batch {
     pub(super) games: Vec<Played>,
     /// Games without an end, on this rank.
@@ -62,13 +64,14 @@ pub(super) fn reasoning_tokens(said: &Utterance) -> usize {
 }
 
 impl Batch {
-    /// Plays this rank's share of the games of an update.
+    /// Plays this rank's share of scheduled games of an update.
     pub(super) fn play(
+        &mut self,
         run: RunContext<'_>,
         settings: &OnlineSettings,
         (policy, opponents): (&mut ModelPlayer, &mut Opponents),
-        (update, schedule): (usize, &Schedule),
-    ) -> Result<Self> {
+        (update, scheduled): (usize, &[Scheduled]),
+    ) -> Result<()> {
         let RunContext { config, ranks, inputs, .. } = run;
         let play = PlayConfig {
             games_in_flight: config.self_play.games_in_flight(),
@@ -81,32 +84,42 @@ impl Batch {
             let [one, other] = game.labels().seats;
             for learner in [None, Some(one), Some(other)] {
                 let of_these = |scheduled: &&Scheduled| (scheduled.index, scheduled.learner) == (index, learner);
-                let specs = schedule.games().iter().filter(is_own).filter(of_these);
+                let specs = scheduled.iter().filter(is_own).filter(of_these);
                 let specs: Vec<GameSpec> = specs.map(|scheduled| scheduled.spec.clone()).collect();
                 if specs.is_empty() {
                     continue;
                 }
-                let seats = match learner {
-                    None => Seats::SelfPlay(policy),
-                    Some(seat) => {
-                        let opponent = opponents.player(run, update, policy)?;
+                let mut scripted;
+                let seats = match (learner, settings.opponent()) {
+                    (None, _) => Seats::SelfPlay(policy),
+                    (Some(seat), opponent) => {
+                        let opponent: &mut dyn Policy = match opponent {
+                            Opponent::Scripted => {
+                                scripted = scripted_opponent(run, &**game, seat)?;
+                                &mut *scripted
+                            }
+                            Opponent::Policy | Opponent::Fixed | Opponent::Pool => {
+                                opponents.player(run, update, policy)?
+                            }
+                        };
                         Seats::Versus(if seat == one { [policy, opponent] } else { [opponent, policy] })
                     }
                 };
                 play_games(&**game, specs, seats, &play, &mut games)?;
             }
         }
-        let failed = games.failed.len();
+        self.failed += games.failed.len();
         policy.forget_games();
         opponents.forget_games();
         games.finished.sort_by_key(|game| game.number);
         let played = |game: FinishedGame| {
-            let Scheduled { index, learner, .. } = *schedule.get(game.number)?;
+            let at = scheduled.binary_search_by_key(&game.number, |scheduled| scheduled.spec.number).ok()?;
+            let Scheduled { index, learner, .. } = *scheduled.get(at)?;
             let rewarded = rewarded(run, inputs.games.get(index)?, settings, (&game, learner));
             Some(Played { index, game, learner, rewarded })
         };
-        let games: Vec<Played> = { games.finished }.into_iter().filter_map(played).collect();
-        Ok(Self { games, failed })
+        self.games.extend({ games.finished }.into_iter().filter_map(played));
+        Ok(())
     }
 
     /// The games of all ranks as estimators see them, with their numbers.
@@ -142,6 +155,18 @@ pub(super) fn advantages(
     Ok(advantages)
 }
 
+/// The player of the other seat than the policy's that knows the game without a model.
+fn scripted_opponent<'a>(run: RunContext<'a>, game: &dyn Game, policy: Seat) -> Result<Box<dyn Policy + 'a>> {
+    if game.labels().name != taboo::LABELS.name {
+        return Ok(Box::new(ScriptedPolicy::random_actions()));
+    }
+    let lexicon = run.inputs.lexicon()?;
+    Ok(match policy == taboo::ATTACKER {
+        true => Box::new(ScriptedDefender::new(lexicon).with_guesses(run.config.imitation.guesses)),
+        false => Box::new(ScriptedAttacker::new(lexicon)),
+    })
+}
+
 /// What each rank has of its games, in the order of their numbers: that of all ranks, in order.
 pub(super) fn gather_games<T: Serialize + DeserializeOwned>(
     group: &dyn ProcessGroup,
@@ -168,12 +193,17 @@ fn rewarded(
     let (labels, rewards) = (of.game.labels(), &settings.rewards);
     let history = &game.episode.history;
     let tokens = history.iter().map(|said| Turn { seat: said.seat, tokens: tokens(said) });
-    let mut rewarded = RewardedGame::new(labels, game.episode.item.as_str(), &game.verdict, tokens.collect(), rewards);
+    // Games without items are about their deals.
+    let key = match game.episode.item.as_str() {
+        "" if settings.group_size > 1 => game.seed.to_string(),
+        item => item.to_owned(),
+    };
+    let mut rewarded = RewardedGame::new(labels, key, &game.verdict, tokens.collect(), rewards);
     // Games of one kind with other options have other baselines.
     rewarded.kind = of.folder().unwrap_or(labels.name).to_owned();
     let offender = history.iter().find(|said| said.content.trim().is_empty() || is_too_long(said));
     if let Some(offender) = offender.map(|said| said.seat) {
-        let OutcomeRewards { invalid, other_invalid, .. } = *rewards;
+        let &OutcomeRewards { invalid, other_invalid, .. } = rewards;
         rewarded.rewards = labels.seats.map(|seat| if seat == offender { invalid } else { other_invalid });
         rewarded.winner = None;
     }

@@ -7,8 +7,10 @@ use spag_run::measure_of;
 use spag_selfplay::{GameStats, ReasoningStats};
 use spag_train::{LogProbGap, StepRecord, Trajectory};
 
+use super::information::Information;
 use super::opponents::Against;
 use super::play::{Batch, gather_games, is_too_long, reasoning_tokens, tokens};
+use super::selection::Selection;
 use crate::error::Result;
 use crate::run::context::RunContext;
 use crate::run::stop::broken_rule;
@@ -19,6 +21,18 @@ pub(super) struct Seconds {
     pub(super) play: f64,
     pub(super) learn: f64,
     pub(super) refresh: f64,
+}
+
+/// What an update did beside its games and trajectories.
+pub(super) struct OfUpdate<'a> {
+    pub(super) update: usize,
+    /// The first step; none if there was nothing to learn.
+    pub(super) step: Option<&'a StepRecord>,
+    pub(super) against: Option<Against>,
+    pub(super) selection: &'a Selection,
+    /// Of this rank.
+    pub(super) information: Option<Information>,
+    pub(super) seconds: Seconds,
 }
 
 /// What an update did, over all ranks.
@@ -144,13 +158,17 @@ impl UpdateRecord {
     /// Gathers the games and numbers of all ranks.
     pub(super) fn new(
         run: RunContext<'_>,
-        update: usize,
         batch: Batch,
         trajectories: &[Trajectory],
-        (step, against): (Option<&StepRecord>, Option<Against>),
-        seconds: Seconds,
+        of_update: OfUpdate<'_>,
     ) -> Result<Self> {
+        let OfUpdate { update, step, against, selection, information, seconds } = of_update;
         let (group, games) = (&*run.ranks.group, &run.inputs.games);
+        let played: f64 = gather_numbers(group, &[batch.games.len() as f64])?.iter().flatten().sum();
+        let left_out = batch.games.iter().filter(|played| !selection.keeps(played.game.number)).count() as f64;
+        let information = information.unwrap_or_default();
+        let of_ranks = gather_numbers(group, &[left_out, information.sum, information.games])?;
+        let sum = |at: usize| of_ranks.iter().filter_map(|rank| rank.get(at)).sum::<f64>();
         let sums = Sums::of(&batch, games.len(), trajectories).over(group)?;
         let record_tokens = run.config.self_play.record_tokens;
         let own = batch.games.into_iter().map(|mut played| {
@@ -172,6 +190,12 @@ impl UpdateRecord {
             broken = broken.or_else(|| broken_rule(&run.config.stop_when, &stats));
             let numbers = results.numbers(game.game.labels(), &stats);
             line.extend(numbers.into_iter().map(|(key, value)| (measure_of(game.folder(), &key), value.into())));
+        }
+        line.insert("left_out_games".to_owned(), mean(sum(0), played).into());
+        line.insert("without_signal".to_owned(), selection.without_signal.into());
+        line.insert("reward_variance".to_owned(), selection.reward_variance.into());
+        if sum(2) > 0.0 {
+            line.insert("item_information".to_owned(), mean(sum(1), sum(2)).into());
         }
         if let Some(Against { update, games, score }) = against {
             line.insert("opponent_update".to_owned(), update.into());
