@@ -31,6 +31,7 @@ export async function live(main, signal) {
   const sentence = h("span", {});
   const toReport = h("a", { class: "button", href: "#runs?report", hidden: true }, "Open the report");
   const trouble = h("div", {});
+  const warnings = h("div", {});
   const now = createNow();
   const stages = createTable("Stages", ["Stage", "State", "Time", "Parts", "Numbers"]);
   const beside = createTable("Runs", ["Run", "State", "Stages done", "Time of these", "Games"]);
@@ -43,6 +44,7 @@ export async function live(main, signal) {
     heading,
     h("p", { class: "state", role: "status" }, badge, " ", sentence, " ", toReport),
     trouble,
+    warnings,
     now.root,
     compared,
     h("section", { class: "section" }, h("h3", {}, "Stages"), stages.root),
@@ -80,11 +82,13 @@ export async function live(main, signal) {
     if (sentence.textContent !== STATES[run.state]) sentence.textContent = STATES[run.state] ?? "";
     toReport.hidden = !run.report;
     document.getElementById("report-link").hidden = !run.report;
+    const named = (texts) => runs.flatMap(({ label, state }) => texts(state).map((one) => (label === null ? one : `${label}: ${one}`)));
     const problems = [
-      ...runs.flatMap(({ label, state }) => state.problems.map((one) => (label === null ? one : `${label}: ${one}`))),
+      ...named((state) => state.problems),
       ...errors.map((rank) => (run.ranks.length > 1 ? `Rank ${rank.rank}: ${rank.error}` : rank.error)),
     ];
-    showProblems(trouble, problems);
+    showTexts(trouble, problems, problem);
+    showTexts(warnings, named((state) => state.warnings), (warning) => h("p", { class: "problem", role: "note" }, "Warning: ", warning));
     now.show(run);
     stages.show([run.stages, run.ranks[0]?.seconds_left], () => run.stages.map((stage) => stageRow(stage, run)));
     games.show(runs);
@@ -109,9 +113,9 @@ export async function live(main, signal) {
       if (error.name === "AbortError") return;
       if (!(error instanceof RequestError)) throw error;
       const again = "The page shows what was known, and asks again by itself.";
-      showProblems(trouble, [error.status === 0
+      showTexts(trouble, [error.status === 0
         ? `The server does not answer. ${again} If it was part of the run, the run has ended: spag watch shows its folder.`
-        : `${error.message} ${again}`]);
+        : `${error.message} ${again}`], problem);
     }
     await sleep(pause, signal);
   }
@@ -132,11 +136,12 @@ function sleep(milliseconds, signal) {
   });
 }
 
-function showProblems(trouble, problems) {
-  const key = problems.join("\n");
-  if (trouble.dataset.shown === key) return;
-  trouble.dataset.shown = key;
-  fill(trouble, problems.map((message) => problem(quoted(message))));
+/** Shows each of some texts as an element that `shown` makes of it, if they have changed. */
+function showTexts(root, texts, shown) {
+  const key = texts.join("\n");
+  if (root.dataset.shown === key) return;
+  root.dataset.shown = key;
+  fill(root, texts.map((text) => shown(quoted(text))));
 }
 
 /** What rank 0 does now. */

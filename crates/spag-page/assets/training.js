@@ -8,6 +8,13 @@ import { labelled } from "./win_rates.js";
 /** Curves that come first, with their names; others follow under theirs. */
 const CURVES = new Map(Object.entries({
   loss: "Loss",
+  without_signal: "Groups without a signal",
+  item_information: "Information about the item, nats",
+  entropy: "Entropy, nats a token",
+  ties: "Ties",
+  repeated_utterances: "Repeated utterances",
+  left_out_games: "Games left out",
+  reward_variance: "Variance of rewards",
   eval_loss: "Loss on evaluation data",
   kl: "KL term",
   policy: "Policy term: clipped rewards of the winners",

@@ -57,6 +57,13 @@ impl PlayStats {
         }
     }
 
+    /// Ties among all games.
+    pub fn ties(&self) -> Rate {
+        // Both seats' wins are among the same decided games.
+        let decided = self.win.values()[0].total;
+        Rate::new(self.games.saturating_sub(decided), self.games)
+    }
+
     /// The score of a seat: its wins minus its losses, of all games.
     pub fn score(&self, seat: Seat) -> Score {
         let Rate { count, total, .. } = self.win[seat];
@@ -103,7 +110,7 @@ mod tests {
             &["Hello.", "Well."],
         ];
         let stats = judged(&games.map(game));
-        assert_eq!((stats.games, stats.games - stats.win.values()[0].total), (4, 1));
+        assert_eq!(stats.ties(), Rate::new(1, 4));
         assert_eq!((stats.win[taboo::ATTACKER], stats.win[taboo::DEFENDER]), (Rate::new(1, 3), Rate::new(2, 3)));
         // 2 + 1 + ½ + 1 turns; a tiger has stripes, is dangerous and jumps well, but eats no grass.
         assert_eq!((stats.mean_turns, stats.true_clues), (1.125, Rate::new(3, 4)));

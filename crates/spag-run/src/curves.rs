@@ -6,11 +6,12 @@ use std::time::Instant;
 
 use serde_json::{Map, Value, json};
 
+use crate::alarms::UpdateMeasures;
 use crate::follow::{Follower, Found, Line};
 use crate::thinned::Thinned;
 
-/// Curves of a stage.
-const MOST: usize = 40;
+/// Curves of a stage: an update of an on-policy run has some thirty, and a dozen of each of its games.
+const MOST: usize = 160;
 /// Bytes of a curve's name.
 const NAME: usize = 64;
 
@@ -81,6 +82,17 @@ impl Curves {
         (!self.curves.is_empty()).then_some(self.version)
     }
 
+    /// Adds the curves to the measures of a run's updates, if they are of updates.
+    pub fn add_updates(&self, measures: &mut UpdateMeasures) {
+        if !self.curves.contains_key("update") {
+            return;
+        }
+        for (name, curve) in &self.curves {
+            // A step of an on-policy run is an update.
+            curve.iter().for_each(|[step, value]| measures.add(name, *step as u64, *value));
+        }
+    }
+
     /// All curves by name, as lists of [step, value].
     pub fn json(&self) -> Value {
         let points = |curve: &Thinned<[f64; 2]>| json!(curve.iter().collect::<Vec<_>>());
@@ -130,6 +142,19 @@ mod tests {
         fs::rename(folder.path().join("new"), &path).unwrap();
         assert_eq!(update(&mut curves)["curves"], json!({"loss": [[1.0, 2.5]]}));
         assert!(curves.version() > version);
+    }
+
+    #[test]
+    fn curves_of_updates_alone_are_measures_of_updates() {
+        let folder = tempfile::tempdir().unwrap();
+        for (update, alarms) in [("", 0), (r#", "update": 1"#, 1)] {
+            fs::write(folder.path().join("metrics.jsonl"), format!("{{\"step\": 1, \"ties\": 1{update}}}\n")).unwrap();
+            let mut curves = Curves::new(Follower::new(&EnclosedFolder::new(folder.path()), "metrics.jsonl"));
+            self::update(&mut curves);
+            let mut measures = UpdateMeasures::default();
+            curves.add_updates(&mut measures);
+            assert_eq!(measures.alarms().len(), alarms, "{update}");
+        }
     }
 
     #[test]

@@ -10,6 +10,7 @@ mod stages;
 mod status;
 
 // ── What is told of it ──
+mod alarms;
 pub mod document;
 
 // ── How it is read ──
@@ -19,6 +20,7 @@ mod follow;
 mod ranks;
 mod thinned;
 
+pub use alarms::{MANY_TIES, UpdateMeasures};
 pub use curves::Curves;
 pub use folder::{RunFolder, RunIdentity};
 pub use follow::{FileIdentity, Follower, Found, Line};

@@ -8,17 +8,19 @@ use spag_tests::Serve;
 
 use crate::browser::Browser;
 use crate::compared_runs;
-use crate::watch_routes::{finished_run, game, run_in_progress, status, write_status};
+use crate::watch_routes::{finished_run, game, run_in_progress, status, updates_of_ties, write_status};
 
 #[test]
 #[ignore = "needs Chromium"]
 fn page_follows_the_files_of_a_run() {
     let folder = run_in_progress();
     let dir = folder.path();
+    fs::write(dir.join("spag-1/metrics.jsonl"), updates_of_ties()).unwrap();
     let server = Serve::watch(dir);
     let browser = Browser::start();
     browser.open(&server.url("/"));
     browser.wait_text("spag-1: games");
+    browser.wait_text("Warning: 100% of the games of the last update are ties");
     browser.wait_text("50 of 100");
     assert_eq!(browser.text(".state .badge"), "running");
     assert_eq!(browser.eval("document.querySelector('progress').value"), 50);

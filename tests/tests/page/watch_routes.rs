@@ -37,6 +37,11 @@ fn metrics(steps: usize) -> String {
     (1..=steps).map(line).collect()
 }
 
+/// Updates whose games are all ties.
+pub(crate) fn updates_of_ties() -> String {
+    (1..=3).map(|step| json!({"step": step, "update": step, "loss": 0.5, "ties": 1}).to_string() + "\n").collect()
+}
+
 /// Seconds since 1970.
 fn now() -> f64 {
     SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs_f64()
@@ -206,6 +211,15 @@ fn run_in_progress_has_stages_games_and_curves() {
         later["games"].as_array().unwrap().iter().map(|game| game["target_word"].as_str().unwrap()).collect();
     assert_eq!(words, ["boot"]);
     assert_eq!(later["games"][0]["verdict"]["ending"], "said_unknowingly");
+
+    // What the updates of an on-policy run warn of.
+    assert_eq!(live["warnings"], json!([]));
+    write(folder.path().join("spag-1/metrics.jsonl"), updates_of_ties());
+    let warned = live_when(&server, "/page/live", |live| live["warnings"] != json!([]));
+    assert_eq!(
+        warned["warnings"],
+        json!(["100% of the games of the last update are ties; win rates are of the others"])
+    );
 }
 
 #[test]

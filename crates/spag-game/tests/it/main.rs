@@ -1,5 +1,6 @@
 //! The rules, judges, prompts, files and drivers of games.
 
+mod amounts;
 mod any_order;
 mod endings;
 mod files;

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use serde::Serialize;
 use serde_json::{Value, json};
 use spag_io::{EntryKind, quote};
-use spag_run::{Curves, Found, Life, Ranks, RunFolder, RunIdentity, Stage, StageDone};
+use spag_run::{Curves, Found, Life, Ranks, RunFolder, RunIdentity, Stage, StageDone, UpdateMeasures};
 
 use super::games::Games;
 use super::rank::rank_json;
@@ -16,7 +16,7 @@ use crate::runs::ShownRun;
 const PAUSE: Duration = Duration::from_millis(300);
 /// Time of one reading. A long file is read in several.
 const READING: Duration = Duration::from_millis(300);
-/// Problems that are shown.
+/// Problems that are shown, and warnings.
 const MAX_PROBLEMS: usize = 5;
 
 /// A stage with what its files say.
@@ -162,12 +162,23 @@ impl View {
             "report": has_report,
             "is_behind": self.is_behind,
             "problems": self.problems.iter().map(|problem| quote(problem)).collect::<Vec<_>>(),
+            "warnings": self.warnings().iter().map(|warning| quote(warning)).collect::<Vec<_>>(),
             "stages": self.stages_json(state),
             "ranks": self.ranks.all().iter().map(rank_json).collect::<Vec<_>>(),
             "sets": self.games.json(),
             "games": self.games.newest(from),
             "next_game": self.games.feed.next(),
         })
+    }
+
+    /// What the updates of an on-policy run warn of, as its report does.
+    fn warnings(&self) -> Vec<String> {
+        let mut measures = UpdateMeasures::default();
+        let curves = self.stages.iter().filter_map(|one| self.curves.get(&one.stage.folder));
+        curves.for_each(|curves| curves.add_updates(&mut measures));
+        let mut alarms = measures.alarms();
+        alarms.truncate(MAX_PROBLEMS);
+        alarms
     }
 
     fn stages_json(&self, state: RunState) -> Vec<Value> {

@@ -87,6 +87,16 @@ impl RunConfig {
                 ),
             });
         }
+        if self.stop_when.least_item_information.is_some() && online.signal.information_games == 0 {
+            let problem =
+                "the information is not measured; set online.information_games to at least 2, or remove the rule";
+            return bad("stop_when.least_item_information", problem);
+        }
+        if online.policy_loss.sft_coeff > 0.0 && !matches!(self.sft.share, SftShare::PerSample(share) if share > 0.0) {
+            let problem = "online.sft_coeff weighs rows of general text for each utterance that is learned; set their number, \
+                           such as 0.25, or remove online.sft_coeff";
+            return bad("sft.share", problem);
+        }
         online.check()
     }
 

@@ -64,11 +64,11 @@ spag_io::settings! {
     }
 
     /// `[stop_when]`: shares of the games or utterances of a round, or of an update of an on-policy run, above which the run stops: a
-    /// round before it trains on them, an update once it is recorded. Absent rules stop nothing.
+    /// round before it trains on them, an update once it is recorded. A single round or update is enough. Absent rules stop nothing.
     pub table StopRules {
         /// Empty utterances among all.
         pub empty_utterances: Option<f64> [0.0..=1.0];
-        /// Utterances that repeat an earlier one of their game, among all.
+        /// Utterances that repeat an earlier one of their game, among all, in games of sentences: moves may be repeated.
         pub repeated_utterances: Option<f64> [0.0..=1.0];
         /// The attacker's wins among decided games.
         pub attacker_wins: Option<f64> [0.0..=1.0];
@@ -84,6 +84,12 @@ spag_io::settings! {
         pub forced_reasoning: Option<f64> [0.0..=1.0];
         /// Utterances whose completion ended within reasoning, among all.
         pub unfinished_reasoning: Option<f64> [0.0..=1.0];
+        /// Groups of an update whose games all have equal rewards, so that nothing is learned, among all; batches, if a group is one
+        /// game. Of updates only.
+        pub without_signal: Option<f64> [0.0..=1.0];
+        /// A lower limit: nats of `item_information` below which the run stops. Of updates only, and of those whose games have different
+        /// first prompts. Needs `online.information_games`.
+        pub least_item_information: Option<f64> [0.0..=10.0];
     }
 
     /// `[hardware]`: what `spag run --plan` assumes. Nothing else depends on it.

@@ -16,6 +16,7 @@ use super::inputs::InputFinder;
 use super::layers::load_config;
 use super::missing::MissingInput;
 use super::online::{OnlineSettings, RunMethod};
+use super::online_choices::Opponent;
 use super::play::SelfPlaySettings;
 use super::sources::{ImitationSettings, ImitationSource, SftSettings, SftShare, WordSettings};
 use super::train::TrainSettings;
@@ -157,6 +158,9 @@ impl RunConfig {
             inputs.find("online.opponent_model", &mut folder);
             *model = folder.display().to_string();
         }
+        if let Some(folder) = config.online.as_mut().and_then(|online| online.reference.reference_model.as_mut()) {
+            inputs.find("online.reference_model", folder);
+        }
         config.games.iter_mut().flat_map(|game| &mut game.data).for_each(|path| inputs.find("games.data", path));
         for (setting, train) in [
             ("imitation.train.eval_data_path", &mut config.imitation.train),
@@ -191,7 +195,8 @@ impl RunConfig {
     pub fn uses_small_world(&self) -> bool {
         let has_texts = self.sft.share != SftShare::PerSample(0.0) || !self.sft.alone.is_empty();
         let texts = self.sft.file.is_none() && has_texts;
-        let scripted = self.imitation.source.has(ImitationSource::Scripted);
+        let opponent = self.online.as_ref().map(OnlineSettings::opponent);
+        let scripted = self.imitation.source.has(ImitationSource::Scripted) || opponent == Some(Opponent::Scripted);
         let has_items = self.run_games().iter().any(|game| game.rules.has_items());
         let words = has_items && self.words.file.is_none();
         self.lexicon.is_some() || words || scripted || texts

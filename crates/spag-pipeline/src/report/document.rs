@@ -88,6 +88,10 @@ fn tiles(report: &GameReport) -> Option<Part> {
         number: points(*change),
         meaning: format!("points won as {seat}, against IM in that seat"),
     }));
+    tiles.extend(last.shown_ties().map(|(seat, ties)| Tile {
+        number: format!("{} %", percent(ties.share)),
+        meaning: format!("of {name}'s games as {seat} are ties, which win rates leave out"),
+    }));
     tiles.extend(has_clues(report).then(|| Tile {
         number: format!("{} %", percent(last.seats.values()[0].true_clues.share)),
         meaning: format!("of {name}'s clues are true; IM: {} %", percent(report.baseline.true_clues.share)),

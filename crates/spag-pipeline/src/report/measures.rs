@@ -133,6 +133,30 @@ fn groups_of_all(games: &Games<'_>) -> Vec<Group> {
             measures: vec![measure("opponent_score", "score against the opponent")],
         },
         Group {
+            title: "Signal".to_owned(),
+            axis: "% of groups, % of games",
+            note: "Groups whose games all have equal rewards, so that nothing is learned (batches, if a group is one game); games that are not learned from.",
+            unit: Unit::Percent,
+            measures: vec![
+                measure("without_signal", "groups without a signal"),
+                measure("left_out_games", "games left out"),
+            ],
+        },
+        Group {
+            title: "Variance of rewards".to_owned(),
+            axis: "variance",
+            note: "Of a seat's rewards in a group on average (in a batch, if a group is one game). Without it nothing is learned.",
+            unit: Unit::Number(3),
+            measures: vec![measure("reward_variance", "variance of rewards")],
+        },
+        Group {
+            title: "Information about the item".to_owned(),
+            axis: "nats",
+            note: "Between prompts and first utterances, at least. It falls to 0 if what is said stops depending on what the game is about.",
+            unit: Unit::Number(3),
+            measures: vec![measure("item_information", "information about the item, nats")],
+        },
+        Group {
             title: "Entropy".to_owned(),
             axis: "nats a token",
             note: "Of the sampled tokens. A policy that collapses loses it first.",

@@ -2,7 +2,10 @@
 
 use serde::{Deserialize, Serialize};
 use spag_game::{Labels, PerSeat, SeatKey, UtteranceKind};
+use spag_run::MANY_TIES;
 use spag_selfplay::{Rate, ReasoningStats};
+
+use crate::config::RunMethod;
 
 /// The games that a model was trained on, and its training.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -87,14 +90,15 @@ const EMPTY: f64 = 0.05;
 const REPEATED: f64 = 0.3;
 /// A share of the decided games won by one seat that a warning names.
 const ONE_SIDED: f64 = 0.9;
-/// A share of ties or early guesses that a warning names.
-const MOST: f64 = 0.6;
+/// A share of early guesses that a warning names.
+const EARLY: f64 = 0.6;
 /// A share of clipped tokens that a warning names.
 const CLIPPED: f64 = 0.5;
 
 impl Round {
-    /// What of this round of games with these labels looks wrong, a sentence each.
-    pub fn warnings(&self, labels: &Labels) -> Vec<String> {
+    /// What of this round of games with these labels looks wrong, a sentence each. The updates of an on-policy run have warnings of
+    /// their ties.
+    pub fn warnings(&self, labels: &Labels, method: RunMethod) -> Vec<String> {
         let mut found = Vec::new();
         let mut warn = |rate: Option<f64>, limit: f64, what: &str| {
             if let Some(share) = rate.filter(|share| *share > limit) {
@@ -122,9 +126,11 @@ impl Round {
             }
             if !labels.guesses.is_empty() {
                 let [_, second] = games.wins.seats();
-                warn(games.early_guesses.share, MOST, &format!("of the {second}s guess in their first utterance"));
+                warn(games.early_guesses.share, EARLY, &format!("of the {second}s guess in their first utterance"));
             }
-            warn(games.ties.share, MOST, "of the games are ties, which no player learns from");
+            if method == RunMethod::Offline || self.name == IMITATION {
+                warn(games.ties.share, MANY_TIES, "of the games are ties, which no player learns from");
+            }
         }
         if let Some(training) = &self.training {
             warn(training.clipped_fraction, CLIPPED, "of the tokens had a clipped importance ratio; train more gently");
@@ -162,15 +168,26 @@ pub(super) mod tests {
 
     #[test]
     fn collapse_is_warned_of() {
-        assert_eq!(round().warnings(&taboo::LABELS), Vec::<String>::new());
+        assert_eq!(round().warnings(&taboo::LABELS, RunMethod::Offline), Vec::<String>::new());
         let mut wrong = round();
         if let Some(games) = &mut wrong.games {
             games.wins = PerSeat::new(&taboo::LABELS, [Rate::new(31_273, 33_973), Rate::new(40, 90)]);
             games.empty_utterances = Rate::new(80, 100);
         }
-        let said = wrong.warnings(&taboo::LABELS).join("\n");
+        let said = wrong.warnings(&taboo::LABELS, RunMethod::Offline).join("\n");
         assert!(said.contains("SPAG-2: 80% of the utterances are empty"), "{said}");
         assert!(said.contains("SPAG-2: 92% of the decided games were won by the attacker"), "{said}");
         assert_eq!(said.lines().count(), 2, "{said}");
+    }
+
+    #[test]
+    fn ties_of_updates_have_a_warning_of_their_own() {
+        let mut tied = round();
+        tied.games.iter_mut().for_each(|games| games.ties = Rate::new(70, 100));
+        let said = tied.warnings(&taboo::LABELS, RunMethod::Offline);
+        assert_eq!(said, ["SPAG-2: 70% of the games are ties, which no player learns from"]);
+        assert_eq!(tied.warnings(&taboo::LABELS, RunMethod::Online), [""; 0]);
+        tied.name = IMITATION.to_owned();
+        assert_eq!(tied.warnings(&taboo::LABELS, RunMethod::Online).len(), 1);
     }
 }

@@ -56,7 +56,9 @@ fn result(report: &Report, game: &GameReport) -> Option<String> {
     let seats = last.change.iter().map(|(seat, of)| {
         let points = change(*of);
         let points = points.split(' ').next().unwrap_or_default();
-        format!("{}% as {seat} ({points} points)", percent(last.win_as(seat).share))
+        let ties = last.shown_ties().find(|(of, _)| *of == seat);
+        let ties = ties.map(|(_, ties)| format!(", {}% ties", percent(ties.share))).unwrap_or_default();
+        format!("{}% as {seat} ({points} points{ties})", percent(last.win_as(seat).share))
     });
     let seats: Vec<String> = seats.collect();
     Some(format!(

@@ -6,7 +6,7 @@ use spag_io::escape;
 use spag_run::document::Table;
 use spag_selfplay::{arena, text_table};
 
-use super::data::{GameReport, Report, SamplePair, ShownGame, ShownUtterance};
+use super::data::{GameReport, MatchReport, Report, SamplePair, ShownGame, ShownUtterance};
 use super::exact::exact_table;
 use super::tables;
 use super::updates::update_table;
@@ -47,6 +47,8 @@ pub(super) fn text_of(table: &Table) -> String {
 /// The tables of a game.
 fn numbers(report: &GameReport, out: &mut String) {
     if let Some(wins) = tables::win_rates(report) {
+        let ties = report.matches.last().and_then(MatchReport::ties_note);
+        ties.into_iter().for_each(|note| out.push_str(&format!("{note}\n\n")));
         out.push_str(&text_of(&wins));
         let held_out = tables::held_out(report).map(|table| text_of(&table));
         let ratings = report.ratings.as_ref().map(arena::render_text);

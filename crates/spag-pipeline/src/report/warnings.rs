@@ -1,12 +1,15 @@
 //! What stands before the numbers of a report, since it qualifies them.
 
 use spag_game::Seat;
+use spag_run::{MANY_TIES, UpdateMeasures};
+use spag_selfplay::Rate;
 
 use super::data::{GameReport, MatchReport, Report};
+use super::tables::percent;
 use crate::play_stats::PlayStats;
 
-/// A share of ties above which win rates, which are of the other games, are qualified.
-const MANY_TIES: f64 = 0.6;
+/// A share of ties above which it stands beside the win rate, which is of the other games.
+const SOME_TIES: f64 = 0.3;
 
 impl Report {
     /// Why the run stopped, and its warnings, for the beginning of the report.
@@ -17,7 +20,17 @@ impl Report {
 
     /// What looks wrong, and what qualifies win rates, a sentence each. They stand before all numbers.
     pub(super) fn all_warnings(&self) -> Vec<String> {
-        self.few_decided().into_iter().chain(self.warnings.iter().cloned()).collect()
+        let alarms = self.update_alarms().into_iter();
+        alarms.chain(self.few_decided()).chain(self.warnings.iter().cloned()).collect()
+    }
+
+    /// What the updates of an on-policy run warn of.
+    fn update_alarms(&self) -> Vec<String> {
+        let mut measures = UpdateMeasures::default();
+        for point in &self.updates {
+            point.values.iter().for_each(|(key, value)| measures.add(key, point.update, *value));
+        }
+        measures.alarms()
     }
 
     /// The evaluations of which hardly any game was decided, so that a win rate says little.
@@ -39,19 +52,34 @@ impl GameReport {
         let all = self.matches.iter().map(|game| (game, "")).chain(held_out);
         let of_match = |(game, words): (&MatchReport, &str)| {
             let warning = |(seat, play): (Seat, &PlayStats)| {
-                let decided = play.win[seat].total;
-                let ties = play.games.saturating_sub(decided) as f64 / play.games.max(1) as f64;
-                (ties > MANY_TIES).then(|| {
-                    format!(
-                        "{} as {seat} against IM{words}: {:.0}% of {} games are ties; its win rate is of the other {decided}",
-                        game.name,
-                        100.0 * ties,
-                        play.games
-                    )
-                })
+                let ties = play.ties();
+                let share = ties.share.filter(|share| *share > MANY_TIES)?;
+                Some(format!(
+                    "{} as {seat} against IM{words}: {:.0}% of {} games are ties; its win rate is of the other {}",
+                    game.name,
+                    100.0 * share,
+                    ties.total,
+                    ties.total - ties.count
+                ))
             };
             game.seats.iter().filter_map(warning).collect::<Vec<_>>()
         };
         all.flat_map(of_match).collect()
+    }
+}
+
+impl MatchReport {
+    /// The seats of the model with so many ties that its win rate is not shown without them.
+    pub(super) fn shown_ties(&self) -> impl Iterator<Item = (Seat, Rate)> {
+        let ties = self.seats.iter().map(|(seat, play)| (seat, play.ties()));
+        ties.filter(|(_, ties)| ties.share.is_some_and(|share| share > SOME_TIES))
+    }
+
+    /// The same as a sentence; `None` if all seats have few ties.
+    pub(super) fn ties_note(&self) -> Option<String> {
+        let seats = self.shown_ties().map(|(seat, ties)| format!("{}% as {seat}", percent(ties.share)));
+        let seats = seats.collect::<Vec<_>>().join(", ");
+        let note = || format!("Ties, which the win rates leave out, of {}'s games against IM: {seats}", self.name);
+        (!seats.is_empty()).then(note)
     }
 }

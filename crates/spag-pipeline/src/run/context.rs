@@ -5,13 +5,14 @@ use std::sync::Arc;
 
 use spag_chat::PromptEncoder;
 use spag_dist::{LaunchEnv, ProcessGroup, agree, broadcast_text};
-use spag_game::PromptSet;
+use spag_game::games::BestActions;
+use spag_game::{Game, PromptSet};
 use spag_io::{Progress, PromptFormat, ReasoningFormat, ReasoningRule};
 use spag_model::checkpoint::{LoadOptions, load_config, load_quantised, load_tokenizer};
 use spag_model::dtype::{DtypeChoice, WeightDtype};
 use spag_model::generate::Sampling;
 use spag_model::model::{BlockFormat, Quantisation};
-use spag_model::{Checkpoint, EngineConfig, GenerationConfig};
+use spag_model::{Checkpoint, EngineConfig, GenerationConfig, Tokenizer};
 use spag_run::{Model, StageDone};
 use spag_selfplay::{AnyPlayer, ModelPlayer};
 use spag_world::Lexicon;
@@ -19,7 +20,7 @@ use spag_world::Lexicon;
 use super::run_games::OpenGame;
 use super::stage_folder::StageFolder;
 use super::words::Words;
-use crate::config::{RunConfig, load_lexicon, load_prompts};
+use crate::config::{OnlineSettings, Opponent, RunConfig, load_lexicon, load_prompts};
 use crate::error::{Error, Result};
 use crate::seeds::stage_seed;
 
@@ -183,6 +184,41 @@ fn thinks(config: &RunConfig) -> spag_chat::Result<bool> {
     Ok(*encoder.reasoning() != ReasoningRule::None)
 }
 
+/// Checks what an on-policy run needs of its games and of the model that its divergence is measured from, before anything is played.
+fn check_online(online: &OnlineSettings, games: &[OpenGame], config: &RunConfig) -> Result<()> {
+    let bad = |setting, message| Err(Error::BadSetting { setting, message });
+    let all: Vec<&dyn Game> = games.iter().map(|game| &*game.game).collect();
+    online.rewards.check_for(&all).or_else(|error| bad("online.rewards", error.to_string()))?;
+    let no_list = |game: &&OpenGame| {
+        let state = BestActions::start(&*game.game, 0).ok();
+        !game.rules.has_items() && state.and_then(|state| state.legal_actions()).is_none()
+    };
+    if let (Opponent::Scripted, Some(game)) = (online.opponent(), games.iter().find(no_list)) {
+        let message = format!("no scripted player knows {}; use self, fixed or pool", game.rules.game);
+        return bad("online.opponent", message);
+    }
+    let Some(reference) = &online.reference.reference_model else { return Ok(()) };
+    let [own, other] = [&config.base_model, reference].map(load_tokenizer);
+    let (own, other) = (own?, other?);
+    let tokens = |tokenizer: &Tokenizer| -> Vec<Option<String>> {
+        (0..tokenizer.vocab_size() as u32).map(|id| tokenizer.token(id)).collect()
+    };
+    if tokens(&own) != tokens(&other) {
+        let message = format!(
+            "{} has another tokenizer than the base model, so its log-probabilities are of other tokens; use a model of the same \
+             family",
+            reference.display()
+        );
+        return bad("online.reference_model", message);
+    }
+    let [own, other] = [&config.base_model, reference].map(load_config);
+    if own?.architecture != other?.architecture {
+        let message = format!("{} has another architecture than the base model", reference.display());
+        return bad("online.reference_model", message);
+    }
+    Ok(())
+}
+
 /// The games, prompt wordings and lexicon of a run.
 pub(super) struct RunInputs {
     pub(super) prompts: PromptSet,
@@ -201,6 +237,9 @@ impl RunInputs {
         let thinks = thinks(config).map_err(spag_selfplay::Error::from)?;
         let lexicon = config.uses_small_world().then(|| load_lexicon(config.lexicon.as_deref())).transpose()?;
         let games = OpenGame::all(config, &prompts, lexicon.as_ref(), progress)?;
+        if let Some(online) = &config.online {
+            check_online(online, &games, config)?;
+        }
         Ok(Self { prompts, games, lexicon, thinks })
     }
 

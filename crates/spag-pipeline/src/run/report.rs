@@ -67,7 +67,7 @@ fn build(run: RunContext<'_>, folder: &LockedRun, stages: &[StageDone]) -> Resul
     for game in &run.inputs.games {
         let builder = ReportBuilder { run, folder, game, eval: game.folder_in(&eval), counted: RefCell::default() };
         let (report, curves) = builder.build()?;
-        let found = report.rounds.iter().flat_map(|round| round.warnings(game.game.labels()));
+        let found = report.rounds.iter().flat_map(|round| round.warnings(game.game.labels(), config.method));
         warnings.extend(found.map(|warning| game.title_of(warning)));
         reports.push(report);
         losses = curves;

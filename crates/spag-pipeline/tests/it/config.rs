@@ -248,6 +248,10 @@ fn sources_need_what_they_read() {
         ("[words]\nholdout = 1.0", "setting `words.holdout`"),
         ("words = \"words.txt\"", "expected a table: [words] with file ="),
         ("[stop_when]\nties = 1.5", "setting `stop_when.ties`"),
+        (
+            "method = \"online\"\n[stop_when]\nleast_item_information = 0.1",
+            "setting `stop_when.least_item_information`: the information is not measured",
+        ),
         ("[self_play]\ndtype = \"f16\"", "expected auto, f32 or bf16"),
     ] {
         let said = message(text, &[]);

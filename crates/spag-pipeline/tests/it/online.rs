@@ -163,6 +163,82 @@ fn interrupted_run_of_an_adapter_ends_with_the_same_files() {
     assert!(sums[0] != sums[1]);
 }
 
+/// The reference is the policy of the second, fourth … update: then the divergence is 0 again, with the bits of the learner.
+#[test]
+fn interrupted_run_with_a_moving_reference_ends_with_the_same_files() {
+    for more in [&[][..], &ADAPTER, &["train.bf16=true"]] {
+        let settings = [
+            "online.kl_coeff=0.2",
+            "online.kl_in=zero_sum",
+            "online.reference_updates=2",
+            "online.sft_coeff=0.5",
+            "online.save_updates=1",
+            "online.information_games=3",
+        ];
+        let root = killed_and_resumed(&[&settings[..], more].concat());
+        let run_dir = root.path().join("straight");
+        let metrics = lines(&run_dir.join("metrics.jsonl"));
+        let divergences: Vec<f64> = metrics.iter().map(|line| number(line, "kl_reference")).collect();
+        for (update, divergence) in divergences.iter().enumerate() {
+            assert_eq!(*divergence == 0.0, update % 2 == 0, "{more:?}: {divergences:?}");
+        }
+        for line in &metrics {
+            assert!(number(line, "sft") > 0.0 && number(line, "log_prob_gap_max") == 0.0, "{line}");
+            assert!(number(line, "item_information") <= f64::ln(3.0) + 1e-9, "{line}");
+        }
+        // References that nothing needs any more are gone.
+        let kept = std::fs::read_dir(run_dir.join("reference")).unwrap();
+        let kept: Vec<_> = kept.map(|entry| entry.unwrap().file_name()).collect();
+        assert_eq!(kept, ["update-4"]);
+    }
+}
+
+#[test]
+fn interrupted_run_that_plays_further_games_ends_with_the_same_files() {
+    let more = [
+        "game=kuhn-poker",
+        "game_options=rounds=1 bets_count=true",
+        "imitation.source=random",
+        "imitation.games=40",
+        "online.group_size=2",
+        "online.estimator={name=\"group\",deviation=\"none\"}",
+        "online.resample=2",
+        "online.rewards={by=\"amounts\",invalid=-3}",
+    ];
+    let root = killed_and_resumed(&more);
+    let run_dir = root.path().join("straight");
+    let metrics = lines(&run_dir.join("metrics.jsonl"));
+    assert!(
+        metrics.iter().any(|line| number(line, "games") > 8.0 && number(line, "left_out_games") > 0.0),
+        "{metrics:?}"
+    );
+    for line in &metrics {
+        assert!((0.0..=1.0).contains(&number(line, "without_signal")), "{line}");
+        assert!(number(line, "games") <= 24.0, "{line}");
+    }
+    // The games of a group have one deal, and draw their utterances apart.
+    let episodes = spag_game::read_episodes(run_dir.join("spag-1/episodes.jsonl")).unwrap();
+    let seeds: Vec<_> = episodes.iter().map(|episode| episode.extra["seed"].as_u64()).collect();
+    let sampling: Vec<_> = episodes.iter().map(|episode| episode.extra.get("sampling_seed").cloned()).collect();
+    assert!(seeds.chunks(2).all(|group| group[0] == group[1]), "{seeds:?}");
+    assert!(sampling.chunks(2).all(|group| group[0].is_none() && group[1].is_some()), "{sampling:?}");
+}
+
+#[test]
+fn a_share_of_decisive_games_leaves_out_ties() {
+    let lines = metrics_of(&["online.decisive_share=1", "online.resample=1", "max_turns=2"]);
+    assert!(lines.iter().all(|line| number(line, "left_out_games") >= number(line, "ties") - 1e-9), "{lines:?}");
+    assert!(lines.iter().any(|line| number(line, "ties") > 0.0 && number(line, "games") > 8.0), "{lines:?}");
+}
+
+#[test]
+fn scripted_players_guess_less_and_less_often() {
+    let lines = metrics_of(&["online.opponent=scripted", "online.opponent_last_share=0"]);
+    let games: Vec<f64> =
+        lines.iter().map(|line| line.get("opponent_games").map_or(0.0, |_| number(line, "opponent_games"))).collect();
+    assert_eq!(games, [8.0, 6.0, 5.0, 3.0, 2.0, 0.0]);
+}
+
 #[test]
 fn interrupted_run_on_balanced_words_ends_with_the_same_files() {
     let straight = killed_and_resumed(&["online.words=balanced", "online.group_size=2"]);
@@ -233,6 +309,12 @@ fn settings_that_cannot_be_are_refused_before_anything_is_played() {
         (&["train.lora_r=4", "train.quantize=q8_0"], "online.log_prob_gap"),
         (&["train.quantize=q8_0", "online.log_prob_gap=report"], "set lora_r"),
         (&["online.ppo_epochs=2"], "importance ratios"),
+        (&["online.resample=1"], "a group of one game has no rewards to differ"),
+        (&["online.reference_updates=2"], "online.kl_coeff"),
+        (&["online.reference_model=data/tiny-llama"], "online.kl_coeff"),
+        (&["online.reference_model=nowhere", "online.kl_coeff=0.1"], "nowhere"),
+        (&["online.sft_coeff=0.1", "sft.share=0"], "sft.share"),
+        (&["online.kl_in=both"], "zero_sum"),
         (&["online.kl_coeff=-1"], "kl_coeff"),
         (&["online.temperature=0"], "online.temperature"),
         (&["online.top_k=5", "online.kl_coeff=0.1"], "online.top_k"),
@@ -256,6 +338,23 @@ fn settings_that_cannot_be_are_refused_before_anything_is_played() {
         assert!(error.contains(expected), "{more:?}: {error}");
     }
     assert_eq!(std::fs::read_dir(root.path()).unwrap().count(), 0);
+}
+
+#[test]
+fn what_games_and_references_lack_is_refused_before_anything_is_played() {
+    let other = spag_tests::root().join("data/games-llama");
+    let other = format!("online.reference_model={}", other.display());
+    for (more, expected) in [
+        (&["online.kl_coeff=0.1", &*other][..], "another tokenizer"),
+        (&["online.rewards={by=\"amounts\"}"], "taboo counts nothing"),
+        (&["online.rewards={ties={draw=1}}"], "the ties are tie"),
+    ] {
+        let root = tempfile::tempdir().unwrap();
+        let config = config(&root.path().join("run"), more);
+        let error = run(&config, &mut Silent).unwrap_err().to_string();
+        assert!(error.contains(expected), "{more:?}: {error}");
+        assert!(!config.run_dir.join("im").exists(), "{more:?}");
+    }
 }
 
 /// The metrics of the updates of a run.

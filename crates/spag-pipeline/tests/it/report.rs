@@ -85,6 +85,7 @@ fn updates(count: u64) -> Vec<UpdatePoint> {
         let values = [
             ("attacker_wins", 0.5),
             ("ties", 0.25),
+            ("without_signal", 0.125),
             ("entropy", 2.0 / update as f64),
             ("tokens_per_utterance", 10.0 + update as f64),
             ("distinct_words", 0.5),
@@ -121,6 +122,7 @@ fn a_collapse_is_seen_in_the_updates_of_an_on_policy_run() {
         "won by the attacker|50.0|50.0|50.0",
         "ties|25.0|25.0|25.0",
         "score against the opponent|–|75.0|75.0",
+        "groups without a signal|12.5|12.5|12.5",
         "entropy, nats a token|1.500|0.191|0.103",
         "tokens an utterance|11.5|20.5|29.5",
         "distinct words|50.0|50.0|50.0",
@@ -128,14 +130,18 @@ fn a_collapse_is_seen_in_the_updates_of_an_on_policy_run() {
         "repeated utterances|3.0|21.0|39.0",
     ];
     assert_eq!(rows, expected, "{text}");
-    // Results, opponent, entropy, length, words and shares; nothing has a divergence.
+    // Results, opponent, signal, entropy, length, words and shares; nothing has a divergence.
     let (more, fewer) = (charts(&online), charts(&offline));
     let titles: Vec<&str> = more[fewer.len()..].iter().map(|chart| chart.title.as_str()).collect();
-    assert_eq!(titles.len(), 6, "{titles:?}");
+    assert_eq!(titles.len(), 7, "{titles:?}");
     let entropy = more.iter().find(|chart| chart.title == "Entropy").unwrap();
     assert_eq!((entropy.series[0].points[0], entropy.series[0].points[19]), ([1.0, 2.0], [20.0, 0.1]));
     assert!(entropy.smooth > 1 && entropy.includes == [0.0]);
     assert!(tables(&online).iter().any(|table| table.columns.contains(&"updates 19–20".to_owned())));
+    // What collapses is told first.
+    let warning = "Warning: The entropy fell from 1.500 to 0.103 nats a token in the last 2 updates";
+    assert!(text.starts_with(warning), "{text}");
+    assert!(report_document(&online).notes[0].starts_with(warning) && render_summary(&online).contains(warning));
     let again: Report = serde_json::from_str(&serde_json::to_string(&online).unwrap()).unwrap();
     assert_eq!(report_document(&again), report_document(&online));
 }
@@ -312,6 +318,25 @@ fn warnings_stand_before_the_tables_that_they_qualify() {
         let at = |part: &str| text.find(part).unwrap_or_else(|| panic!("{part}: {text}"));
         assert!(at(ties) < at(number) && at("90% of the utterances are empty") < at(number), "{text}");
     }
+}
+
+#[test]
+fn ties_stand_beside_the_win_rates_of_the_last_model() {
+    let mut report = made_up(1);
+    assert!(!render_summary(&report).contains("ties") && !render_text(&report).starts_with("Ties"));
+    let last = report.first.matches.last_mut().unwrap();
+    let [attacked, mut defended] = last.seats.values().clone();
+    (defended.games, defended.win) =
+        (200, spag_game::PerSeat::new(&taboo::LABELS, [spag_selfplay::Rate::new(60, 110); 2]));
+    last.seats = spag_game::PerSeat::new(&taboo::LABELS, [attacked, defended]);
+    let summary = render_summary(&report);
+    assert!(summary.contains(" points, 45.0% ties)") && summary.matches("ties").count() == 1, "{summary}");
+    let text = render_text(&report);
+    assert!(text.starts_with("Ties, which the win rates leave out, of SPAG-3's games against IM: 45.0% as defender\n"));
+    let document = report_document(&report);
+    let tiles = parts(&document).find_map(|part| if let Part::Tiles(tiles) = part { Some(tiles) } else { None });
+    let tie = tiles.unwrap().iter().find(|tile| tile.meaning.contains("as defender are ties")).unwrap();
+    assert_eq!(tie.number, "45.0 %");
 }
 
 #[test]

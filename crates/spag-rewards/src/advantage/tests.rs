@@ -187,6 +187,44 @@ fn rewards_of_outcomes() {
 }
 
 #[test]
+fn ties_have_rewards_of_their_kind_and_seat() {
+    let ties = |text: &str| OutcomeRewards { tie: -0.25, ..serde_json::from_str(text).unwrap() };
+    let of = |rewards: &OutcomeRewards| rewards.of(&Verdict::of(taboo::TIE, 3), &LABELS);
+    assert_eq!(of(&ties("{}")), [-0.25, -0.25]);
+    assert_eq!(of(&ties(r#"{"ties": {"tie": -1}}"#)), [-1.0, -1.0]);
+    assert_eq!(of(&ties(r#"{"ties": {"draw": -1}}"#)), [-0.25, -0.25]);
+    let seats = ties(r#"{"ties": {"tie": {"defender": -1}}}"#);
+    assert_eq!(of(&seats), [-0.25, -1.0]);
+    assert_eq!(seats.of(&Verdict::of(taboo::WRONG_GUESS, 3), &LABELS), WON);
+    let infinite = OutcomeRewards { ties: [("tie".to_owned(), TieReward::Both(f64::NAN))].into(), ..seats.clone() };
+    assert!(infinite.check().unwrap_err().to_string().contains("`ties` is NaN"));
+
+    let game = spag_game::Taboo::default();
+    seats.check_for(&[&game]).unwrap();
+    for (text, said) in [
+        (r#"{"ties": {"draw": -1}}"#, "no tie ends by \"draw\"; the ties are tie"),
+        (r#"{"ties": {"right_guess": -1}}"#, "\"right_guess\""),
+        (r#"{"ties": {"tie": {"dealer": -1}}}"#, "no seat \"dealer\"; the seats are attacker, defender"),
+        (r#"{"by": "amounts"}"#, "taboo counts nothing but who wins"),
+    ] {
+        let error = ties(text).check_for(&[&game]).unwrap_err().to_string();
+        assert!(error.contains(said), "{error}");
+    }
+}
+
+#[test]
+fn amounts_are_rewards_where_a_game_counts_them() {
+    use spag_game::games::kuhn_poker;
+    let rewards = OutcomeRewards { by: RewardSource::Amounts, ..OutcomeRewards::default() };
+    let poker = &kuhn_poker::LABELS;
+    let mut won = Verdict::won_by(poker.seats[1], kuhn_poker::CHIPS, 3);
+    won.amounts = Some([-2, 2]);
+    assert_eq!(rewards.of(&won, poker), [-2.0, 2.0]);
+    let invalid = Verdict::won_by(poker.seats[1], spag_game::INVALID, 3);
+    assert_eq!(rewards.of(&invalid, poker), [-1.5, 0.5]);
+}
+
+#[test]
 fn drawn_winners_depend_on_the_seed_and_nothing_else() {
     let rewards = OutcomeRewards::default();
     let draw = |seed, outcome: [f64; SEATS]| -> Vec<RewardedGame> {

@@ -104,6 +104,31 @@ fn losses() -> impl Iterator<Item = PolicyGradient> {
     })
 }
 
+/// Samples of both kinds: the policy's part is that of the games alone, and the other the mean surprisal of the texts.
+#[test]
+fn general_texts_add_their_mean_surprisal() {
+    use spag_rewards::SampleKind;
+    let one = |kind, tokens: usize| Trajectory {
+        row: 0,
+        ids: vec![0; tokens + 1],
+        spans: vec![Span { kind, ..Span::new(1..tokens + 1, 2.0) }],
+    };
+    let (game, text) = (one(SampleKind::Game, 2), one(SampleKind::Sft, 3));
+    let log_probs = [-0.5, -1.0, -0.25, -2.0, -3.0];
+    let of = |trajectories: &[Trajectory], log_probs: &[f64], sft| {
+        let loss = PolicyGradient { ratio: Ratio::None, length: Length::Own, kl: 0.0, sft };
+        let batch = Batch::new(trajectories, Packing::None);
+        let value = loss.evaluate(&input(&batch, log_probs)).unwrap();
+        (value.loss.to_scalar::<f64>().unwrap(), gradient(&loss, &batch, log_probs))
+    };
+    let (games, _) = of(std::slice::from_ref(&game), &log_probs[..2], 0.5);
+    assert_eq!(games, 1.5);
+    let (both, gradient) = of(&[game, text], &log_probs, 0.5);
+    assert!((both - (games + 0.5 * 1.75)).abs() < 1e-12, "{both}");
+    let want = [-1.0, -1.0, -0.5 / 3.0, -0.5 / 3.0, -0.5 / 3.0];
+    assert!(gradient.iter().zip(want).all(|(got, want)| (f64::from(*got) - want).abs() < 1e-6), "{gradient:?}");
+}
+
 proptest! {
     #[test]
     fn loss_and_gradient_equal_their_formulas(cases in prop::collection::vec(case(), 1..5)) {

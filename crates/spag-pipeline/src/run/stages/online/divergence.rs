@@ -53,3 +53,40 @@ fn reward_at(trajectories: &mut [Trajectory], (trajectory, span): (usize, usize)
         span.reward += change;
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use spag_game::taboo::LABELS;
+    use spag_train::Span;
+    use spag_train::loss::PolicyLossSettings;
+
+    use super::*;
+    use crate::run::stages::online::trajectories::Turns;
+
+    /// A game of four turns, whose divergences are 1, 2, 4 and 8.
+    fn rewards(kl_in: KlPlace) -> [Vec<f64>; 2] {
+        let span = |divergence: f32| Span {
+            sampling_log_probs: Some(vec![divergence - 9.0]),
+            ref_token_log_probs: Some(vec![-9.0]),
+            ..Span::new(0..1, 0.0)
+        };
+        let seat = |seat: usize, divergences: [f32; 2]| {
+            let trajectory = Trajectory { row: 7, ids: vec![0], spans: divergences.map(span).to_vec() };
+            (trajectory, Turns { seat: LABELS.seats[seat], turns: vec![seat, seat + 2] })
+        };
+        let (trajectories, turns) = [seat(0, [1.0, 4.0]), seat(1, [2.0, 8.0])].into_iter().unzip();
+        let mut learned = Learned { trajectories, turns };
+        let policy_loss = PolicyLossSettings { kl_coeff: 0.5, kl_in, ..PolicyLossSettings::default() };
+        subtract(&OnlineSettings { policy_loss, ..OnlineSettings::default() }, &mut learned).unwrap();
+        let of = |at: usize| learned.trajectories[at].spans.iter().map(|span| span.reward).collect();
+        [of(0), of(1)]
+    }
+
+    #[test]
+    fn in_a_zero_sum_game_the_other_seat_gains_what_one_loses() {
+        assert_eq!(rewards(KlPlace::Loss), [[0.0, 0.0], [0.0, 0.0]]);
+        assert_eq!(rewards(KlPlace::Reward), [[-0.5, -2.0], [-1.0, -4.0]]);
+        // 1 − 2 + 4 − 8 and 4 − 8; 2 − 4 + 8 and 8.
+        assert_eq!(rewards(KlPlace::ZeroSum), [[2.5, 2.0], [-3.0, -4.0]]);
+    }
+}

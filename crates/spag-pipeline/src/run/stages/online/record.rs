@@ -13,7 +13,7 @@ use super::play::{Batch, gather_games, is_too_long, reasoning_tokens, tokens};
 use super::selection::Selection;
 use crate::error::Result;
 use crate::run::context::RunContext;
-use crate::run::stop::broken_rule;
+use crate::run::stop::{broken_rule, broken_update_rule};
 
 /// Seconds of the parts of an update.
 #[derive(Clone, Copy, Debug, Default)]
@@ -41,7 +41,7 @@ pub(super) struct UpdateRecord {
     /// The games of all ranks, in their order, each with its place among the run's games.
     pub(super) episodes: Vec<(usize, Episode)>,
     pub(super) seconds: Seconds,
-    /// The first rule of `[stop_when]` that the games break, with its value and theirs.
+    /// The first rule of `[stop_when]` that the update breaks, with its value and the update's.
     pub(super) broken_rule: Option<String>,
 }
 
@@ -194,9 +194,12 @@ impl UpdateRecord {
         line.insert("left_out_games".to_owned(), mean(sum(0), played).into());
         line.insert("without_signal".to_owned(), selection.without_signal.into());
         line.insert("reward_variance".to_owned(), selection.reward_variance.into());
-        if sum(2) > 0.0 {
-            line.insert("item_information".to_owned(), mean(sum(1), sum(2)).into());
+        let information = (sum(2) > 0.0).then(|| mean(sum(1), sum(2)));
+        if let Some(nats) = information {
+            line.insert("item_information".to_owned(), nats.into());
         }
+        let broken =
+            broken.or_else(|| broken_update_rule(&run.config.stop_when, selection.without_signal, information));
         if let Some(Against { update, games, score }) = against {
             line.insert("opponent_update".to_owned(), update.into());
             line.insert("opponent_games".to_owned(), games.into());

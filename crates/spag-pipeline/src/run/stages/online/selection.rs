@@ -102,3 +102,53 @@ impl Selection {
         self.kept.contains(&(number / self.group_size))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use spag_game::{Verdict, taboo};
+    use spag_rewards::OutcomeRewards;
+
+    use super::*;
+    use crate::config::SignalSettings;
+
+    fn games(endings: &[spag_game::Ending]) -> Vec<(usize, RewardedGame)> {
+        let game = |(number, ending): (usize, &spag_game::Ending)| {
+            let verdict = Verdict::of(*ending, 2);
+            (number, RewardedGame::new(&taboo::LABELS, "tea", &verdict, Vec::new(), &OutcomeRewards::default()))
+        };
+        endings.iter().enumerate().map(game).collect()
+    }
+
+    fn select(group_size: usize, signal: SignalSettings, all: &[(usize, RewardedGame)]) -> (Selection, Vec<usize>) {
+        let settings = OnlineSettings { games_per_update: 4, group_size, signal, ..OnlineSettings::default() };
+        let selection = Selection::new(&settings, all);
+        let kept = all.iter().map(|(number, _)| *number).filter(|number| selection.keeps(*number)).collect();
+        (selection, kept)
+    }
+
+    #[test]
+    fn groups_of_equal_rewards_are_left_out_if_others_can_be_played() {
+        use taboo::{RIGHT_GUESS as WON, TIE, WRONG_GUESS as LOST};
+        let all = games(&[WON, WON, TIE, TIE, WON, LOST, TIE, WON]);
+        let (selection, kept) = select(2, SignalSettings::default(), &all);
+        assert_eq!((kept, selection.missing), (vec![0, 1, 2, 3], 0));
+        // Of four groups two have equal rewards. Variances of both seats: 0, 0, 1 and 1/4.
+        assert_eq!((selection.without_signal, selection.reward_variance), (0.5, 1.25 / 4.0));
+        let resample = SignalSettings { resample: 1, ..SignalSettings::default() };
+        let (selection, kept) = select(2, resample.clone(), &all);
+        assert_eq!((kept, selection.missing), (vec![4, 5, 6, 7], 0));
+        let (selection, kept) = select(2, resample, &all[..6]);
+        assert_eq!((kept, selection.missing), (vec![4, 5], 1));
+    }
+
+    #[test]
+    fn ties_have_at_most_the_share_that_is_left() {
+        use taboo::{RIGHT_GUESS as WON, TIE};
+        let all = games(&[TIE, TIE, WON, TIE, TIE, WON, TIE]);
+        let of = |decisive_share| select(1, SignalSettings { decisive_share, ..SignalSettings::default() }, &all);
+        assert_eq!(of(0.0).1, [0, 1, 2, 3]);
+        assert_eq!(of(0.5).1, [0, 1, 2, 5]);
+        assert_eq!((of(1.0).1, of(1.0).0.missing), (vec![2, 5], 2));
+        assert_eq!(select(1, SignalSettings::default(), &games(&[TIE; 4])).0.without_signal, 1.0);
+    }
+}
