@@ -87,6 +87,7 @@ impl RunConfig {
                 ),
             });
         }
+        online.check_policies(&self.train.config)?;
         online.check()
     }
 
