@@ -47,9 +47,9 @@ pub(super) struct Steps {
 
 /// What an update's steps did.
 #[derive(Default)]
-pub(super) struct Learnt {
+pub(super) struct LearnerSteps {
     /// The record of all learners; `None` if there was nothing to learn.
-    pub(super) step: Option<StepRecord>,
+    pub(super) all: Option<StepRecord>,
     /// What each learner's step did, for `metrics.jsonl`; empty if there is one learner.
     pub(super) of_seats: Map<String, Value>,
 }
@@ -131,14 +131,14 @@ impl Learners {
         &mut self,
         (learned, texts): (&mut Learned, &[Trajectory]),
         at: (usize, u64),
-    ) -> Result<Learnt> {
+    ) -> Result<LearnerSteps> {
         let Self { settings, first, second } = self;
         let first = &mut first.learner;
         let Some(SeatLearner { learner: second, .. }) = second else {
             first.add_reference(&mut learned.trajectories)?;
             divergence::subtract(settings, learned)?;
-            let step = learn::learn(settings, first, (&learned.trajectories, texts), at)?;
-            return Ok(Learnt { step, ..Learnt::default() });
+            let all = learn::learn(settings, first, (&learned.trajectories, texts), at)?;
+            return Ok(LearnerSteps { all, ..LearnerSteps::default() });
         };
         let firsts = learned.sort_by_seat();
         let (of_first, of_second) = learned.trajectories.split_at_mut(firsts);
@@ -161,7 +161,7 @@ impl Learners {
         }
         let steps: Vec<(StepRecord, f64)> =
             steps.into_iter().zip(samples).filter_map(|(step, samples)| Some((step?, samples))).collect();
-        Ok(Learnt { step: StepRecord::joined(first.learner().loss().metrics(), &steps), of_seats })
+        Ok(LearnerSteps { all: StepRecord::joined(first.learner().loss().metrics(), &steps), of_seats })
     }
 
     /// Saves all learners. `save_state` saves the state of the loop, with their steps, before it counts. All ranks have to call it.

@@ -204,14 +204,14 @@ impl Part {
         let mut learned = trajectories::of(players.first(), &batch.games, (&kept, &advantages))?;
         let rows = texts.rows(advantages.count());
         let texts = texts.of_rank(run, rows, stage_seed(seed, &format!("update-{update}/texts")))?;
-        let learnt = learners.learn((&mut learned, &texts), (update, seed))?;
+        let steps = learners.learn((&mut learned, &texts), (update, seed))?;
         seconds.learn = lap();
         learners.refresh(players, update + 1)?;
         seconds.refresh = lap();
-        let step = learnt.step.as_ref();
+        let step = steps.all.as_ref();
         let of_update = OfUpdate { update, step, against, selection: &selection, information, seconds };
         let mut record = UpdateRecord::new(run, batch, &learned.trajectories, of_update)?;
-        record.line.extend(learnt.of_seats);
+        record.line.extend(steps.of_seats);
         if let Some(files) = files {
             files.append(&record)?;
         }
