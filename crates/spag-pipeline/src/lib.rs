@@ -37,9 +37,9 @@ pub use base::{BaseQuality, BaseReport, WorldQuality, make_base};
 pub use config::{
     BaseConfig, BenchmarkSettings, Control, ControlArm, DocumentSettings, EstimatorChoice, EvaluationSettings, Figures,
     GapRule, Gpu, HardwareSettings, ImitationSettings, ImitationSource, ImitationSources, MachineSettings,
-    MissingInput, OnlineSettings, Opponent, OpponentSettings, ProbeSettings, ReferenceSettings, RewardSettings,
-    RunConfig, RunGame, RunMethod, SelfPlaySettings, SftSettings, SftShare, ShapeSettings, SignalSettings, StopRules,
-    TokenSplit, TokenizerSettings, TrainSettings, Whole, WholeFor, WordOrder, WordSettings,
+    MissingInput, OnlineSettings, Opponent, OpponentSettings, Policies, ProbeSettings, ReferenceSettings,
+    RewardSettings, RunConfig, RunGame, RunMethod, SelfPlaySettings, SftSettings, SftShare, ShapeSettings,
+    SignalSettings, StopRules, TokenSplit, TokenizerSettings, TrainSettings, Whole, WholeFor, WordOrder, WordSettings,
 };
 pub use error::{Error, Result};
 pub use plan::{PLANNED_LENGTH, PlanFile, PlannedFlags, PlannedModel, TrainingPlan, plan_of_run};

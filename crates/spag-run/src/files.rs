@@ -31,6 +31,8 @@ pub const METRICS: &str = "metrics.jsonl";
 pub const SOURCES: &str = "sources.json";
 /// The folder of a stage's model in that of the stage.
 pub const MODEL: &str = "model";
+/// In the folder of an on-policy stage with a policy for each seat: what that of the second seat has, as its model and checkpoints.
+pub const SECOND_SEAT: &str = "second-seat";
 
 /// The stage that plays the evaluation, and its folder.
 pub const EVALUATION: &str = "eval";

@@ -1,6 +1,7 @@
 //! What a learner trains: all weights of a model, or an adapter over weights that stay as they are.
 
 use std::ops::Deref;
+use std::sync::Arc;
 
 use spag_model::adapter::Adapter;
 use spag_model::packed_weights::QuantisedLayers;
@@ -13,12 +14,13 @@ pub(crate) struct AdaptedBase {
     pub(crate) adapter: Adapter,
 }
 
-/// Weights that stay as they are.
+/// Weights that stay as they are. Clones share them.
+#[derive(Clone)]
 pub(crate) enum Frozen {
     /// In the number format of training.
     Plain(FlatBuffers),
     /// Quantised, and dequantised a layer at a time.
-    Quantised(QuantisedLayers),
+    Quantised(Arc<QuantisedLayers>),
 }
 
 impl Deref for Frozen {
@@ -27,7 +29,7 @@ impl Deref for Frozen {
     fn deref(&self) -> &Self::Target {
         match self {
             Self::Plain(weights) => weights,
-            Self::Quantised(weights) => weights,
+            Self::Quantised(weights) => &**weights,
         }
     }
 }

@@ -133,6 +133,16 @@ impl Learner {
     /// # Errors
     /// As [`Learner::new`], a model that cannot be read, or a lost rank.
     pub fn load(shard: ModelShard<'_>, config: &TrainConfig, steps: usize) -> Result<Self> {
+        Self::load_over(None, shard, config, steps)
+    }
+
+    /// As [`Learner::load`]. An adapter is trained over `frozen`, which are the weights of the shard's folder and are not read again.
+    pub(crate) fn load_over(
+        frozen: Option<&Frozen>,
+        shard: ModelShard<'_>,
+        config: &TrainConfig,
+        steps: usize,
+    ) -> Result<Self> {
         let ModelShard { dir, adapter, options, plan, group } = shard;
         let network = Network::new(&load_config(dir)?)?;
         let adapter = match adapter {
@@ -144,9 +154,10 @@ impl Learner {
             return Self::with_state((network, None), state, config, Schedule::new(config, steps));
         };
         let adapter = adapter.with_base(BaseDigest::of(dir)?);
-        let base = match config.quantize {
-            None => Frozen::Plain(load_model_with(dir, options)?.parameters().clone()),
-            Some(format) => Frozen::Quantised(load_quantised_layers(dir, options.dtype, format)?),
+        let base = match (frozen, config.quantize) {
+            (Some(frozen), _) => frozen.clone(),
+            (None, None) => Frozen::Plain(load_model_with(dir, options)?.parameters().clone()),
+            (None, Some(format)) => Frozen::Quantised(Arc::new(load_quantised_layers(dir, options.dtype, format)?)),
         };
         let state = ShardedState::of(adapter.weights(), options, config, plan, group)?;
         Self::with_state((network, Some(AdaptedBase { base, adapter })), state, config, Schedule::new(config, steps))
@@ -225,16 +236,29 @@ impl Learner {
         self.base.as_ref().map(|base| &*base.base)
     }
 
+    /// The same weights for another learner, which shares them.
+    pub(crate) fn shared_base(&self) -> Option<&Frozen> {
+        self.base.as_ref().map(|base| &base.base)
+    }
+
+    /// The adapter that is trained, as it is now, on the host; `None` if all weights are trained. All ranks have to call it.
+    ///
+    /// # Errors
+    /// Too little memory, or a lost rank.
+    pub fn trained_adapter(&self) -> Result<Option<Adapter>> {
+        let Some(AdaptedBase { adapter, .. }) = &self.base else { return Ok(None) };
+        Ok(Some(adapter.with_weights(&FlatBuffers::gathered(self.trained())?)?))
+    }
+
     /// The sum of the frozen weights and the adapter that is trained, on the host; `None` if all weights are trained. All ranks have to
     /// call it.
     ///
     /// # Errors
     /// Too little memory, or a lost rank.
     pub fn merged(&self) -> Result<Option<FlatBuffers>> {
-        let Some(AdaptedBase { base, adapter }) = &self.base else { return Ok(None) };
-        let matrices = FlatBuffers::gathered(self.trained())?;
-        let sum = FlatBuffers::gathered(&**base)?;
-        adapter.with_weights(&matrices)?.merge_into(&sum)?;
+        let (Some(base), Some(adapter)) = (&self.base, self.trained_adapter()?) else { return Ok(None) };
+        let sum = FlatBuffers::gathered(&*base.base)?;
+        adapter.merge_into(&sum)?;
         Ok(Some(sum))
     }
 

@@ -34,6 +34,7 @@ mod step;
 mod trajectory;
 
 // ── The loop ──
+mod joined_step;
 mod learner;
 mod log_prob_gap;
 mod offline;
@@ -57,7 +58,7 @@ mod tensorboard;
 
 pub use adapted::LearnedWeights;
 pub use batch::{Batch, BatchSample};
-pub use checkpoint::{SavedRun, SavedState, checkpoint_folders, latest_checkpoint};
+pub use checkpoint::{SavedRun, SavedState, checkpoint_folders, latest_checkpoint, remove_checkpoints_after};
 pub use config::{
     DataOrder, FirstStepRate, IntervalStrategy, JobSettings, Optim, Packing, Placement, SchedulerType, ShardingPlan,
     ShardingRequest, TargetModules, TrainConfig, TrainMethod, ZeroStage, limits,

@@ -12,14 +12,14 @@ use spag_model::{Model, Tokenizer};
 use spag_ops::DeviceChoice;
 use spag_run::Provenance;
 
-use crate::checkpoint::{self, Origin, latest_checkpoint};
-use crate::config::{JobSettings, TrainConfig};
+use crate::checkpoint::{self, Origin, SavedRun, latest_checkpoint};
+use crate::config::{JobSettings, ShardingPlan, TrainConfig};
 use crate::error::{Error, Result};
 use crate::finished::FinishedModel;
 use crate::learner::Learner;
 use crate::loss::Loss;
 use crate::memory::{Beside, RankMemory};
-use crate::opening::{Beginning, Ranks};
+use crate::opening::{Beginning, Ranks, SharedBase};
 use crate::packing::Packing;
 use crate::reference::add_reference;
 use crate::trajectory::Trajectory;
@@ -71,6 +71,7 @@ pub enum ReferenceModel {
 /// A reference model in memory.
 enum Reference {
     None,
+    /// Learners side by side share its weights.
     Model(Box<Model>),
     Base,
     /// The places of the matrices, and the matrices as the learner has its own.
@@ -86,7 +87,10 @@ pub struct OnlineLearner {
     /// How weights are loaded.
     options: LoadOptions,
     reference: Reference,
+    sharding: ShardingPlan,
     planned: u64,
+    /// The step of the last checkpoint in the job's folder.
+    saved_step: Option<usize>,
 }
 
 impl OnlineLearner {
@@ -96,6 +100,29 @@ impl OnlineLearner {
     /// # Errors
     /// A model or a checkpoint that cannot be read, or too little memory.
     pub fn open(job: OnlineJob, env: &LaunchEnv, group: Arc<dyn ProcessGroup>, loss: Box<dyn Loss>) -> Result<Self> {
+        Self::open_over(None, job, (env, group), loss)
+    }
+
+    /// As [`OnlineLearner::open`], a learner of another adapter over the frozen weights of this one, which both then share. Its job has
+    /// the same base and settings as the job of this one, which counts it among what is [beside](OnlineJob::beside).
+    ///
+    /// # Errors
+    /// As [`OnlineLearner::open`], or this learner trains all weights.
+    pub fn open_beside(&self, job: OnlineJob, env: &LaunchEnv, loss: Box<dyn Loss>) -> Result<Self> {
+        let Some(frozen) = self.learner.shared_base() else {
+            let reason = "learners share frozen weights, and without an adapter none are frozen".to_owned();
+            return Err(Error::Setting { name: "lora_r", reason });
+        };
+        let shared = SharedBase { frozen, sharding: self.sharding };
+        Self::open_over(Some(shared), job, (env, self.learner.state().group().clone()), loss)
+    }
+
+    fn open_over(
+        shared: Option<SharedBase<'_>>,
+        job: OnlineJob,
+        (env, group): (&LaunchEnv, Arc<dyn ProcessGroup>),
+        loss: Box<dyn Loss>,
+    ) -> Result<Self> {
         let is_adapter = job.config.lora_r.is_some();
         let mut checkpoint = None;
         if group.rank() == 0 {
@@ -111,20 +138,26 @@ impl OnlineLearner {
         let beginning = Beginning::find(&*group, &config, (model, None), checkpoint)?;
         let tokenizer = beginning.tokenizer(job.add_bos_token)?;
         let (device, world_size) = (job.device.open(env.local_rank)?, group.size());
-        let ranks = Ranks { device: &device, env, group, beside: job.beside };
+        let ranks = Ranks { device: &device, env, group, beside: job.beside, shared };
         let plan = beginning.plan(&config, job.steps, &job.sharding, ranks)?;
+        let sharding = plan.sharding;
         let planned = match device.device().is_cpu() {
             true => RankMemory::on_cpu_exact(&plan.architecture, &config, plan.sharding, world_size),
             false => RankMemory::on_gpu(&plan.architecture, &config, plan.sharding, world_size),
         };
+        // The plan of a first learner has the memory of those beside it.
+        let planned = shared.map_or(planned.with_further_adapters(job.beside.further_adapters).on_device(), |_| 0);
         let learner = plan.open_learner(|saved, learner| saved.restore_optimizer(learner))?;
+        let is_own = |saved: &SavedRun| saved.dir().parent() == Some(job.output_dir.as_path());
+        let saved_step =
+            beginning.saved.as_ref().filter(|saved| is_own(saved)).map(|saved| saved.state().position.step);
         let learner = learner.with_loss(loss).with_exact_attention();
         let mut made_from = job.made_from.clone();
         if let Some(model) = Provenance::read_of(&job.model)? {
             made_from.extend(Provenance { wordings: Vec::new(), games: model.games });
         }
         let (options, reference) = (plan.options.clone(), Reference::None);
-        Ok(Self { learner, tokenizer, job, made_from, options, reference, planned: planned.on_device() })
+        Ok(Self { learner, tokenizer, job, made_from, options, reference, sharding, planned, saved_step })
     }
 
     /// Measures the divergence from this model from now on. The one before is dropped first, so that two are never in memory. All
@@ -149,6 +182,13 @@ impl OnlineLearner {
         Ok(())
     }
 
+    /// Measures the divergence from the model that `other` measures it from, if that has weights of its own, which are then shared.
+    pub fn share_reference(&mut self, other: &Self) {
+        if let Reference::Model(model) = &other.reference {
+            self.reference = Reference::Model(model.clone());
+        }
+    }
+
     fn load_reference(dir: &Path, options: &LoadOptions, learner: &Learner) -> Result<Model> {
         let reference = load_model_with(dir, options)?;
         if reference.network().layout() != learner.network().layout() {
@@ -163,7 +203,7 @@ impl OnlineLearner {
         &mut self.learner
     }
 
-    /// Bytes of the device that the learner is planned to need, without the reference.
+    /// Bytes of the device that the learner is planned to need, with those that are opened beside it, and without the reference.
     pub fn planned_memory(&self) -> u64 {
         self.planned
     }
@@ -197,7 +237,38 @@ impl OnlineLearner {
     ///
     /// # Errors
     /// A full disk, or a lost rank. Earlier checkpoints are kept then.
-    pub fn save(&self) -> Result<()> {
+    pub fn save(&mut self) -> Result<()> {
+        self.save_beside_earlier()?;
+        self.remove_earlier_checkpoints()
+    }
+
+    /// As [`OnlineLearner::save`], and keeps the checkpoints before it. One of the same step is left as it is, since nothing was learned
+    /// after it.
+    ///
+    /// # Errors
+    /// As [`OnlineLearner::save`].
+    pub fn save_beside_earlier(&mut self) -> Result<()> {
+        let step = self.learner.position().step;
+        if self.saved_step == Some(step) {
+            return Ok(());
+        }
+        self.write_checkpoint()?;
+        self.saved_step = Some(step);
+        Ok(())
+    }
+
+    /// Deletes all checkpoints but the last one.
+    ///
+    /// # Errors
+    /// One that cannot be deleted.
+    pub fn remove_earlier_checkpoints(&self) -> Result<()> {
+        if self.learner.group().rank() > 0 {
+            return Ok(());
+        }
+        checkpoint::prune(&self.job.output_dir, 1)
+    }
+
+    fn write_checkpoint(&self) -> Result<()> {
         if self.learner.group().rank() > 0 {
             return checkpoint::follow_write(&self.learner);
         }
@@ -212,7 +283,7 @@ impl OnlineLearner {
             made_from: &self.made_from,
         };
         checkpoint::write(&self.job.output_dir, &self.learner, &origin)?;
-        checkpoint::prune(&self.job.output_dir, 1)
+        Ok(())
     }
 
     /// Writes the model to a folder, on rank 0: with an adapter the sum. All ranks have to call it.

@@ -10,6 +10,7 @@ use spag_model::tokenizer::BosRule;
 use spag_model::{ModelConfig, Tokenizer};
 use spag_ops::OpenDevice;
 
+use crate::adapted::Frozen;
 use crate::checkpoint::SavedRun;
 use crate::config::{JobSettings, Optim, ShardingPlan, ShardingRequest, TrainConfig};
 use crate::deepspeed::{DeepSpeed, RunFacts};
@@ -66,9 +67,9 @@ impl Beginning {
         config: &'a TrainConfig,
         steps: usize,
         sharding: &JobSettings,
-        ranks: Ranks<'_>,
+        ranks: Ranks<'a>,
     ) -> Result<LearnerPlan<'a>> {
-        let Ranks { device, env, group, beside } = ranks;
+        let Ranks { device, env, group, beside, shared } = ranks;
         let architecture = check_checkpoint(&self.weights)?;
         let world_size = group.size();
         let run = RunFacts { config, world_size, total_steps: steps };
@@ -76,9 +77,23 @@ impl Beginning {
         let file = deepspeed.as_ref().map(DeepSpeed::sharding_plan);
         let JobSettings { zero_stage, offload_optimizer, offload_param, .. } = sharding;
         let request = ShardingRequest::new(*zero_stage, *offload_optimizer, offload_param.unwrap_or_default(), file)?;
-        let plan = fit(&architecture, config, request, (world_size, env.local_size), beside, device)?;
+        let (plan, frozen) = match shared {
+            // The plan of the first learner has room for this one.
+            Some(SharedBase { frozen, sharding }) => (sharding, Some(frozen)),
+            None => (fit(&architecture, config, request, (world_size, env.local_size), beside, device)?, None),
+        };
         let options = LoadOptions { device: device.device().clone(), dtype: config.dtype() };
-        Ok(LearnerPlan { beginning: self, config, steps, architecture, sharding: plan, deepspeed, options, group })
+        Ok(LearnerPlan {
+            beginning: self,
+            config,
+            steps,
+            architecture,
+            sharding: plan,
+            deepspeed,
+            options,
+            group,
+            frozen,
+        })
     }
 }
 
@@ -90,6 +105,16 @@ pub(crate) struct Ranks<'a> {
     pub(crate) group: Arc<dyn ProcessGroup>,
     /// What is beside the learner on the device.
     pub(crate) beside: Beside,
+    /// The learner whose frozen weights this one shares, if there is one.
+    pub(crate) shared: Option<SharedBase<'a>>,
+}
+
+/// A learner of an adapter, over whose frozen weights another one is opened.
+#[derive(Clone, Copy)]
+pub(crate) struct SharedBase<'a> {
+    pub(crate) frozen: &'a Frozen,
+    /// What is sharded of its adapter, and where it is stored.
+    pub(crate) sharding: ShardingPlan,
 }
 
 /// A learner before its weights are loaded.
@@ -98,6 +123,8 @@ pub(crate) struct LearnerPlan<'a> {
     config: &'a TrainConfig,
     steps: usize,
     group: Arc<dyn ProcessGroup>,
+    /// The weights under the adapter, if another learner has them in memory.
+    frozen: Option<&'a Frozen>,
     /// The model.
     pub(crate) architecture: ModelConfig,
     /// What is sharded, and where it is stored.
@@ -117,7 +144,8 @@ impl LearnerPlan<'_> {
         let (plan, group) = (self.sharding, self.group.clone());
         let shard = ModelShard { dir: weights, adapter: adapter.as_deref(), options: &self.options, plan, group };
         let scheduler = self.deepspeed.as_ref().and_then(|file| file.scheduler.clone());
-        let mut learner = Learner::load(shard, self.config, self.steps)?.with_scheduler(scheduler);
+        let learner = Learner::load_over(self.frozen, shard, self.config, self.steps)?;
+        let mut learner = learner.with_scheduler(scheduler);
         if let Some(saved) = saved {
             restore(saved, &mut learner)?;
         }

@@ -84,6 +84,29 @@ fn ranks_train_an_adapter_exactly_in_every_stage_of_zero() {
     assert_eq!(sharded.1.1, end.1);
 }
 
+/// Every rank's engine gets the adapters of both seats from the shards of all ranks.
+#[test]
+fn ranks_train_a_policy_for_each_seat_exactly_in_every_stage_of_zero() {
+    let root = tempfile::tempdir().unwrap();
+    let run = |stage: &str| {
+        let dir = root.path().join(stage);
+        fs::create_dir_all(&dir).unwrap();
+        let seats = ["online.policies=seats", "online.opponent=self", "train.lora_r=4", "train.bf16=true", stage];
+        Ranks::start(2, |_| online(&dir, &seats)).succeed();
+        let adapters = ["spag-1", "spag-1/second-seat"]
+            .map(|folder| fs::read(dir.join(folder).join("adapter_model.safetensors")).unwrap());
+        (adapters, end(&dir))
+    };
+    let (adapters, end) = run("train.zero_stage=0");
+    for line in &end.1 {
+        assert_eq!(line["log_prob_gap_max"].as_f64(), Some(0.0), "{line}");
+    }
+    assert!(adapters[0] != adapters[1]);
+    let sharded = run("train.zero_stage=3");
+    assert!(sharded.0 == adapters && sharded.1.0 == end.0, "other weights in stage 3");
+    assert_eq!(sharded.1.1, end.1);
+}
+
 #[test]
 fn killed_rank_does_not_change_the_result() {
     let root = tempfile::tempdir().unwrap();

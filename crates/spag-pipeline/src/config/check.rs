@@ -97,6 +97,7 @@ impl RunConfig {
                            such as 0.25, or remove online.sft_coeff";
             return bad("sft.share", problem);
         }
+        online.check_policies(&self.train.config)?;
         online.check()
     }
 

@@ -9,7 +9,7 @@ use spag_selfplay::{EndpointSpec, PlayerSpec, SamplingSettings, limits};
 use spag_train::TrainConfig;
 use spag_train::loss::{PolicyLoss, PolicyLossSettings};
 
-use super::online_choices::{Control, EstimatorChoice, GapRule, Opponent, WordOrder};
+use super::online_choices::{Control, EstimatorChoice, GapRule, Opponent, Policies, WordOrder};
 use super::online_signal::{ReferenceSettings, SignalSettings};
 use crate::error::{Error, Result};
 
@@ -27,6 +27,9 @@ pub enum RunMethod {
 spag_io::settings! {
     /// `[online]`: on-policy self-play. The learner is that of `[train]`.
     pub table OnlineSettings {
+        /// Policies of the run: `one`, which plays both seats, or `seats`, an adapter for each seat (`train.lora_r`), which learns from
+        /// its seat alone. Later stages that need one model use that of the first seat.
+        pub policies: Policies;
         /// Updates of the run.
         pub updates: usize [1..=10_000_000] = 100;
         /// Games of an update, over all ranks.

@@ -63,6 +63,27 @@ pub enum WordOrder {
     Balanced,
 }
 
+/// How many policies a run trains.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Policies {
+    /// One, which plays both seats.
+    #[default]
+    One,
+    /// One for each seat: two adapters over the model of the imitation, each of which learns from the utterances of its seat alone.
+    Seats,
+}
+
+impl Policies {
+    /// The number of policies.
+    pub(crate) fn count(self) -> usize {
+        match self {
+            Self::One => 1,
+            Self::Seats => 2,
+        }
+    }
+}
+
 /// Who plays the other seat.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]

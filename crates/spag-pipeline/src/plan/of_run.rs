@@ -248,7 +248,8 @@ impl Planner<'_> {
     /// The memory of a rank that trains on CPUs.
     pub(super) fn on_cpu(&self, training: &PlannedTraining, plan: ShardingPlan) -> RankMemory {
         let of = if training.on_policy { RankMemory::on_cpu_exact } else { RankMemory::on_cpu };
-        of(self.model, &training.settings, plan, self.ranks)
+        let further = self.online.as_ref().filter(|_| training.on_policy).map_or(0, OnlineMemory::further_adapters);
+        of(self.model, &training.settings, plan, self.ranks).with_further_adapters(further)
     }
 
     fn assumptions(&self) -> String {

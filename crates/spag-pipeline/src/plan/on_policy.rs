@@ -64,7 +64,7 @@ impl Planner<'_> {
             let mut fitting = of_plan.filter(|row| row.fits() && report.left_by(&row.memory) >= beside);
             fitting.next().map(|row| row.plan)
         };
-        let Beside { least, wanted } = online.beside();
+        let Beside { least, wanted, .. } = online.beside();
         let named = match plan {
             Some(plan) if is_open && plan.optimizer == Placement::Device => {
                 chosen(plan, wanted).or_else(|| chosen(plan, least)).or(Some(plan))

@@ -90,6 +90,7 @@ impl<'a> Report<'a> {
             world_size: self.settings.gpus,
             local_size: self.settings.local_gpus(),
             beside: self.online.map_or(0, |online| online.beside().least),
+            further_adapters: self.online.map_or(0, OnlineMemory::further_adapters),
         }
     }
 

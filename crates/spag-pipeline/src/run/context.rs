@@ -59,22 +59,26 @@ impl RunContext<'_> {
         Ok(Checkpoint { model, tokenizer: tokenizer.with_bos_rule(self.config.add_bos_token) })
     }
 
-    /// A model of the run as a player, with utterances as long as in self-play.
+    /// A model of the run as a player, with utterances as long as in self-play; that of the first seat, if each has its own.
     pub(super) fn player(&self, model: Model, sampling: Sampling) -> Result<AnyPlayer> {
-        self.player_with(model, sampling, ("self_play.max_new_tokens", self.config.self_play.length.max_new_tokens))
+        self.player_in(&self.config.folder_of(model), sampling)
     }
 
-    /// As [`RunContext::player`], with the maximum tokens of an utterance and the setting that has them.
+    /// As [`RunContext::player`], with the folder of the model.
+    pub(super) fn player_in(&self, folder: &Path, sampling: Sampling) -> Result<AnyPlayer> {
+        self.player_with(folder, sampling, ("self_play.max_new_tokens", self.config.self_play.length.max_new_tokens))
+    }
+
+    /// As [`RunContext::player_in`], with the maximum tokens of an utterance and the setting that has them.
     pub(super) fn player_with(
         &self,
-        model: Model,
+        folder: &Path,
         sampling: Sampling,
         (setting, max_new_tokens): (&'static str, usize),
     ) -> Result<AnyPlayer> {
-        let folder = self.config.folder_of(model);
-        let checkpoint = self.load(&folder, self.config.self_play.dtype)?;
+        let checkpoint = self.load(folder, self.config.self_play.dtype)?;
         let (player, games) = self.engine_player(checkpoint, sampling, (setting, max_new_tokens))?;
-        let player = AnyPlayer::Model { player: Box::new(player), games, folder };
+        let player = AnyPlayer::Model { player: Box::new(player), games, folder: folder.to_owned() };
         Ok(if self.config.self_play.constrain_actions { player.with_held_actions()? } else { player })
     }
 

@@ -170,7 +170,8 @@ fn plan_with(config: &RunConfig, inputs: &RunInputs, rows: &AssumedRows, ranks: 
         disk.texts += games as u64 * GAME_BYTES;
         if let Some(training) = &training {
             let written = Written::by(training, parameters);
-            disk.models += written.model;
+            let policies = if training.on_policy { config.policies().count() } else { 1 };
+            disk.models += written.model * policies as u64;
             disk.checkpoints += written.kept;
             disk.texts += training.samples as u64 * (SAMPLE_BYTES + 4 * training.settings.max_length as u64);
         }

@@ -8,6 +8,7 @@ mod games;
 mod held_actions;
 mod mixed_sources;
 mod online;
+mod online_seats;
 mod own_games;
 mod plan;
 mod report;

@@ -24,13 +24,14 @@ const ONLINE: [&str; 6] = [
 ];
 
 /// An adapter in place of the weights.
-const ADAPTER: [&str; 3] = ["train.lora_r=4", "train.lora_target_modules=all-linear", "train.learning_rate=1e-2"];
+pub(crate) const ADAPTER: [&str; 3] =
+    ["train.lora_r=4", "train.lora_target_modules=all-linear", "train.learning_rate=1e-2"];
 
 fn config(folder: &Path, more: &[&str]) -> RunConfig {
     run_config(folder, &[&ONLINE[..], more].concat())
 }
 
-fn lines(path: &Path) -> Vec<Value> {
+pub(crate) fn lines(path: &Path) -> Vec<Value> {
     let text = std::fs::read_to_string(path).unwrap();
     text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
 }
@@ -269,7 +270,7 @@ fn interrupted_run_of_several_games_ends_with_the_same_files() {
 }
 
 /// Returns the folder of the run that was not killed, `straight`.
-fn killed_and_resumed(more: &[&str]) -> tempfile::TempDir {
+pub(crate) fn killed_and_resumed(more: &[&str]) -> tempfile::TempDir {
     let root = tempfile::tempdir().unwrap();
     let straight = config(&root.path().join("straight"), more);
     run(&straight, &mut Silent).unwrap();
@@ -331,6 +332,15 @@ fn settings_that_cannot_be_are_refused_before_anything_is_played() {
             "online.games_per_update",
         ),
         (&["method=offline"], "method"),
+        (&["online.policies=both"], "both"),
+        (&["online.policies=seats"], "set train.lora_r"),
+        (&["online.policies=seats", "train.lora_r=4", "online.opponent=pool"], "leave online.opponent out"),
+        (&["online.policies=seats", "train.lora_r=4", "online.opponent=fixed"], "leave online.opponent out"),
+        (&["online.policies=seats", "train.lora_r=4", "online.control=fixed_opponent"], "play against each other"),
+        (
+            &["online.policies=seats", "train.lora_r=4", "online.control=sft_only"],
+            "play the games that they learn from",
+        ),
     ] {
         let overrides: Vec<String> = ONLINE.iter().chain(more).map(|text| (*text).to_owned()).collect();
         let file = spag_tests::root().join("configs/tiny.toml");
@@ -365,7 +375,7 @@ fn metrics_of(more: &[&str]) -> Vec<Value> {
     lines(&config.run_dir.join("metrics.jsonl"))
 }
 
-fn number(line: &Value, key: &str) -> f64 {
+pub(crate) fn number(line: &Value, key: &str) -> f64 {
     line[key].as_f64().unwrap_or_else(|| panic!("{key} in {line}"))
 }
 

@@ -64,6 +64,17 @@ pub fn latest_checkpoint(output_dir: impl AsRef<Path>) -> Result<Option<PathBuf>
     Ok(checkpoint_folders(output_dir)?.pop().map(|(_, path)| path))
 }
 
+/// Deletes the checkpoints of `output_dir` after `step`; all of them if it is `None`. Those are checkpoints that a loop had not counted
+/// when it was killed.
+///
+/// # Errors
+/// A folder that cannot be read or deleted.
+pub fn remove_checkpoints_after(output_dir: impl AsRef<Path>, step: Option<usize>) -> Result<()> {
+    let output_dir = output_dir.as_ref();
+    let all = named_checkpoints(output_dir)?.into_iter();
+    all.filter(|(at, _)| step.is_none_or(|step| *at > step)).try_for_each(|(at, path)| remove(output_dir, at, &path))
+}
+
 /// Deletes the oldest checkpoints beyond `limit`. Folders without the state of a run are neither counted nor deleted.
 pub(crate) fn prune(output_dir: &Path, limit: usize) -> Result<()> {
     let mut all = named_checkpoints(output_dir)?;

@@ -18,7 +18,7 @@ mod read;
 mod state;
 mod write;
 
-pub use folders::{checkpoint_folders, latest_checkpoint};
+pub use folders::{checkpoint_folders, latest_checkpoint, remove_checkpoints_after};
 pub use read::SavedRun;
 pub(crate) use state::CHANGEABLE;
 pub use state::SavedState;

@@ -103,7 +103,7 @@ fn train(
         offload_param: Some(job.offload_param),
         ..JobSettings::default()
     };
-    let ranks = Ranks { device: &device, env, group: group.clone(), beside: Beside::default() };
+    let ranks = Ranks { device: &device, env, group: group.clone(), beside: Beside::default(), shared: None };
     let steps = BatchSampler::new(&job.config, dataset.samples().len(), group.size()).steps;
     let plan = beginning.plan(&job.config, steps, &sharding, ranks)?;
     let deepspeed = plan.deepspeed.as_ref();

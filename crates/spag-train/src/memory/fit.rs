@@ -33,6 +33,8 @@ pub struct PlannedRun<'a> {
     pub local_size: usize,
     /// Bytes of each rank's device that are for others in its process.
     pub beside: u64,
+    /// Further adapters that are trained over the same frozen weights.
+    pub further_adapters: usize,
 }
 
 /// Bytes of each rank's device that a run needs beside its learner.
@@ -42,6 +44,8 @@ pub struct Beside {
     pub least: u64,
     /// To work at full speed. The optimizer's state is stored on the host to make room for it, if its place is left open.
     pub wanted: u64,
+    /// Further adapters that are trained over the frozen weights of the learner.
+    pub further_adapters: usize,
 }
 
 /// Chooses where the optimizer's state is stored, if the request leaves it open, and checks that the run fits: on this
@@ -67,8 +71,10 @@ pub fn fit(
     }
     let host = free_memory(OpenDevice::cpu().device())?.free;
     let free = Free { device: device.memory()?.free, host, name: device.to_string() };
-    let run = PlannedRun { model, config: config.clone(), plan, world_size, local_size, beside: beside.wanted };
-    let with_less = || PlannedRun { beside: beside.least, ..run.clone() }.fit(optimizer, &free);
+    let Beside { least, wanted, further_adapters } = beside;
+    let config = config.clone();
+    let run = PlannedRun { model, config, plan, world_size, local_size, beside: wanted, further_adapters };
+    let with_less = || PlannedRun { beside: least, ..run.clone() }.fit(optimizer, &free);
     run.fit(optimizer, &free).or_else(|_| with_less())
 }
 
@@ -147,7 +153,8 @@ impl PlannedRun<'_> {
 
     /// The memory of one rank.
     pub fn memory(&self) -> RankMemory {
-        RankMemory::on_gpu(self.model, &self.config, self.plan, self.world_size)
+        let memory = RankMemory::on_gpu(self.model, &self.config, self.plan, self.world_size);
+        memory.with_further_adapters(self.further_adapters)
     }
 
     fn on_device(&self) -> u64 {
@@ -255,7 +262,8 @@ mod tests {
         free: &Free,
     ) -> Result<Placement> {
         let (model, config) = (&seven_billion(), config.clone());
-        let run = PlannedRun { model, config, plan, world_size: ranks, local_size: ranks, beside: 0 };
+        let run =
+            PlannedRun { model, config, plan, world_size: ranks, local_size: ranks, beside: 0, further_adapters: 0 };
         Ok(run.fit(optimizer, free)?.optimizer)
     }
 
@@ -299,7 +307,7 @@ mod tests {
         let (model, config) = (&seven_billion(), config());
         let run = |gib| {
             let (config, plan) = (config.clone(), ShardingPlan::default());
-            PlannedRun { model, config, plan, world_size: 1, local_size: 1, beside: gib * GIB }
+            PlannedRun { model, config, plan, world_size: 1, local_size: 1, beside: gib * GIB, further_adapters: 0 }
         };
         let placed = |gib, device| run(gib).fit(None, &on(device, 1000)).map(|plan| plan.optimizer);
         assert_eq!(placed(23, 139).unwrap(), Device);

@@ -20,6 +20,8 @@ use crate::zero::Partition;
 pub struct RankMemory {
     /// Parameters on the device: whole, or the rank's shards.
     parameters: u64,
+    /// Those of them that an adapter is trained over.
+    frozen: u64,
     /// Gathered and dequantised layers at the peak.
     gathered: u64,
     /// Gradients, f32: whole, or the rank's shards.
@@ -116,6 +118,7 @@ impl RankMemory {
         let on = |here: bool, bytes: u64| if here { bytes } else { 0 };
         Self {
             parameters: frozen + on(!parameters_on_host, parameters),
+            frozen,
             gathered: gathered + dequantised,
             gradients: own_of_all(ZeroStage::OptimizerState) * 4,
             reducing,
@@ -127,6 +130,22 @@ impl RankMemory {
             host_parameters: on(parameters_on_host, parameters),
             host_optimizer: on(optimizer_on_host, optimizer),
             host_staging: on(optimizer_on_host, staging(staged)),
+        }
+    }
+
+    /// The same for `count` further learners of adapters of the same size over the same frozen weights. They take their steps one after
+    /// another, so that activations and temporary memory are those of one.
+    pub fn with_further_adapters(self, count: usize) -> Self {
+        let all = |of_one: u64| of_one.saturating_mul(count as u64 + 1);
+        Self {
+            parameters: self.frozen + all(self.parameters - self.frozen),
+            gradients: all(self.gradients),
+            optimizer: all(self.optimizer),
+            rounded: all(self.rounded),
+            host_parameters: all(self.host_parameters),
+            host_optimizer: all(self.host_optimizer),
+            host_staging: all(self.host_staging),
+            ..self
         }
     }
 
@@ -222,6 +241,19 @@ mod tests {
         ] {
             assert!(lines.iter().any(|found| found == line), "{line} in\n{text}");
         }
+    }
+
+    /// Rank 16 for q and v: 32 blocks of four matrices of 16 × 4096.
+    #[test]
+    fn further_adapters_have_parameters_gradients_and_optimizer_state_of_their_own() {
+        let config = TrainConfig { bf16: true, lora_r: Some(16), ..TrainConfig::default() };
+        let one = RankMemory::on_gpu(&seven_billion(), &config, ShardingPlan::default(), 1);
+        let two = one.with_further_adapters(1);
+        let adapter = config.trained_layout(&seven_billion().architecture).len() as u64;
+        // bf16, f32 gradients, two moments and master weights.
+        assert_eq!(two.on_device() - one.on_device(), adapter * (2 + 4 + 8 + 4));
+        assert_eq!((two.kept, two.work, two.frozen), (one.kept, one.work, one.frozen));
+        assert_eq!(one.with_further_adapters(0), one);
     }
 
     #[test]

@@ -1,4 +1,5 @@
-//! Benchmarks of the base model, the imitation model and the model of each epoch.
+//! Benchmarks of the base model, the imitation model and the model of each epoch: that of the first seat, if an on-policy run has a
+//! policy for each.
 
 use std::path::{Path, PathBuf};
 

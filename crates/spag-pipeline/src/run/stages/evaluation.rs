@@ -1,6 +1,8 @@
-//! Evaluation: the trained models against the imitation model and each other, on words of the training and others.
+//! Evaluation: the trained models against the imitation model and each other, on words of the training and others. If an on-policy run
+//! has a policy for each seat, each plays its own; exact measures, which are of one model in both seats, are those of the first.
 
 use std::fs;
+use std::path::Path;
 
 use spag_io::{Progress, write_json_atomically};
 use spag_run::{Model, StageDone, files};
@@ -25,7 +27,7 @@ pub(super) fn stage(config: &RunConfig) -> StageWork {
     let mut inputs: Vec<_> = made
         .iter()
         .filter(|model| pairings.iter().any(|(pairing, _)| pairing.players.contains(model)))
-        .map(|model| config.folder_of(*model))
+        .flat_map(|model| config.folders_of(*model))
         .collect();
     inputs.dedup();
     let games = config.run_games();
@@ -77,12 +79,13 @@ fn evaluate(run: RunContext<'_>, eval: &StageFolder, progress: &mut dyn Progress
     Ok(done)
 }
 
-/// The players of a pairing.
+/// The players of a pairing, each with its model of the seat that it has.
 fn pair(run: RunContext<'_>, pairing: Pairing) -> Result<PlayerPair> {
-    let player = |model: Model| run.player(model, run.config.evaluation.sampling.sampling());
+    let player = |folder: &Path| run.player_in(folder, run.config.evaluation.sampling.sampling());
     let [first, second] = pairing.players;
-    let one = player(first)?;
-    Ok(if first == second { PlayerPair::self_play(one) } else { PlayerPair::versus(one, player(second)?) })
+    let (first, second) = (run.config.folder_for(first, 0), run.config.folder_for(second, 1));
+    let one = player(&first)?;
+    Ok(if first == second { PlayerPair::self_play(one) } else { PlayerPair::versus(one, player(&second)?) })
 }
 
 /// Measures IM and the evaluated epochs against perfect play, in games that have such a measure.

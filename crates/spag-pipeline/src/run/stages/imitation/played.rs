@@ -72,7 +72,7 @@ pub(super) fn base_model(
     let settings = &run.config.imitation;
     let open = || {
         run.player_with(
-            Model::Base,
+            &run.config.folder_of(Model::Base),
             settings.sampling.sampling(),
             ("imitation.max_new_tokens", settings.max_new_tokens),
         )

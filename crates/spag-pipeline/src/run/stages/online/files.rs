@@ -21,6 +21,9 @@ use crate::run::stage_folder::StageFolder;
 pub(super) struct Saved {
     /// Updates of the run so far.
     pub(super) updates: usize,
+    /// Steps of the learner of the second seat, if it has its own. A checkpoint of a later step is not counted.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) second_step: Option<usize>,
     /// The estimator's state.
     pub(super) estimator: EstimatorState,
     /// The opponents.

@@ -1,10 +1,10 @@
 //! What first utterances say about their games: a policy that collapses to a template says the same whatever its prompt is.
 
-use spag_game::Generation;
+use spag_game::{Generation, Utterance};
 use spag_selfplay::ModelPlayer;
 
 use super::play::Played;
-use crate::config::OnlineSettings;
+use crate::config::{OnlineSettings, Policies};
 use crate::error::Result;
 
 /// Tokens of an utterance that are scored, at most.
@@ -28,11 +28,17 @@ pub(super) fn measure(
     games: &[Played],
 ) -> Result<Option<Information>> {
     let mut first: Vec<(&[u32], &[u32])> = Vec::new();
+    // Another policy may have the second seat.
+    let is_of_player = |said: &Utterance| settings.policies == Policies::One || said.seat.index() == 0;
     for played in games {
         if first.len() == settings.signal.information_games {
             break;
         }
-        let said = played.learned().next().and_then(|(_, said)| said.generation.as_ref());
+        let said = played
+            .learned()
+            .next()
+            .filter(|(_, said)| is_of_player(said))
+            .and_then(|(_, said)| said.generation.as_ref());
         let Some(Generation { token_ids, context: Some(context), .. }) = said else { continue };
         if !token_ids.is_empty() && first.iter().all(|(prompt, _)| *prompt != context.prompt) {
             first.push((&context.prompt, &token_ids[..token_ids.len().min(MAX_TOKENS)]));

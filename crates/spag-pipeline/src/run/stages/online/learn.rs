@@ -7,9 +7,7 @@ use rand::seq::SliceRandom;
 use rand_chacha::ChaCha8Rng;
 use spag_train::{LogProbGap, OnlineLearner, StepRecord, Trajectory};
 
-use super::divergence;
 use super::play::gather_games;
-use super::trajectories::Learned;
 use crate::config::{GapRule, OnlineSettings};
 use crate::error::{Error, Result};
 use crate::seeds::stage_seed;
@@ -20,12 +18,9 @@ use crate::seeds::stage_seed;
 pub(super) fn learn(
     settings: &OnlineSettings,
     learner: &mut OnlineLearner,
-    (learned, texts): (&mut Learned, &[Trajectory]),
+    (trajectories, texts): (&[Trajectory], &[Trajectory]),
     (update, seed): (usize, u64),
 ) -> Result<Option<StepRecord>> {
-    learner.add_reference(&mut learned.trajectories)?;
-    divergence::subtract(settings, learned)?;
-    let trajectories = &learned.trajectories;
     let steps = settings.minibatches;
     let mut first: Option<StepRecord> = None;
     for epoch in 0..settings.ppo_epochs {

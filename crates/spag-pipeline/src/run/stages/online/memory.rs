@@ -28,6 +28,8 @@ pub struct OnlineMemory {
     engines: usize,
     sum_order: SumOrder,
     reference: ReferencePart,
+    /// Learners, each of a policy. Those after the first share its frozen weights.
+    learners: usize,
 }
 
 /// What of a reference model is in memory beside the learner's own weights.
@@ -35,7 +37,7 @@ pub struct OnlineMemory {
 enum ReferencePart {
     Nothing,
     Model,
-    /// So many parameters of an adapter.
+    /// So many parameters of an adapter, for each learner.
     Adapter(usize),
 }
 
@@ -99,6 +101,7 @@ impl OnlineMemory {
             },
             sum_order: if online.exact { SumOrder::Fixed } else { SumOrder::Any },
             reference: ReferencePart::of(config, online, model),
+            learners: online.policies.count(),
         }
     }
 
@@ -120,7 +123,12 @@ impl OnlineMemory {
     /// What is needed for one game at a time, and for all of a rank.
     pub fn beside(&self) -> Beside {
         let of = |room| self.parts(&self.sized(room)).total();
-        Beside { least: of(0), wanted: of(u64::MAX) }
+        Beside { least: of(0), wanted: of(u64::MAX), further_adapters: self.further_adapters() }
+    }
+
+    /// Adapters that are trained over the weights of the learner besides its own.
+    pub fn further_adapters(&self) -> usize {
+        self.learners - 1
     }
 
     /// The limits of each engine, if the learner leaves `free` bytes of the device.
@@ -158,7 +166,7 @@ impl OnlineMemory {
             reference: match self.reference {
                 ReferencePart::Nothing => 0,
                 ReferencePart::Model => engine.parameters,
-                ReferencePart::Adapter(parameters) => (parameters * self.dtype.bytes()) as u64,
+                ReferencePart::Adapter(parameters) => (self.learners * parameters * self.dtype.bytes()) as u64,
             },
         }
     }
@@ -203,6 +211,7 @@ mod tests {
             engines,
             reference: if engines > 1 { ReferencePart::Model } else { ReferencePart::Nothing },
             sum_order: SumOrder::Any,
+            learners: 1,
         }
     }
 
@@ -219,7 +228,7 @@ mod tests {
         let work = parts.engine.block + 131 * 32_000 * 4;
         assert_eq!((parts.opponent, parts.reference, parts.total()), (0, 0, weights + 9 * game + work));
         let least = weights + game + work;
-        assert_eq!(memory.beside(), Beside { least, wanted: parts.total() });
+        assert_eq!(memory.beside(), Beside { least, wanted: parts.total(), further_adapters: 0 });
         assert_eq!(
             [least - 1, least, least + game - 1, least + game].map(|free| memory.games_that_fit(free)),
             [0, 1, 1, 2]
@@ -228,7 +237,8 @@ mod tests {
         assert_eq!(memory.games_that_fit(least + 20 * game), 21);
         // A second engine and a reference model.
         let two = seven_billion(2).beside();
-        assert_eq!(two, Beside { least: 2 * least + weights, wanted: 2 * parts.total() + weights });
+        let (least, wanted) = (2 * least + weights, 2 * parts.total() + weights);
+        assert_eq!(two, Beside { least, wanted, further_adapters: 0 });
     }
 
     #[test]
@@ -236,7 +246,7 @@ mod tests {
         for (engines, processor) in [(1, Processor::Gpu), (2, Processor::Gpu), (1, Processor::Cpu), (2, Processor::Cpu)]
         {
             let memory = OnlineMemory { processor, ..seven_billion(engines) };
-            let Beside { least, wanted } = memory.beside();
+            let Beside { least, wanted, .. } = memory.beside();
             let mut before = 0;
             for free in (least..wanted + 2 * GIB).step_by(100 << 20) {
                 let engine = memory.engine(free);
@@ -253,7 +263,7 @@ mod tests {
         // The size that a setting names.
         let settings = EngineSettings { kv_cache_gib: Some(4.0), ..seven_billion(1).settings };
         let memory = OnlineMemory { settings, ..seven_billion(1) };
-        let Beside { least, wanted } = memory.beside();
+        let Beside { least, wanted, .. } = memory.beside();
         assert_eq!((least, memory.games_that_fit(least), memory.games_that_fit(least - 1)), (wanted, 3, 0));
     }
 }

@@ -4,10 +4,10 @@
 //! 2. [`Batch::play`]: this rank's share of the games, by one engine in this process with the weights of the step before.
 //! 3. `of_all_ranks`, [`play::advantages`]: rewards of all ranks' games; the [`Estimator`] makes an advantage of each utterance.
 //! 4. [`trajectories::of`]: the sampled tokens as they are, with their log-probabilities at sampling; nothing is tokenized again.
-//! 5. [`learn::learn`]: the reference's log-probabilities if there is a divergence, then optimizer steps (`minibatches` times
+//! 5. [`Learners::learn`]: the reference's log-probabilities if there is a divergence, then optimizer steps (`minibatches` times
 //!    `ppo_epochs`, by default one). The first compares its log-probabilities with those at sampling; a gap ends the run where
 //!    both are computed exactly.
-//! 6. [`Part::refresh`]: the new weights, or the adapter, packed into the engine's memory; its prefix cache is dropped.
+//! 6. [`Learners::refresh`]: the new weights, or the adapter, packed into the engine's memory; its prefix cache is dropped.
 //! 7. [`Files::append`]: games and a line of metrics. Every [`OnlineSettings::save_updates`] updates the learner, the state of
 //!    estimator, pool and items, and the lengths of the files are saved. A killed run continues from there with the same games.
 //!
@@ -29,6 +29,7 @@ mod files;
 mod information;
 mod item_results;
 mod learn;
+mod learners;
 mod memory;
 mod opponents;
 mod play;
@@ -48,22 +49,23 @@ use spag_io::Progress;
 use spag_model::checkpoint::load_config;
 use spag_model::generate::Processor;
 use spag_rewards::{Estimator, RewardedGame};
+use spag_run::files::SECOND_SEAT;
 use spag_run::{Model, PlayedGames, Provenance, StageDone};
-use spag_selfplay::ModelPlayer;
 use spag_train::loss::build_on_policy;
 use spag_train::{OnlineJob, OnlineLearner, TrainConfig, latest_checkpoint};
 
 use self::files::{Files, Saved};
 use self::item_results::ItemResults;
+use self::learners::Learners;
 pub use self::memory::{OnlineMemory, OnlineParts};
 use self::opponents::Opponents;
 use self::play::Batch;
+use self::player::Players;
 use self::record::{OfUpdate, Seconds, UpdateRecord};
-use self::reference::MovingReference;
 use self::schedule::Schedule;
 use self::selection::Selection;
 use self::texts::UpdateTexts;
-use crate::config::{OnlineSettings, RunConfig, WordOrder};
+use crate::config::{OnlineSettings, Policies, RunConfig, WordOrder};
 use crate::error::{Error, Result};
 use crate::run::context::{RunContext, StageProgress};
 use crate::run::run_games;
@@ -80,20 +82,15 @@ pub(super) fn stage(config: &RunConfig, settings: &OnlineSettings, epoch: usize)
     let folder = StageFolder::new(config.run_dir.join(&stage.name), &stage.name);
     let games = config.run_games();
     let episodes = games.iter().map(|game| run_games::folder_in(game.folder.as_deref(), &folder).episodes());
-    let outputs = episodes.chain([folder.metrics(), config.folder_of(model)]).collect();
-    StageWork {
-        inputs: vec![config.folder_of(before)],
-        outputs,
-        parts: vec!["play", "learn", "refresh", "save"],
-        ..stage
-    }
+    let outputs = episodes.chain([folder.metrics()]).chain(config.folders_of(model)).collect();
+    StageWork { inputs: config.folders_of(before), outputs, parts: vec!["play", "learn", "refresh", "save"], ..stage }
 }
 
 /// What plays and learns.
 struct Sides {
-    player: ModelPlayer,
+    players: Players,
     opponents: Opponents,
-    learner: OnlineLearner,
+    learners: Learners,
     estimator: Box<dyn Estimator>,
     items: ItemResults,
     texts: UpdateTexts,
@@ -110,9 +107,18 @@ impl Part {
     fn run(&self, run: RunContext<'_>, stage: &StageFolder, progress: &mut dyn Progress) -> Result<StageDone> {
         let mut done = StageDone::default();
         let (memory, free) = self.memory(run)?;
-        let mut learner = self.learner(run, stage, &memory, &mut done)?;
+        let mut learner = self.learner(run, stage, (&memory, None), &mut done)?;
         let engine = memory.engine(free.saturating_sub(learner.planned_memory()));
         let saved = self.saved(run, stage, learner.learner().position().step)?;
+        let dtype = learner.job().config.dtype();
+        let second = match self.settings.policies {
+            Policies::One => None,
+            Policies::Seats => {
+                learners::remove_uncounted(run, stage, saved.as_ref())?;
+                Some(self.learner(run, stage, (&memory, Some(&learner)), &mut done)?)
+            }
+        };
+        let mut learners = Learners::new(run, &self.settings, (learner, second), saved.as_ref())?;
         let mut estimator = self.settings.estimator.build();
         if let Some(saved) = &saved {
             estimator.restore(saved.estimator.clone());
@@ -120,29 +126,27 @@ impl Part {
         let begin = saved.as_ref().map_or(0, |saved| saved.updates).max(self.updates.start);
         let mut files = run.ranks.is_rank_0().then(|| Files::open(run, stage, saved.as_ref())).transpose()?;
         let seed = run.seed(stage, "play", &mut done);
-        let dtype = learner.job().config.dtype();
         // Under an adapter the engine has the weights of the imitation, which stay as they are.
         let is_whole = run.config.train.config.lora_r.is_none();
         let plays = if self.settings.learns_from_itself() && is_whole { self.before } else { Model::Im };
         // Where an adapter is trained over quantised weights, games are played with quantised weights too.
         let checkpoint = run.load_in(&run.config.folder_of(plays), dtype, run.config.train.config.quantize)?;
-        let mut player = player::player(run, checkpoint, (engine, self.settings.sampling()))?;
-        self.refresh(&mut player, &mut learner, begin)?;
+        let mut players = Players::new(player::player(run, checkpoint, (engine, self.settings.sampling()))?);
+        learners.refresh(&mut players, begin)?;
         let pool = saved.as_ref().map(|saved| saved.pool.clone());
         let opponents = Opponents::new(&self.settings, (dtype, engine), pool);
         let items = saved.as_ref().map(|saved| saved.items.clone()).unwrap_or_default();
         let texts = UpdateTexts::open(run, &self.settings)?;
-        let reference = MovingReference::new(run.config, &self.settings);
-        reference.open(run, &mut learner, begin)?;
-        let mut sides = Sides { player, opponents, learner, estimator, items, texts };
+        learners.open_references(run, begin)?;
+        let mut sides = Sides { players, opponents, learners, estimator, items, texts };
 
         let progress = &mut StageProgress { stage: &stage.name, inner: progress };
         let count = |update: usize| (update - self.updates.start) as u64;
         progress.resume("updates", self.updates.len() as u64, count(begin));
         for update in begin..self.updates.end {
             let record = self.update(run, &mut sides, (update, seed), &mut files)?;
-            sides.opponents.join(run, &sides.learner, update + 1)?;
-            reference.renew(run, &mut sides.learner, update + 1)?;
+            sides.opponents.join(run, sides.learners.first(), update + 1)?;
+            sides.learners.renew_references(run, update + 1)?;
             progress.advance(count(update + 1), &record.note());
             if let Some(reason) = record.broken_rule {
                 return Err(Error::Stopped { stage: stage.name.clone(), reason, file: stage.episodes() });
@@ -153,15 +157,13 @@ impl Part {
             }
             let next = update + 1;
             if next == self.updates.end || (next - self.updates.start).is_multiple_of(self.settings.save_updates) {
-                done.timed("save", || sides.save(run, stage, next, (files.as_ref(), &reference)))?;
+                done.timed("save", || sides.save(run, stage, next, files.as_ref()))?;
             }
         }
         progress.end();
         done.note_count("games", self.updates.len() * self.settings.games_per_update);
         done.note_count("updates", self.updates.len());
-        sides.learner.write_adapter(&stage.dir)?;
-        sides.learner.write_model(&stage.model())?;
-        run.ranks.barrier()?;
+        sides.learners.write(run, stage)?;
         Ok(done)
     }
 
@@ -176,13 +178,13 @@ impl Part {
         let mut seconds = Seconds::default();
         let mut timed = Instant::now();
         let mut lap = || std::mem::replace(&mut timed, Instant::now()).elapsed().as_secs_f64();
-        let Sides { player, opponents, learner, estimator, items, texts } = sides;
+        let Sides { players, opponents, learners, estimator, items, texts } = sides;
         let (mut schedule, mut batch) = (Schedule::default(), Batch::default());
         let mut missing = self.settings.games_per_update / self.settings.group_size;
         let (mut all, mut selection) = Default::default();
         for number in 0..=self.settings.signal.resample {
             let added = schedule.add(run, &self.settings, (opponents, items), (update, number, missing), seed);
-            batch.play(run, &self.settings, (player, opponents), (update, added))?;
+            batch.play(run, &self.settings, (players, opponents), (update, added))?;
             all = batch.of_all_ranks(run, &schedule)?;
             selection = Selection::new(&self.settings, &all);
             missing = selection.missing;
@@ -198,28 +200,22 @@ impl Part {
             schedule.count(items, &all);
         }
         let against = opponents.count(run.config, update, &all);
-        let information = information::measure(&self.settings, player, &batch.games)?;
-        let mut learned = trajectories::of(player, &batch.games, (&kept, &advantages))?;
+        let information = information::measure(&self.settings, players.first(), &batch.games)?;
+        let mut learned = trajectories::of(players.first(), &batch.games, (&kept, &advantages))?;
         let rows = texts.rows(advantages.count());
         let texts = texts.of_rank(run, rows, stage_seed(seed, &format!("update-{update}/texts")))?;
-        let step = learn::learn(&self.settings, learner, (&mut learned, &texts), (update, seed))?;
+        let steps = learners.learn((&mut learned, &texts), (update, seed))?;
         seconds.learn = lap();
-        self.refresh(player, learner, update + 1)?;
+        learners.refresh(players, update + 1)?;
         seconds.refresh = lap();
-        let of_update = OfUpdate { update, step: step.as_ref(), against, selection: &selection, information, seconds };
-        let record = UpdateRecord::new(run, batch, &learned.trajectories, of_update)?;
+        let step = steps.all.as_ref();
+        let of_update = OfUpdate { update, step, against, selection: &selection, information, seconds };
+        let mut record = UpdateRecord::new(run, batch, &learned.trajectories, of_update)?;
+        record.line.extend(steps.of_seats);
         if let Some(files) = files {
             files.append(&record)?;
         }
         Ok(record)
-    }
-
-    /// Gives the learner's weights to the engine, if the games are the learner's.
-    fn refresh(&self, player: &mut ModelPlayer, learner: &mut OnlineLearner, updates: usize) -> Result<()> {
-        match self.settings.learns_from_itself() {
-            true => Ok(player.refresh(&*learner.learner().weights(), updates as u64)?),
-            false => Ok(()),
-        }
     }
 
     /// What is beside the learner on this rank's device, and the free bytes of it before anything is loaded. Ranks on CPUs have equal
@@ -234,23 +230,26 @@ impl Part {
         Ok((memory, device.memory()?.free / sharing as u64))
     }
 
-    /// The learner, from its last checkpoint or the model before.
+    /// The learner, from its last checkpoint or the model before; that of the second seat, if the learner of the first is there.
     fn learner(
         &self,
         run: RunContext<'_>,
         stage: &StageFolder,
-        memory: &OnlineMemory,
+        (memory, first): (&OnlineMemory, Option<&OnlineLearner>),
         done: &mut StageDone,
     ) -> Result<OnlineLearner> {
         let RunContext { config, ranks, inputs, .. } = run;
         let seed = run.seed(stage, "train", done);
-        let earlier = self.part_before(config).map(|part| latest_checkpoint(part.dir)).transpose()?.flatten();
+        let folder_in = |stage: StageFolder| if first.is_some() { stage.file(SECOND_SEAT) } else { stage.dir };
+        // The adapters of both seats begin with other matrices.
+        let own_seed = if first.is_some() { stage_seed(seed, SECOND_SEAT) } else { seed };
+        let earlier = self.part_before(config).map(|part| latest_checkpoint(folder_in(part))).transpose()?.flatten();
         let games = inputs.games.iter().map(|game| PlayedGames::new(seed, &game.words.training)).collect();
         let job = OnlineJob {
             model: earlier.unwrap_or_else(|| config.folder_of(self.before)),
             base: config.folder_of(Model::Im),
-            output_dir: stage.dir.clone(),
-            config: TrainConfig { seed, ..config.train.config.clone() },
+            output_dir: folder_in(stage.clone()),
+            config: TrainConfig { seed: own_seed, ..config.train.config.clone() },
             sharding: config.train.job.clone(),
             steps: self.settings.steps(),
             device: config.device,
@@ -262,7 +261,10 @@ impl Part {
         let said = config.self_play.length.max_new_tokens;
         let longest = if inputs.thinks { config.completion_tokens(said, memory.positions()) } else { said };
         let loss = build_on_policy(&self.settings.policy_loss, longest);
-        Ok(OnlineLearner::open(job, &ranks.env, ranks.group.clone(), loss)?)
+        Ok(match first {
+            None => OnlineLearner::open(job, &ranks.env, ranks.group.clone(), loss)?,
+            Some(first) => first.open_beside(job, &ranks.env, loss)?,
+        })
     }
 
     /// What was saved with the learner's step: by this part, or at the end of the one before.
@@ -283,25 +285,18 @@ impl Part {
 
 impl Sides {
     /// Saves what a resumed run goes on from. All ranks have to call it; `files` are those of rank 0.
-    fn save(
-        &mut self,
-        run: RunContext<'_>,
-        stage: &StageFolder,
-        updates: usize,
-        (files, reference): (Option<&Files>, &MovingReference),
-    ) -> Result<()> {
-        let Self { opponents, learner, estimator, items, .. } = self;
-        if let Some(files) = files {
-            let step = learner.learner().position().step;
+    fn save(&mut self, run: RunContext<'_>, stage: &StageFolder, updates: usize, files: Option<&Files>) -> Result<()> {
+        let Self { opponents, learners, estimator, items, .. } = self;
+        learners.save(|steps| {
+            let Some(files) = files else { return Ok(()) };
             let lengths = files.synced()?;
             let (estimator, pool, items) = (estimator.state(), opponents.state().clone(), items.clone());
-            Saved { updates, estimator, pool, items, lengths }.write(stage, step)?;
-        }
-        learner.save()?;
+            Saved { updates, second_step: steps.second, estimator, pool, items, lengths }.write(stage, steps.first)
+        })?;
         if files.is_none() {
             return Ok(());
         }
         opponents.remove_left(run.config, updates)?;
-        reference.remove_left(run.config, updates)
+        learners.remove_left(run.config, updates)
     }
 }

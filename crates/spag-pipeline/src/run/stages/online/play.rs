@@ -8,10 +8,10 @@ use spag_game::{
     TokenRecords, TurnContext, Utterance, UtteranceEnd, play_games, taboo,
 };
 use spag_rewards::{Advantages, Estimator, OutcomeRewards, RandomWinner, RewardedGame, Turn};
-use spag_selfplay::ModelPlayer;
 use spag_world::{ScriptedAttacker, ScriptedDefender};
 
 use super::opponents::Opponents;
+use super::player::Players;
 use super::schedule::{Schedule, Scheduled};
 use crate::config::{Control, OnlineSettings, Opponent};
 use crate::error::{Error, Result};
@@ -69,7 +69,7 @@ impl Batch {
         &mut self,
         run: RunContext<'_>,
         settings: &OnlineSettings,
-        (policy, opponents): (&mut ModelPlayer, &mut Opponents),
+        (policies, opponents): (&mut Players, &mut Opponents),
         (update, scheduled): (usize, &[Scheduled]),
     ) -> Result<()> {
         let RunContext { config, ranks, inputs, .. } = run;
@@ -91,8 +91,9 @@ impl Batch {
                 }
                 let mut scripted;
                 let seats = match (learner, settings.opponent()) {
-                    (None, _) => Seats::SelfPlay(policy),
+                    (None, _) => policies.seats(),
                     (Some(seat), opponent) => {
+                        let policy = policies.first();
                         let opponent: &mut dyn Policy = match opponent {
                             Opponent::Scripted => {
                                 scripted = scripted_opponent(run, &**game, seat)?;
@@ -109,7 +110,7 @@ impl Batch {
             }
         }
         self.failed += games.failed.len();
-        policy.forget_games();
+        policies.forget_games();
         opponents.forget_games();
         games.finished.sort_by_key(|game| game.number);
         let played = |game: FinishedGame| {

@@ -16,15 +16,22 @@ pub(super) struct MovingReference {
 }
 
 impl MovingReference {
-    pub(super) fn new(config: &RunConfig, settings: &OnlineSettings) -> Self {
+    /// The reference of one learner. The models that it was are in the folder `name` of the run.
+    pub(super) fn new(config: &RunConfig, settings: &OnlineSettings, name: &'static str) -> Self {
         let saves = if config.train.config.lora_r.is_some() { Saves::Adapter } else { Saves::Model };
         let every = settings.reference.reference_updates;
-        let snapshots = every.map(|every| Snapshots { name: "reference", saves, every });
+        let snapshots = every.map(|every| Snapshots { name, saves, every });
         Self { settings: settings.clone(), snapshots }
     }
 
-    /// Gives the learner the reference of update `update`, if there is one. It follows from the number of the update.
-    pub(super) fn open(&self, run: RunContext<'_>, learner: &mut OnlineLearner, update: usize) -> Result<()> {
+    /// Gives the learner the reference of update `update`, if there is one. It follows from the number of the update. If it is a whole
+    /// model that `first` has already, both learners share it.
+    pub(super) fn open(
+        &self,
+        run: RunContext<'_>,
+        (learner, first): (&mut OnlineLearner, Option<&OnlineLearner>),
+        update: usize,
+    ) -> Result<()> {
         if self.settings.policy_loss.kl_coeff == 0.0 {
             return Ok(());
         }
@@ -42,15 +49,24 @@ impl MovingReference {
                 }
             }
         };
-        Ok(learner.set_reference(&reference)?)
+        match (&reference, first) {
+            (ReferenceModel::Whole(_), Some(first)) => learner.share_reference(first),
+            _ => learner.set_reference(&reference)?,
+        }
+        Ok(())
     }
 
     /// Renews the reference after `updates` updates, if it is time. All ranks have to call it.
-    pub(super) fn renew(&self, run: RunContext<'_>, learner: &mut OnlineLearner, updates: usize) -> Result<()> {
+    pub(super) fn renew(
+        &self,
+        run: RunContext<'_>,
+        (learner, first): (&mut OnlineLearner, Option<&OnlineLearner>),
+        updates: usize,
+    ) -> Result<()> {
         match &self.snapshots {
             Some(snapshots) if snapshots.is_due(updates, self.settings.updates) => {
                 snapshots.save(run, learner, updates)?;
-                self.open(run, learner, updates)
+                self.open(run, (learner, first), updates)
             }
             _ => Ok(()),
         }

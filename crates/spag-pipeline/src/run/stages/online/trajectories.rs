@@ -16,6 +16,17 @@ pub(super) struct Learned {
     pub(super) turns: Vec<Turns>,
 }
 
+impl Learned {
+    /// Puts the trajectories of the first seat before those of the second, in their order. Returns the number of the first seat's.
+    pub(super) fn sort_by_seat(&mut self) -> usize {
+        let mut all: Vec<(Trajectory, Turns)> = self.trajectories.drain(..).zip(self.turns.drain(..)).collect();
+        all.sort_by_key(|(_, turns)| turns.seat.index());
+        let firsts = all.partition_point(|(_, turns)| turns.seat.index() == 0);
+        (self.trajectories, self.turns) = all.into_iter().unzip();
+        firsts
+    }
+}
+
 /// The utterances that are the spans of a trajectory.
 pub(super) struct Turns {
     pub(super) seat: Seat,

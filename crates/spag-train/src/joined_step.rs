@@ -1,0 +1,79 @@
+//! The record of steps that several learners took, each on its part of a batch.
+
+use crate::learner::StepRecord;
+use crate::log_prob_gap::LogProbGap;
+use crate::metrics::{Metric, Reduction};
+
+impl StepRecord {
+    /// One record of the steps of several learners, each with the number of its samples; `None` if there are none. Losses and metrics
+    /// that are means are weighted by samples, as those of one learner with all samples would be. Tokens are added, and the gradient norm
+    /// and the gap are the largest. Step and learning rate are those of the first.
+    pub fn joined(metrics: &[Metric], steps: &[(StepRecord, f64)]) -> Option<Self> {
+        let (first, _) = steps.first()?;
+        let gap = |gap: LogProbGap, (step, _): &(Self, f64)| gap.and(&step.log_prob_gap);
+        Some(Self {
+            step: first.step,
+            loss: weighted_mean(steps.iter().map(|(step, samples)| (step.loss, *samples)))?,
+            metrics: metrics.iter().filter_map(|metric| Some((*metric, joined(*metric, steps)?))).collect(),
+            grad_norm: steps.iter().map(|(step, _)| step.grad_norm).fold(0.0, f64::max),
+            learning_rate: first.learning_rate,
+            tokens: steps.iter().map(|(step, _)| step.tokens).sum(),
+            computed_tokens: steps.iter().map(|(step, _)| step.computed_tokens).sum(),
+            skipped: steps.iter().any(|(step, _)| step.skipped),
+            log_prob_gap: steps.iter().fold(LogProbGap::default(), gap),
+        })
+    }
+}
+
+/// A metric over the steps that have it.
+fn joined(metric: Metric, steps: &[(StepRecord, f64)]) -> Option<f64> {
+    let values = || steps.iter().filter_map(|(step, samples)| Some((step.metrics.get(metric.name)?, *samples)));
+    match metric.reduction {
+        Reduction::Mean => weighted_mean(values()),
+        Reduction::Min => values().map(|(value, _)| value).reduce(f64::min),
+        Reduction::Max => values().map(|(value, _)| value).reduce(f64::max),
+    }
+}
+
+/// The mean of values with weights. Values that have no weight at all count alike.
+fn weighted_mean(values: impl Iterator<Item = (f64, f64)> + Clone) -> Option<f64> {
+    let (count, weights) = values.clone().fold((0usize, 0.0), |(count, sum), (_, weight)| (count + 1, sum + weight));
+    let weight = |own: f64| if weights > 0.0 { own / weights } else { 1.0 / count as f64 };
+    (count > 0).then(|| values.map(|(value, own)| value * weight(own)).sum())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::metrics::MetricValues;
+
+    #[test]
+    fn means_are_weighted_and_gaps_and_norms_are_the_largest() {
+        let metrics = [Metric::mean("share"), Metric::max("ratio")];
+        let step = |step, loss, share, ratio, gap| {
+            let values: MetricValues = metrics.into_iter().zip([share, ratio]).collect();
+            let log_prob_gap = LogProbGap { max: gap, sum: gap, tokens: 4 };
+            let record = StepRecord {
+                step,
+                loss,
+                metrics: values,
+                grad_norm: loss.abs(),
+                learning_rate: 0.1,
+                tokens: 10,
+                computed_tokens: 8,
+                skipped: false,
+                log_prob_gap,
+            };
+            (record, step as f64)
+        };
+        let of = |steps: &[(StepRecord, f64)]| StepRecord::joined(&metrics, steps);
+        let (one, other) = (step(1, -2.0, 0.5, 3.0, 0.25), step(3, 2.0, 0.1, 2.0, 0.0));
+        let both = of(&[one.clone(), other]).unwrap();
+        // (−2 · 1 + 2 · 3) / 4, and (0.5 · 1 + 0.1 · 3) / 4.
+        assert_eq!((both.loss, both.step, both.tokens, both.computed_tokens), (1.0, 1, 20, 16));
+        assert!((both.metrics.get("share").unwrap() - 0.2).abs() < 1e-12);
+        assert_eq!((both.metrics.get("ratio"), both.grad_norm), (Some(3.0), 2.0));
+        assert_eq!(both.log_prob_gap, LogProbGap { max: 0.25, sum: 0.25, tokens: 8 });
+        assert_eq!((of(std::slice::from_ref(&one)), of(&[])), (Some(one.0), None));
+    }
+}
