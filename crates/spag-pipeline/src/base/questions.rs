@@ -30,7 +30,9 @@ impl Turn<'_> {
     /// A question about what the player to move sees, or about what an action does. `None` if it sees nothing but the rules.
     pub(super) fn question(&self, rng: &mut ChaCha8Rng) -> Result<Option<Question>> {
         let mut state = BestActions::start(self.game, self.seed)?;
-        self.actions.iter().for_each(|action| drop(state.apply(action)));
+        for action in self.actions {
+            state.apply(action);
+        }
         let seat = state.to_move();
         if rng.random_range(0..3) == 0
             && let Some(action) = self.legal.choose(rng)
@@ -80,5 +82,46 @@ fn field(name: &str, value: &Value, found: &mut Vec<(String, String)>) {
         }
         Value::Null => found.push((name.to_owned(), "-".to_owned())),
         Value::Bool(_) | Value::Object(_) => {}
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use rand::SeedableRng;
+    use spag_game::NamedGame;
+    use spag_io::PromptFormat;
+
+    use super::*;
+
+    /// Answers by their questions, of many about one position.
+    fn asked(name: &str, actions: &[&str]) -> BTreeMap<String, String> {
+        let game = NamedGame::open(name, PromptFormat::Plain).unwrap().game;
+        let mut state = BestActions::start(&*game, 1).unwrap();
+        actions.iter().for_each(|action| assert!(state.apply(action).refusal.is_none()));
+        let legal = state.legal_actions().unwrap();
+        let actions: Vec<String> = actions.iter().map(|action| (*action).to_owned()).collect();
+        let turn = Turn { game: &*game, seed: 1, actions: &actions, legal: &legal };
+        let mut rng = ChaCha8Rng::seed_from_u64(3);
+        let questions = (0..400).filter_map(|_| turn.question(&mut rng).unwrap());
+        questions.map(|Question { line, answer }| (line, answer)).collect()
+    }
+
+    #[test]
+    fn questions_are_about_the_position_and_about_what_actions_do() {
+        let board = asked("tic-tac-toe", &["[0]", "[3]", "[1]", "[4]"]);
+        let answer = |line: &str| board.get(line).map(String::as_str);
+        let cells: Vec<_> = (0..9).map(|cell| answer(&format!("What is board {cell}?")).unwrap()).collect();
+        assert_eq!((cells[0], cells[1], cells[2]), (cells[1], cells[0], cells[8]));
+        assert!(cells[3] == cells[4] && cells[0] != cells[3] && cells[2] == ".", "{cells:?}");
+        assert_eq!((answer("What does [2] do?"), answer("What does [8] do?")), (Some("wins"), Some("nothing")));
+        assert_eq!(board.len(), 9 + 5);
+
+        let poker = asked("kuhn-poker rounds=1", &[]);
+        assert!(["J", "Q", "K"].contains(&poker["What is card?"].as_str()));
+        assert_eq!(poker["What does [bet] do?"], "nothing");
+        // Whether a call wins depends on the cards alone.
+        assert!(["wins", "loses"].contains(&asked("kuhn-poker rounds=1", &["[bet]"])["What does [call] do?"].as_str()));
     }
 }

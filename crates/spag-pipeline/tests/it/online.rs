@@ -188,9 +188,7 @@ fn interrupted_run_with_a_moving_reference_ends_with_the_same_files() {
             assert!(number(line, "item_information") <= f64::ln(3.0) + 1e-9, "{line}");
         }
         // References that nothing needs any more are gone.
-        let kept = std::fs::read_dir(run_dir.join("reference")).unwrap();
-        let kept: Vec<_> = kept.map(|entry| entry.unwrap().file_name()).collect();
-        assert_eq!(kept, ["update-4"]);
+        assert_eq!(std::fs::read_dir(run_dir.join("reference")).unwrap().count(), 0);
     }
 }
 
@@ -228,8 +226,13 @@ fn interrupted_run_that_plays_further_games_ends_with_the_same_files() {
 #[test]
 fn a_share_of_decisive_games_leaves_out_ties() {
     let lines = metrics_of(&["online.decisive_share=1", "online.resample=1", "max_turns=2"]);
-    assert!(lines.iter().all(|line| number(line, "left_out_games") >= number(line, "ties") - 1e-9), "{lines:?}");
-    assert!(lines.iter().any(|line| number(line, "ties") > 0.0 && number(line, "games") > 8.0), "{lines:?}");
+    // An utterance that is too long decides a game for the learner, which its verdict does not know.
+    let left_out = |line: &Value| number(line, "games") * number(line, "left_out_games");
+    assert!(
+        lines.iter().all(|line| left_out(line) <= number(line, "games") * number(line, "ties") + 1e-9),
+        "{lines:?}"
+    );
+    assert!(lines.iter().any(|line| left_out(line) > 0.0 && number(line, "games") > 8.0), "{lines:?}");
 }
 
 #[test]

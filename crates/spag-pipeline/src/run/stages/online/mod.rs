@@ -19,8 +19,7 @@
 //! - tensor, pipeline or context parallelism of the engine: each rank holds a whole engine, and a whole reference if there is one,
 //!   while the learner may be sharded by ZeRO;
 //! - a critic: baselines are means of rewards, so there is no value model and no generalized advantage estimation;
-//! - a learned reward model, and partial rollouts: the referee decides, and a batch ends when its last game does;
-//! - dynamic sampling: games without a signal are neither filtered nor replaced by further ones.
+//! - a learned reward model, and partial rollouts: the referee decides, and a batch ends when its last game does.
 //!
 //! [`OnlineSettings::save_updates`]: crate::OnlineSettings::save_updates
 
