@@ -11,7 +11,6 @@ use spag_model::dtype::WeightDtype;
 use spag_model::model::{Activations, Arithmetic, Network};
 use spag_model::params::{FlatBuffers, WeightSource};
 use spag_ops::kernels;
-use spag_rewards::SampleKind;
 
 use crate::adapted::{AdaptedBase, Frozen, LearnedWeights};
 use crate::config::{ShardingPlan, TrainConfig};
@@ -312,9 +311,8 @@ impl Learner {
     }
 
     /// One optimizer step on trajectories: this rank's, if there are several, whose numbers may differ. They are split into
-    /// micro-batches of `per_device_train_batch_size`, those of games before those of SFT. The step's loss is the mean of the
-    /// micro-batches' losses of each kind, weighted by their spans, over all ranks, and the sum of both kinds. Trajectories without
-    /// spans are left out.
+    /// micro-batches of `per_device_train_batch_size`; the step's loss is the mean of the micro-batches' losses, weighted by
+    /// their spans, over all ranks. Trajectories without spans are left out.
     ///
     /// A step whose loss or gradients are not finite is skipped.
     ///
@@ -322,43 +320,40 @@ impl Learner {
     /// A trajectory that does not fit its spans or the model, no trajectory on any rank, a third skipped step in a row, or a
     /// lost rank.
     pub fn step(&mut self, trajectories: &[Trajectory]) -> Result<StepRecord> {
-        trajectories.iter().try_for_each(Trajectory::check)?;
-        let learned: Vec<&Trajectory> = trajectories.iter().filter(|one| !one.spans.is_empty()).collect();
-        let kinds: [Vec<&Trajectory>; 2] = learned.into_iter().partition(|one| one.kind() != SampleKind::Sft).into();
+        let nothing = || Error::NoSamples("a step without trajectories that have spans".into());
+        self.step_if_any(&[trajectories])?.ok_or_else(nothing)
+    }
+
+    /// As [`Learner::step`] on several sets of trajectories, in micro-batches of their own, whose mean losses are added: games, and
+    /// general texts beside them. `None` if no rank has a trajectory with a span.
+    ///
+    /// # Errors
+    /// As [`Learner::step`].
+    pub fn step_if_any(&mut self, sets: &[&[Trajectory]]) -> Result<Option<StepRecord>> {
+        sets.iter().copied().flatten().try_for_each(Trajectory::check)?;
+        let sets: Vec<Vec<&Trajectory>> =
+            sets.iter().map(|set| set.iter().filter(|one| !one.spans.is_empty()).collect()).collect();
         let spans = |trajectories: &[&Trajectory]| trajectories.iter().map(|one| one.spans.len()).sum::<usize>() as f64;
-        let own_counts: Vec<f64> = kinds.iter().flat_map(|of_kind| [of_kind.len() as f64, spans(of_kind)]).collect();
+        let own_counts: Vec<f64> = sets.iter().flat_map(|set| [set.len() as f64, spans(set)]).collect();
         let counts = gather_numbers(self.group(), &own_counts)?;
         // Ranks with fewer micro-batches take part in the collectives of the others.
         let reference = (Some(0.0), Some(vec![0.0]));
         let span = Span { ref_log_prob: reference.0, ref_token_log_probs: reference.1, ..Span::new(1..2, 0.0) };
         let filler = Trajectory { row: 0, ids: vec![0; 2], spans: vec![span] };
         let mut own: Vec<MicroBatch<'_>> = Vec::new();
-        for (of_kind, at) in kinds.iter().zip([0, 2]) {
-            let most = counts.iter().fold(0.0, |most: f64, rank| most.max(rank[at])) as usize;
-            let total: f64 = counts.iter().map(|rank| rank[at + 1]).sum();
-            let chunks = of_kind.chunks(self.micro_batch);
+        for (at, set) in sets.iter().enumerate() {
+            let most = counts.iter().fold(0.0, |most: f64, rank| most.max(rank[2 * at])) as usize;
+            let total: f64 = counts.iter().map(|rank| rank[2 * at + 1]).sum();
+            let chunks = set.chunks(self.micro_batch);
             let all = own.len() + most.div_ceil(self.micro_batch);
             own.extend(chunks.map(|chunk| MicroBatch { trajectories: chunk.to_vec(), share: spans(chunk) / total }));
             own.resize(all, MicroBatch { trajectories: vec![&filler], share: 0.0 });
         }
-        if own.is_empty() {
-            return Err(Error::NoSamples("a step without trajectories that have spans".into()));
-        }
-        self.step_on(&own)
+        if own.is_empty() { Ok(None) } else { self.step_on(&own).map(Some) }
     }
 
-    /// As [`Learner::step`]; `None` if no rank has a trajectory with a span.
-    ///
-    /// # Errors
-    /// As [`Learner::step`].
-    pub fn step_if_any(&mut self, trajectories: &[Trajectory]) -> Result<Option<StepRecord>> {
-        let own = trajectories.iter().any(|one| !one.spans.is_empty());
-        let any = gather_numbers(self.group(), &[f64::from(u8::from(own))])?.concat();
-        if any.iter().all(|any| *any == 0.0) { Ok(None) } else { self.step(trajectories).map(Some) }
-    }
-
-    /// As [`Learner::step`] on this rank's micro-batches, whose shares sum to 1 over all ranks, for each kind of samples if they are
-    /// apart. All ranks have as many.
+    /// As [`Learner::step`] on this rank's micro-batches, whose shares sum to 1 over all ranks, for each set. All ranks have
+    /// as many.
     pub(crate) fn step_on(&mut self, micro_batches: &[MicroBatch<'_>]) -> Result<StepRecord> {
         let group = self.state.group().clone();
         self.state.zero_gradients()?;

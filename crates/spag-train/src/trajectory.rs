@@ -53,11 +53,6 @@ impl Trajectory {
         self.spans.first().map_or(self.ids.len(), |span| span.tokens.start)
     }
 
-    /// The kind of its spans, which is that of the first.
-    pub fn kind(&self) -> SampleKind {
-        self.spans.first().map_or(SampleKind::Game, |span| span.kind)
-    }
-
     /// Number of labels that are predicted.
     pub fn predicted(&self) -> usize {
         self.spans.iter().map(Span::predicted).sum()

@@ -26,12 +26,8 @@ pub(super) fn learn(
     for epoch in 0..settings.ppo_epochs {
         let minibatches = minibatches(settings, learner, trajectories, (update, epoch, seed))?;
         for (at, minibatch) in minibatches.into_iter().enumerate() {
-            let of_step = &texts[texts.len() * at / steps..texts.len() * (at + 1) / steps];
-            let minibatch = match of_step {
-                [] => minibatch,
-                texts => Cow::Owned([&*minibatch, texts].concat()),
-            };
-            let Some(step) = learner.learner().step_if_any(&minibatch)? else { continue };
+            let texts = &texts[texts.len() * at / steps..texts.len() * (at + 1) / steps];
+            let Some(step) = learner.learner().step_if_any(&[&minibatch, texts])? else { continue };
             if first.is_none() {
                 check_gap(settings, learner, update, step.log_prob_gap)?;
             }
