@@ -191,12 +191,17 @@ impl RunConfig {
         })
     }
 
+    /// Whether the scripted players are imitated or played against.
+    pub(crate) fn has_scripted_players(&self) -> bool {
+        let opponent = self.online.as_ref().map(OnlineSettings::opponent);
+        self.imitation.source.has(ImitationSource::Scripted) || opponent == Some(Opponent::Scripted)
+    }
+
     /// Whether the run uses the lexicon of the small world: it plays its words, imitates its players or trains on its texts.
     pub fn uses_small_world(&self) -> bool {
         let has_texts = self.sft.share != SftShare::PerSample(0.0) || !self.sft.alone.is_empty();
         let texts = self.sft.file.is_none() && has_texts;
-        let opponent = self.online.as_ref().map(OnlineSettings::opponent);
-        let scripted = self.imitation.source.has(ImitationSource::Scripted) || opponent == Some(Opponent::Scripted);
+        let scripted = self.has_scripted_players();
         let has_items = self.run_games().iter().any(|game| game.rules.has_items());
         let words = has_items && self.words.file.is_none();
         self.lexicon.is_some() || words || scripted || texts

@@ -13,7 +13,7 @@ use spag_world::Lexicon;
 
 use super::stage_folder::StageFolder;
 use super::words::Words;
-use crate::config::{ImitationSource, OnlineSettings, Opponent, RunConfig, RunGame};
+use crate::config::{RunConfig, RunGame};
 use crate::error::{Error, Result};
 
 /// A game of a run.
@@ -117,9 +117,7 @@ fn words(
     if words.is_empty() {
         return Err(bad("words.file", "the list has no words".to_owned()));
     }
-    let opponent = config.online.as_ref().map(OnlineSettings::opponent);
-    let is_scripted = config.imitation.source.has(ImitationSource::Scripted) || opponent == Some(Opponent::Scripted);
-    if let (true, true, Some(lexicon)) = (is_scripted, rules.has_items(), lexicon) {
+    if let (true, true, Some(lexicon)) = (config.has_scripted_players(), rules.has_items(), lexicon) {
         check_known(&words, lexicon).map_err(|message| bad("words.file", message))?;
     }
     let count = words.len();
@@ -136,7 +134,8 @@ fn check_known(words: &[String], lexicon: &Lexicon) -> std::result::Result<(), S
     let unknown: Vec<&String> = words.iter().filter(|word| lexicon.get(word).is_none()).collect();
     let Some(first) = unknown.first() else { return Ok(()) };
     Err(format!(
-        "the lexicon has no entry for {} of {} words, such as \"{}\", and the scripted players describe words by their entries. Make a lexicon of your words with `spag data lexicon`, set `lexicon` to it and remove words.file \
+        "the lexicon has no entry for {} of {} words, such as \"{}\", and the scripted players describe words by their \
+         entries. Make a lexicon of your words with `spag data lexicon`, set `lexicon` to it and remove words.file \
          (the words of the lexicon are then played); or set imitation.source to \"self\", \"endpoint\", \"games\" or \
          \"samples\"",
         unknown.len(),

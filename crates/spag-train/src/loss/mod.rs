@@ -108,6 +108,15 @@ pub fn build_on_policy(settings: &PolicyLossSettings, max_new_tokens: usize) -> 
     }
 }
 
+/// The mean of w·(−ℓ) over samples of general text; `None` without any.
+fn sft_part(sfts: &LossInput) -> Result<Option<Tensor>> {
+    if sfts.is_empty() {
+        return Ok(None);
+    }
+    let each = (sfts.weights()? * sfts.log_probs().neg()?)?;
+    Ok(Some(divide(&each, sfts.samples().len())?.sum_all()?))
+}
+
 /// `x` / `divisor`. candle's own division by a number multiplies by the reciprocal, which rounds differently.
 fn divide(x: &Tensor, divisor: usize) -> candle_core::Result<Tensor> {
     x / Tensor::full(divisor.max(1) as f64, x.shape(), x.device())?

@@ -3,7 +3,7 @@
 use candle_core::{DType, Tensor};
 use spag_rewards::SampleKind;
 
-use super::{Loss, LossInput, LossValue, divide, mean};
+use super::{Loss, LossInput, LossValue, divide, mean, sft_part};
 use crate::error::Result;
 use crate::metrics::Metric;
 
@@ -64,9 +64,7 @@ impl Loss for OfflinePo {
                 (CLIPPED, mean(&outside)?),
             ]);
         }
-        if !sfts.is_empty() {
-            let each = (sfts.weights()? * sfts.log_probs().neg()?)?;
-            let sft = divide(&each, sfts.samples().len())?.sum_all()?;
+        if let Some(sft) = sft_part(&sfts)? {
             loss = (loss + (&sft * self.sft)?)?;
             metrics.push((SFT, sft));
         }

@@ -3,7 +3,7 @@
 use candle_core::{DType, Tensor};
 use spag_rewards::SampleKind;
 
-use super::{Loss, LossInput, LossValue, divide, mean};
+use super::{Loss, LossInput, LossValue, divide, mean, sft_part};
 use crate::batch::BatchSample;
 use crate::error::Result;
 use crate::metrics::Metric;
@@ -121,9 +121,7 @@ impl Loss for PolicyGradient {
     fn evaluate(&self, input: &LossInput) -> Result<LossValue> {
         let (games, sfts) = (input.of_kind(SampleKind::Game)?, input.of_kind(SampleKind::Sft)?);
         let mut value = self.of_games(&games)?;
-        if !sfts.is_empty() {
-            let each = (sfts.weights()? * sfts.log_probs().neg()?)?;
-            let sft = divide(&each, sfts.samples().len())?.sum_all()?;
+        if let Some(sft) = sft_part(&sfts)? {
             value.loss = (value.loss + (&sft * self.sft)?)?;
             value.metrics.push((SFT, sft));
         }

@@ -47,7 +47,7 @@ use std::time::Instant;
 use spag_io::Progress;
 use spag_model::checkpoint::load_config;
 use spag_model::generate::Processor;
-use spag_rewards::{Estimator, RewardedGame};
+use spag_rewards::Estimator;
 use spag_run::files::SECOND_SEAT;
 use spag_run::{Model, PlayedGames, Provenance, StageDone};
 use spag_train::loss::build_on_policy;
@@ -192,15 +192,14 @@ impl Part {
             }
         }
         seconds.play = lap();
-        let kept: Vec<(usize, RewardedGame)> =
-            all.iter().filter(|(number, _)| selection.keeps(*number)).cloned().collect();
-        let advantages = play::advantages(&self.settings, &mut **estimator, &kept)?;
         if self.settings.words == WordOrder::Balanced {
             schedule.count(items, &all);
         }
         let against = opponents.count(run.config, update, &all);
+        all.retain(|(number, _)| selection.keeps(*number));
+        let advantages = play::advantages(&self.settings, &mut **estimator, &all)?;
         let information = information::measure(&self.settings, players.first(), &batch.games)?;
-        let mut learned = trajectories::of(players.first(), &batch.games, (&kept, &advantages))?;
+        let mut learned = trajectories::of(players.first(), &batch.games, (&all, &advantages))?;
         let rows = texts.rows(advantages.count());
         let texts = texts.of_rank(run, rows, stage_seed(seed, &format!("update-{update}/texts")))?;
         let steps = learners.learn((&mut learned, &texts), (update, seed))?;

@@ -12,7 +12,7 @@ use spag_world::{ScriptedAttacker, ScriptedDefender};
 
 use super::opponents::Opponents;
 use super::player::Players;
-use super::schedule::{Schedule, Scheduled};
+use super::schedule::{self, Schedule, Scheduled};
 use crate::config::{Control, OnlineSettings, Opponent};
 use crate::error::{Error, Result};
 use crate::run::context::RunContext;
@@ -114,8 +114,7 @@ impl Batch {
         opponents.forget_games();
         games.finished.sort_by_key(|game| game.number);
         let played = |game: FinishedGame| {
-            let at = scheduled.binary_search_by_key(&game.number, |scheduled| scheduled.spec.number).ok()?;
-            let Scheduled { index, learner, .. } = *scheduled.get(at)?;
+            let Scheduled { index, learner, .. } = *schedule::find(scheduled, game.number)?;
             let rewarded = rewarded(run, inputs.games.get(index)?, settings, (&game, learner));
             Some(Played { index, game, learner, rewarded })
         };

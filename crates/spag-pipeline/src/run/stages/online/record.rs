@@ -73,12 +73,26 @@ struct Sums {
     divergence: f64,
     compared: f64,
     samples: f64,
+    /// Games that are not learned from.
+    left_out: f64,
+    information: Information,
 }
 
 impl Sums {
-    fn of(batch: &Batch, kinds: usize, trajectories: &[Trajectory]) -> Self {
-        let results = vec![Results::default(); kinds];
-        let mut sums = Self { results, failed: batch.failed as f64, ..Self::default() };
+    fn of(
+        batch: &Batch,
+        kinds: usize,
+        trajectories: &[Trajectory],
+        (selection, information): (&Selection, Option<Information>),
+    ) -> Self {
+        let left_out = batch.games.iter().filter(|played| !selection.keeps(played.game.number)).count();
+        let mut sums = Self {
+            results: vec![Results::default(); kinds],
+            failed: batch.failed as f64,
+            left_out: left_out as f64,
+            information: information.unwrap_or_default(),
+            ..Self::default()
+        };
         for played in &batch.games {
             let Some(results) = sums.results.get_mut(played.index) else { continue };
             results.games += 1.0;
@@ -120,12 +134,27 @@ impl Sums {
             divergence,
             compared,
             reasoning,
+            left_out,
+            information,
             ..
         } = *self;
         let results = self.results.iter();
         let results = results.flat_map(|Results { games, wins, rewards }| [&[*games][..], wins, rewards].concat());
-        let numbers =
-            [failed, utterances, empty, tokens, surprisal, samples, too_long, divergence, compared, reasoning];
+        let numbers = [
+            failed,
+            utterances,
+            empty,
+            tokens,
+            surprisal,
+            samples,
+            too_long,
+            divergence,
+            compared,
+            reasoning,
+            left_out,
+            information.sum,
+            information.games,
+        ];
         numbers.into_iter().chain(results).collect()
     }
 
@@ -134,7 +163,7 @@ impl Sums {
         let all = gather_numbers(group, &self.numbers())?;
         let sum = |at: usize| all.iter().filter_map(|rank| rank.get(at)).sum::<f64>();
         let results = (0..self.results.len()).map(|kind| {
-            let first = 10 + kind * (1 + 2 * SEATS);
+            let first = 13 + kind * (1 + 2 * SEATS);
             let seats = |at: usize| std::array::from_fn(|seat| sum(at + seat));
             Results { games: sum(first), wins: seats(first + 1), rewards: seats(first + 1 + SEATS) }
         });
@@ -149,8 +178,17 @@ impl Sums {
             divergence: sum(7),
             compared: sum(8),
             reasoning: sum(9),
+            left_out: sum(10),
+            information: Information { sum: sum(11), games: sum(12) },
             results: results.collect(),
         })
+    }
+}
+
+impl Sums {
+    /// Games of all kinds.
+    fn games(&self) -> f64 {
+        self.results.iter().map(|results| results.games).sum()
     }
 }
 
@@ -164,12 +202,7 @@ impl UpdateRecord {
     ) -> Result<Self> {
         let OfUpdate { update, step, against, selection, information, seconds } = of_update;
         let (group, games) = (&*run.ranks.group, &run.inputs.games);
-        let played: f64 = gather_numbers(group, &[batch.games.len() as f64])?.iter().flatten().sum();
-        let left_out = batch.games.iter().filter(|played| !selection.keeps(played.game.number)).count() as f64;
-        let information = information.unwrap_or_default();
-        let of_ranks = gather_numbers(group, &[left_out, information.sum, information.games])?;
-        let sum = |at: usize| of_ranks.iter().filter_map(|rank| rank.get(at)).sum::<f64>();
-        let sums = Sums::of(&batch, games.len(), trajectories).over(group)?;
+        let sums = Sums::of(&batch, games.len(), trajectories, (selection, information)).over(group)?;
         let record_tokens = run.config.self_play.record_tokens;
         let own = batch.games.into_iter().map(|mut played| {
             if !record_tokens {
@@ -191,10 +224,11 @@ impl UpdateRecord {
             let numbers = results.numbers(game.game.labels(), &stats);
             line.extend(numbers.into_iter().map(|(key, value)| (measure_of(game.folder(), &key), value.into())));
         }
-        line.insert("left_out_games".to_owned(), mean(sum(0), played).into());
+        line.insert("left_out_games".to_owned(), mean(sums.left_out, sums.games()).into());
         line.insert("without_signal".to_owned(), selection.without_signal.into());
         line.insert("reward_variance".to_owned(), selection.reward_variance.into());
-        let information = (sum(2) > 0.0).then(|| mean(sum(1), sum(2)));
+        let Information { sum, games } = sums.information;
+        let information = (games > 0.0).then(|| mean(sum, games));
         if let Some(nats) = information {
             line.insert("item_information".to_owned(), nats.into());
         }
@@ -254,7 +288,7 @@ fn mean(sum: f64, count: f64) -> f64 {
 fn line(update: usize, sums: &Sums, step: Option<&StepRecord>, seconds: Seconds) -> Map<String, Value> {
     let mut line = Map::new();
     let mut add = |key: String, value: f64| line.insert(key, value.into());
-    add("games".into(), sums.results.iter().map(|results| results.games).sum());
+    add("games".into(), sums.games());
     add("failed_games".into(), sums.failed);
     add("utterances".into(), sums.utterances);
     add("empty_utterances".into(), mean(sums.empty, sums.utterances));

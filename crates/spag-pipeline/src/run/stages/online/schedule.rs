@@ -74,8 +74,7 @@ impl Schedule {
 
     /// The game of a number.
     pub(super) fn get(&self, number: usize) -> Option<&Scheduled> {
-        let at = self.games.binary_search_by_key(&number, |game| game.spec.number).ok()?;
-        self.games.get(at)
+        find(&self.games, number)
     }
 
     /// Counts what came of the games of all ranks, each with its number.
@@ -84,6 +83,12 @@ impl Schedule {
             items.add(scheduled.index, &scheduled.spec.item, game.score_of_first());
         }
     }
+}
+
+/// The game of a number among games in the order of theirs.
+pub(super) fn find(games: &[Scheduled], number: usize) -> Option<&Scheduled> {
+    let at = games.binary_search_by_key(&number, |game| game.spec.number).ok()?;
+    games.get(at)
 }
 
 /// The items that a game is trained on; at least one.

@@ -40,14 +40,13 @@ impl Snapshots {
     }
 
     /// Saves the learner's model after `updates` updates. All ranks have to call it.
-    pub(super) fn save(&self, run: RunContext<'_>, learner: &OnlineLearner, updates: usize) -> Result<PathBuf> {
+    pub(super) fn save(&self, run: RunContext<'_>, learner: &OnlineLearner, updates: usize) -> Result<()> {
         let folder = self.folder(run.config, updates);
         match self.saves {
             Saves::Adapter => learner.write_adapter(&folder)?,
             Saves::Model => learner.write_model(&folder)?,
         }
-        run.ranks.barrier()?;
-        Ok(folder)
+        run.ranks.barrier()
     }
 
     /// Deletes the models up to `updates` updates that `is_used` does not name. Earlier checkpoints, which may name them, must be gone.
