@@ -105,17 +105,9 @@ impl OnlineSettings {
         SamplingSettings { top_p, ..self.sampling }.sampling()
     }
 
-    /// The opponent, by the settings and the control.
-    pub(crate) fn opponent(&self) -> Opponent {
-        match self.control {
-            Some(Control::FixedOpponent) => Opponent::Fixed,
-            _ => self.opponents.opponent,
-        }
-    }
-
     /// Whether opponents are adapters of the policy's model, or that model, and play in its engine.
     pub(crate) fn has_adapters_for_opponents(&self, train: &TrainConfig) -> bool {
-        let is_of_run = self.opponent() == Opponent::Pool || self.opponents.opponent_model.is_none();
+        let is_of_run = self.opponents.opponent == Opponent::Pool || self.opponents.opponent_model.is_none();
         train.lora_r.is_some() && is_of_run
     }
 
@@ -187,7 +179,7 @@ impl OnlineSettings {
             let message = "no game is played against the opponent; set opponent = \"self\", or a share above 0";
             return bad("online.opponent_share", message.to_owned());
         }
-        if let (Some(Control::FixedOpponent | Control::SftOnly), true) = (self.control, *opponent != Opponent::Policy) {
+        if self.control == Some(Control::SftOnly) && *opponent != Opponent::Policy {
             return bad(
                 "online.control",
                 "this control has an opponent of its own; leave online.opponent out".to_owned(),

@@ -44,8 +44,6 @@ impl TryFrom<toml::Value> for EstimatorChoice {
 pub enum Control {
     /// The winner of every game is drawn.
     RandomWinner,
-    /// The opponent stays the model of the imitation: no self-play.
-    FixedOpponent,
     /// The model of the imitation plays all games, and the learner imitates their winners, with an advantage of 1: neither self-play
     /// nor rewards.
     SftOnly,

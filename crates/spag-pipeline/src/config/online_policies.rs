@@ -13,7 +13,7 @@ impl OnlineSettings {
             let message = format!("two policies {message}");
             Err(Error::BadSetting { setting: "online.policies", message })
         };
-        match (self.policies, self.control, self.opponent()) {
+        match (self.policies, self.control, self.opponents.opponent) {
             (Policies::One, ..) => Ok(()),
             (Policies::Seats, ..) if train.lora_r.is_none() => {
                 bad("are adapters over the model of the imitation; set train.lora_r, or policies = \"one\"")
@@ -22,9 +22,6 @@ impl OnlineSettings {
                 "play the games that they learn from, and with control = \"sft_only\" the model of the imitation does; leave \
                      one of them out",
             ),
-            (Policies::Seats, Some(Control::FixedOpponent), _) => {
-                bad("play against each other; leave out control = \"fixed_opponent\"")
-            }
             (Policies::Seats, _, Opponent::Fixed | Opponent::Pool | Opponent::Scripted) => {
                 bad("play against each other; leave online.opponent out")
             }

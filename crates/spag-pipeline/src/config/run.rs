@@ -193,7 +193,7 @@ impl RunConfig {
 
     /// Whether the scripted players are imitated or played against.
     pub(crate) fn has_scripted_players(&self) -> bool {
-        let opponent = self.online.as_ref().map(OnlineSettings::opponent);
+        let opponent = self.online.as_ref().map(|online| online.opponents.opponent);
         self.imitation.source.has(ImitationSource::Scripted) || opponent == Some(Opponent::Scripted)
     }
 

@@ -3,13 +3,44 @@
 use spag_run::document::{Chart, Series, Table};
 use spag_selfplay::{GameMeter, KuhnMeter, MeterTable, SolvedMeter};
 
-use super::data::GameReport;
+use super::data::{GameReport, Report};
 
 /// The table of the measures of a report, if there are some.
 pub(super) fn exact_table(report: &GameReport) -> Option<Table> {
     let MeterTable { title, columns, rows } =
         MeterTable::of(report.exact.iter().map(|play| (play.model.as_str(), &play.measure)))?;
     Some(Table::new(title, columns.iter().copied(), rows))
+}
+
+/// The measure by which runs are compared.
+pub(super) struct Skill {
+    pub(super) name: &'static str,
+    pub(super) unit: &'static str,
+    pub(super) decimals: usize,
+    value: fn(&GameMeter) -> f64,
+}
+
+impl Skill {
+    /// That of the game of a report, if it has one.
+    pub(super) fn of(report: &GameReport) -> Option<Self> {
+        let value = |meter: &GameMeter| match meter {
+            GameMeter::Kuhn(kuhn) => kuhn.exploitability,
+            GameMeter::Solved(solved) => 100.0 * solved.optimal,
+        };
+        Some(match report.exact.first()?.measure {
+            GameMeter::Kuhn(_) => Self { name: "Exploitability", unit: "chips a round", decimals: 3, value },
+            GameMeter::Solved(_) => Self { name: "Best moves", unit: "%", decimals: 1, value },
+        })
+    }
+
+    /// Mean, least and largest value of the models at a place of several reports: IM, then the evaluated ones. `None` without any.
+    pub(super) fn over(&self, reports: &[Report], place: usize) -> Option<[f64; 3]> {
+        let measured = reports.iter().filter_map(|report| report.first.exact.get(place));
+        let values: Vec<f64> = measured.map(|play| (self.value)(&play.measure)).collect();
+        let mean = values.iter().sum::<f64>() / values.len() as f64;
+        let ends = |end: fn(f64, f64) -> f64| values.iter().copied().reduce(end);
+        Some([mean, ends(f64::min)?, ends(f64::max)?])
+    }
 }
 
 /// The chart of the measures by model; none without them.

@@ -197,7 +197,7 @@ fn check_online(online: &OnlineSettings, games: &[OpenGame], config: &RunConfig)
         let state = BestActions::start(&*game.game, 0).ok();
         !game.rules.has_items() && state.and_then(|state| state.legal_actions()).is_none()
     };
-    if let (Opponent::Scripted, Some(game)) = (online.opponent(), games.iter().find(no_list)) {
+    if let (Opponent::Scripted, Some(game)) = (online.opponents.opponent, games.iter().find(no_list)) {
         let message = format!("no scripted player knows {}; use self, fixed or pool", game.rules.game);
         return bad("online.opponent", message);
     }

@@ -71,6 +71,37 @@ fn seeds_of_an_arm_are_pooled_and_ties_count_in_scores() {
 }
 
 #[test]
+fn seeds_are_compared_by_how_far_they_are_from_perfect_play() {
+    let dir = tempfile::tempdir().unwrap();
+    let folders: Vec<PathBuf> = [("a-1", 1, [0.5, 0.3, 0.2, 0.06]), ("a-2", 2, [0.5, 0.4, 0.1, 0.1])]
+        .map(|(name, seed, exploitability)| {
+            let folder = run(dir.path(), name, seed, false);
+            let path = folder.join("report.json");
+            let mut report: Value = serde_json::from_slice(&fs::read(&path).unwrap()).unwrap();
+            let measured = exploitability.map(|number| {
+                json!({"model": "a model", "bold": vec![[0.5; 3]; 4], "exploitability": number, "match_value": null, "invalid": 0.0})
+            });
+            report["exact"] = measured.to_vec().into();
+            fs::write(path, report.to_string()).unwrap();
+            folder
+        })
+        .to_vec();
+    let arms = read_arms(&folders).unwrap();
+    let text = render_arms(&arms);
+    let (_, table) = text.split_once("Exploitability of the last model, chips a round, over seeds").unwrap();
+    let row: Vec<&str> = table.lines().find(|line| line.trim().starts_with("a ")).unwrap().split_whitespace().collect();
+    assert_eq!(row, ["a", "2", "0.080", "0.060", "0.100"]);
+
+    let document = arms_document(&arms);
+    let section = document.sections.iter().find(|section| section.heading == "Against perfect play").unwrap();
+    let [Part::Charts(charts)] = &section.parts[..] else { panic!("{section:?}") };
+    let [line] = &charts[0].series[..] else { panic!("{charts:?}") };
+    let means: Vec<f64> = line.points.iter().map(|[_, mean]| (1e6 * mean).round() / 1e6).collect();
+    assert_eq!((means, line.points[0][0]), (vec![0.5, 0.35, 0.15, 0.08], 0.0));
+    assert_eq!(line.intervals[1..3], [[0.3, 0.4], [0.1, 0.2]]);
+}
+
+#[test]
 fn runs_that_cannot_be_compared_are_named() {
     let dir = tempfile::tempdir().unwrap();
     let one = run(dir.path(), "a-1", 1, false);

@@ -339,7 +339,6 @@ fn settings_that_cannot_be_are_refused_before_anything_is_played() {
         (&["online.policies=seats"], "set train.lora_r"),
         (&["online.policies=seats", "train.lora_r=4", "online.opponent=pool"], "leave online.opponent out"),
         (&["online.policies=seats", "train.lora_r=4", "online.opponent=fixed"], "leave online.opponent out"),
-        (&["online.policies=seats", "train.lora_r=4", "online.control=fixed_opponent"], "play against each other"),
         (
             &["online.policies=seats", "train.lora_r=4", "online.control=sft_only"],
             "play the games that they learn from",
@@ -387,8 +386,8 @@ fn an_opponent_plays_its_share_and_only_the_policy_learns() {
     let pool = metrics_of(&["online.opponent=pool", "online.opponent_share=0.5", "online.pool_every=1"]);
     assert_eq!(number(&pool[0], "opponent_update"), 0.0, "the first opponent is the model of the imitation");
     assert!(pool.iter().any(|line| number(line, "opponent_update") > 0.0), "{pool:?}");
-    let fixed = metrics_of(&["online.control=fixed_opponent"]);
-    let adapter = metrics_of(&[&ADAPTER[..], &["online.control=fixed_opponent"]].concat());
+    let fixed = metrics_of(&["online.opponent=fixed"]);
+    let adapter = metrics_of(&[&ADAPTER[..], &["online.opponent=fixed"]].concat());
     for (all, games) in [(pool, 4.0), (fixed, 8.0), (adapter, 8.0)] {
         for line in &all {
             assert_eq!((number(line, "opponent_games"), number(line, "games")), (games, 8.0));

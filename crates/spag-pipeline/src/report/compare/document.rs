@@ -6,6 +6,7 @@ use super::changes::{Measure, Question, Words};
 use super::text::{arms_warnings, controls_table, tables};
 use super::{Arm, labels};
 use crate::report::data::Report;
+use crate::report::exact::Skill;
 use crate::report::tables::conclusions;
 
 /// What models are placed by.
@@ -31,6 +32,10 @@ pub fn arms_document(arms: &[Arm]) -> Document {
             Section { heading, parts: vec![Part::Charts(charts)] }
         })
         .collect();
+    sections.extend(Section::of(
+        "Against perfect play",
+        skill(arms).map(|chart| Part::Charts(vec![chart])).into_iter().collect(),
+    ));
     sections.extend(Section::of("Last models", tables(arms).into_iter().map(Part::Table).collect()));
     let controls = arms.iter().filter_map(|arm| Some((arm, arm.controls()?)));
     let parts = controls.flat_map(|(arm, controls)| {
@@ -55,10 +60,6 @@ fn of_seats(arms: &[Arm], measure: Measure, words: Words, cost: Cost) -> Vec<Cha
 
 /// The change from IM by the cost of models, a line for each arm with its 95% intervals.
 fn chart(arms: &[Arm], question: Question, cost: Cost) -> Chart {
-    let across = match cost {
-        Cost::Games => "games after imitation",
-        Cost::Seconds => "seconds of play and training after imitation",
-    };
     let title = match question.measure {
         Measure::WinRate => format!("Win rate as {}", question.seat),
         Measure::Score => format!("Score as {}", question.seat),
@@ -66,7 +67,7 @@ fn chart(arms: &[Arm], question: Question, cost: Cost) -> Chart {
     Chart {
         title,
         note: format!("{}. Bands are 95% intervals.", question.measure.title()),
-        across: across.to_owned(),
+        across: cost.title().to_owned(),
         up: "points more than IM".to_owned(),
         rule: Some(0.0),
         series: arms.iter().map(|arm| Series::with_intervals(&arm.name, curve(arm, question, cost))).collect(),
@@ -79,14 +80,48 @@ fn curve(arm: &Arm, question: Question, cost: Cost) -> impl Iterator<Item = ([f6
     let epochs = arm.reports.first().into_iter().flat_map(|report| &report.first.matches).map(|game| game.epoch);
     let point = move |epoch| {
         let change = arm.change(question, Some(epoch))?;
-        let costs: Vec<f64> = arm.reports.iter().map(|report| cost.until(report, epoch)).collect();
-        let mean = costs.iter().sum::<f64>() / costs.len().max(1) as f64;
-        Some(([mean, change.points], [change.low, change.high]))
+        Some(([cost.mean(arm, epoch), change.points], [change.low, change.high]))
     };
     std::iter::once(([0.0; 2], [0.0; 2])).chain(epochs.filter_map(point))
 }
 
+/// How far models are from perfect play, a line for each arm with the least and the largest value of its seeds; `None` in games
+/// without such a measure.
+fn skill(arms: &[Arm]) -> Option<Chart> {
+    let skill = Skill::of(&arms.first()?.reports.first()?.first)?;
+    let points = |arm: &Arm| {
+        let evaluated = arm.reports.first().into_iter().flat_map(|report| &report.first.matches).map(|game| game.epoch);
+        let places = std::iter::once(0).chain(evaluated).enumerate();
+        let point = |(place, epoch)| {
+            let [mean, least, largest] = skill.over(&arm.reports, place)?;
+            Some(([Cost::Games.mean(arm, epoch), mean], [least, largest]))
+        };
+        places.filter_map(point).collect::<Vec<_>>()
+    };
+    Some(Chart {
+        title: format!("{} by games", skill.name),
+        note: "Means over seeds. Bands are their least and largest values.".to_owned(),
+        across: Cost::Games.title().to_owned(),
+        up: skill.unit.to_owned(),
+        includes: vec![0.0],
+        series: arms.iter().map(|arm| Series::with_intervals(&arm.name, points(arm))).collect(),
+        ..Chart::default()
+    })
+}
+
 impl Cost {
+    fn title(self) -> &'static str {
+        match self {
+            Self::Games => "games after imitation",
+            Self::Seconds => "seconds of play and training after imitation",
+        }
+    }
+
+    /// The mean over the seeds of an arm.
+    fn mean(self, arm: &Arm, epoch: usize) -> f64 {
+        arm.reports.iter().map(|report| self.until(report, epoch)).sum::<f64>() / arm.reports.len().max(1) as f64
+    }
+
     /// What the model of an epoch and those before it cost.
     fn until(self, report: &Report, epoch: usize) -> f64 {
         let is_before = |name: &str, prefix: &str| {

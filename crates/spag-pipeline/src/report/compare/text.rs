@@ -8,6 +8,7 @@ use spag_selfplay::signed;
 use super::changes::{Measure, PairedSeeds, Question, Words};
 use super::{Arm, labels};
 use crate::report::data::Report;
+use crate::report::exact::Skill;
 use crate::report::tables::conclusions;
 use crate::report::text::text_of;
 
@@ -46,7 +47,20 @@ pub(super) fn tables(arms: &[Arm]) -> Vec<Table> {
     let Some(labels) = labels(arms) else { return Vec::new() };
     let words = Words::ALL.into_iter().filter(|words| words.are_in(arms));
     let changes = words.flat_map(|words| Measure::ALL.map(|measure| changes(arms, labels, measure, words)));
-    changes.chain(benchmarks(arms)).collect()
+    changes.chain(skills(arms)).chain(benchmarks(arms)).collect()
+}
+
+/// How far the last models are from perfect play, in games that have such a measure.
+fn skills(arms: &[Arm]) -> Option<Table> {
+    let skill = Skill::of(&arms.first()?.reports.first()?.first)?;
+    let row = |arm: &Arm| {
+        let last = arm.reports.first()?.first.exact.len().checked_sub(1)?;
+        let values = skill.over(&arm.reports, last)?;
+        let values = values.map(|value| format!("{value:.0$}", skill.decimals));
+        Some([arm.name.clone(), arm.reports.len().to_string()].into_iter().chain(values).collect())
+    };
+    let title = format!("{} of the last model, {}, over seeds", skill.name, skill.unit);
+    Table::new(title, ["arm", "seeds", "mean", "least", "largest"], arms.iter().filter_map(row).collect()).filled()
 }
 
 fn changes(arms: &[Arm], labels: &Labels, measure: Measure, words: Words) -> Table {

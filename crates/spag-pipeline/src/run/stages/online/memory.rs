@@ -94,7 +94,7 @@ impl OnlineMemory {
             settings: EngineSettings { max_running: Some(games), ..play.engine },
             games,
             max_length: config.max_play_length(model),
-            engines: match online.opponent() {
+            engines: match online.opponents.opponent {
                 Opponent::Policy | Opponent::Scripted => 1,
                 Opponent::Fixed | Opponent::Pool if is_served || online.has_adapters_for_opponents(&config.train) => 1,
                 Opponent::Fixed | Opponent::Pool => 2,

@@ -115,7 +115,7 @@ impl Opponents {
         seed: u64,
         seats: [Seat; SEATS],
     ) -> Vec<Option<Seat>> {
-        let share = match self.settings.opponent() {
+        let share = match self.settings.opponents.opponent {
             Opponent::Policy => 0.0,
             Opponent::Fixed | Opponent::Pool | Opponent::Scripted => {
                 self.settings.opponents.share(update, self.settings.updates)
@@ -188,7 +188,7 @@ impl Opponents {
 
     /// The index of the opponent of an update.
     fn member(&self, config: &RunConfig, update: usize) -> usize {
-        match self.settings.opponent() {
+        match self.settings.opponents.opponent {
             Opponent::Pool => self.pool.draw(stage_seed(config.seed, &format!("online/opponent-{update}"))),
             Opponent::Policy | Opponent::Fixed | Opponent::Scripted => 0,
         }
@@ -196,7 +196,7 @@ impl Opponents {
 
     fn folder(&self, config: &RunConfig, member: Member) -> PathBuf {
         let fixed = self.settings.opponents.opponent_model.as_ref().map(PathBuf::from);
-        match (self.settings.opponent(), member.update) {
+        match (self.settings.opponents.opponent, member.update) {
             (Opponent::Fixed, _) => fixed.unwrap_or_else(|| config.folder_of(Model::Im)),
             (_, 0) => config.folder_of(Model::Im),
             (_, update) => self.snapshots(config).folder(config, update),
@@ -223,7 +223,7 @@ impl Opponents {
 
     /// Lets the learner's model join the pool if it is time, after `updates` updates. All ranks have to call it.
     pub(super) fn join(&mut self, run: RunContext<'_>, learner: &OnlineLearner, updates: usize) -> Result<()> {
-        if self.settings.opponent() != Opponent::Pool {
+        if self.settings.opponents.opponent != Opponent::Pool {
             return Ok(());
         }
         let snapshots = self.snapshots(run.config);
@@ -247,7 +247,7 @@ impl Opponents {
 
     /// Deletes the models that have left the pool. Earlier checkpoints, which may name them, must be gone.
     pub(super) fn remove_left(&self, config: &RunConfig, updates: usize) -> Result<()> {
-        if self.settings.opponent() != Opponent::Pool {
+        if self.settings.opponents.opponent != Opponent::Pool {
             return Ok(());
         }
         let is_member = |update| self.pool.members.iter().any(|member| member.update == update);

@@ -90,7 +90,7 @@ impl Batch {
                     continue;
                 }
                 let mut scripted;
-                let seats = match (learner, settings.opponent()) {
+                let seats = match (learner, settings.opponents.opponent) {
                     (None, _) => policies.seats(),
                     (Some(seat), opponent) => {
                         let policy = policies.first();
@@ -215,6 +215,6 @@ fn rewarded(
             let seed = stage_seed(run.config.seed, "online/random_winner");
             RandomWinner { seed }.replace(rewarded, game.number, labels, rewards)
         }
-        None | Some(Control::FixedOpponent | Control::SftOnly) => rewarded,
+        None | Some(Control::SftOnly) => rewarded,
     }
 }
