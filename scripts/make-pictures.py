@@ -2,11 +2,12 @@
 """Makes the pictures of the README from a finished run, with headless Chromium.
 
     python3 scripts/make-pictures.py RUN [--radar REPORT] [--game FILE:ROW] [--spag PROGRAM]
-    python3 scripts/make-pictures.py runs/smollm2-135m --radar-only docs/radar-smollm2.png
+    python3 scripts/make-pictures.py --chart "Tasks and models" runs/smollm2-135m/report.html docs/radar-smollm2.png
+    python3 scripts/make-pictures.py --chart "Exploitability by games" kuhn.html docs/kuhn.png
 
 docs/page.png is a game of RUN on the page of `spag serve`: by default the first evaluation game of the last model as defender
-that it wins after three turns. docs/radar.png is the radar plot in REPORT, by default RUN/report.html; --radar-only makes that one
-alone, with another name. The program is spag on PATH, or one that is built here. Each is a PNG of less than 300 KB. Needs Chromium (CHROMIUM names another one than that on PATH).
+that it wins after three turns. docs/radar.png is the radar plot in REPORT, by default RUN/report.html. --chart makes the picture of one
+chart of a report, or of a page of `spag compare`, by its title. The program is spag on PATH, or one that is built here. Each is a PNG of less than 300 KB. Needs Chromium (CHROMIUM names another one than that on PATH).
 """
 import argparse
 import base64
@@ -87,37 +88,43 @@ def page(run, spag, game):
         server.wait()
 
 
-def is_radar(part):
-    return any(chart["look"] == "radar" for chart in part.get("charts", []))
-
-
-def radar(report, to):
+def chart(report, fits, to):
+    """The first chart of a report that fits."""
     text = report.read_text()
     found = re.search(r'(<script type="application/json" id="document">)(.*?)(?=</script>)', text, re.DOTALL)
     parts = [part for section in json.loads(found[2])["sections"] for part in section["parts"]] if found else []
-    parts = list(filter(is_radar, parts))[:1]
-    if not parts:
-        sys.exit(f"{report} has no radar plot; make one with `spag eval` or `spag run`, and name its report with --radar")
-    # The same page with the plot alone. The policy of a page allows its script, whatever its data are.
-    alone = {"title": "", "about": "", "notes": [], "sections": [{"heading": "", "parts": parts}]}
-    alone = json.dumps(alone).replace("<", "\\u003c")
+    charts = [chart for part in parts for chart in part.get("charts", []) if fits(chart)]
+    if not charts:
+        sys.exit(f"{report} has no such chart; see its titles in a browser")
+    # The same page with the chart alone. The policy of a page allows its script, whatever its data are.
+    alone = [{"heading": "", "parts": [{"charts": charts[:1]}]}]
+    alone = json.dumps({"title": "", "about": "", "notes": [], "sections": alone}).replace("<", "\\u003c")
+    size = (800, 720) if is_radar(charts[0]) else (400, 420)
     with tempfile.TemporaryDirectory() as folder:
-        file = pathlib.Path(folder) / "radar.html"
+        file = pathlib.Path(folder) / "chart.html"
         file.write_text(text[:found.start(2)] + alone + text[found.end(2):])
-        shoot(file.as_uri(), (800, 720), to)
+        shoot(file.as_uri(), size, to.resolve())
+
+
+def is_radar(chart):
+    return chart["look"] == "radar"
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("run", type=pathlib.Path, metavar="RUN")
+    parser.add_argument("run", type=pathlib.Path, metavar="RUN", nargs="?")
     parser.add_argument("--radar", type=pathlib.Path, metavar="REPORT")
-    parser.add_argument("--radar-only", type=pathlib.Path, metavar="PNG")
+    parser.add_argument("--chart", nargs=3, metavar=("TITLE", "PAGE", "PNG"))
     parser.add_argument("--game", metavar="FILE:ROW")
     parser.add_argument("--spag", type=pathlib.Path, default=None)
     args = parser.parse_args()
-    if args.radar_only is None:
-        page(args.run, args.spag or program(), args.game)
-    radar(args.radar or args.run / "report.html", (args.radar_only or ROOT / "docs/radar.png").resolve())
+    if args.chart:
+        title, report, to = args.chart
+        return chart(pathlib.Path(report), lambda one: one["title"] == title, pathlib.Path(to))
+    if args.run is None:
+        parser.error("name a finished run, or --chart TITLE PAGE PNG")
+    page(args.run, args.spag or program(), args.game)
+    chart(args.radar or args.run / "report.html", is_radar, ROOT / "docs/radar.png")
 
 
 if __name__ == "__main__":
