@@ -7,7 +7,8 @@
 
 docs/page.png is a game of RUN on the page of `spag serve`: by default the first evaluation game of the last model as defender
 that it wins after three turns. docs/radar.png is the radar plot in REPORT, by default RUN/report.html. --chart makes the picture of one
-chart of a report, or of a page of `spag compare`, by its title. The program is spag on PATH, or one that is built here. Each is a PNG of less than 300 KB. Needs Chromium (CHROMIUM names another one than that on PATH).
+chart of a report, or of a page of `spag compare`, by its title. The program is spag on PATH, or one that is built here. Each picture is a PNG of less than 300 KB. Needs
+Chromium on PATH, or CHROMIUM set to its path.
 """
 import argparse
 import base64

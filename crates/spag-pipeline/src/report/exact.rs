@@ -17,29 +17,29 @@ pub(super) struct Skill {
     pub(super) name: &'static str,
     pub(super) unit: &'static str,
     pub(super) decimals: usize,
-    value: fn(&GameMeter) -> f64,
 }
 
 impl Skill {
-    /// That of the game of a report, if it has one.
+    /// The measure of a report's game, if it has one.
     pub(super) fn of(report: &GameReport) -> Option<Self> {
+        Some(match report.exact.first()?.measure {
+            GameMeter::Kuhn(_) => Self { name: "Exploitability", unit: "chips a round", decimals: 3 },
+            GameMeter::Solved(_) => Self { name: "Best moves", unit: "%", decimals: 1 },
+        })
+    }
+
+    /// Mean, smallest and largest value over reports of the model at `place`: 0 is IM, then the evaluated models. `None` if no report
+    /// has it.
+    pub(super) fn over(reports: &[Report], place: usize) -> Option<[f64; 3]> {
         let value = |meter: &GameMeter| match meter {
             GameMeter::Kuhn(kuhn) => kuhn.exploitability,
             GameMeter::Solved(solved) => 100.0 * solved.optimal,
         };
-        Some(match report.exact.first()?.measure {
-            GameMeter::Kuhn(_) => Self { name: "Exploitability", unit: "chips a round", decimals: 3, value },
-            GameMeter::Solved(_) => Self { name: "Best moves", unit: "%", decimals: 1, value },
-        })
-    }
-
-    /// Mean, least and largest value of the models at a place of several reports: IM, then the evaluated ones. `None` without any.
-    pub(super) fn over(&self, reports: &[Report], place: usize) -> Option<[f64; 3]> {
         let measured = reports.iter().filter_map(|report| report.first.exact.get(place));
-        let values: Vec<f64> = measured.map(|play| (self.value)(&play.measure)).collect();
+        let values: Vec<f64> = measured.map(|play| value(&play.measure)).collect();
         let mean = values.iter().sum::<f64>() / values.len() as f64;
-        let ends = |end: fn(f64, f64) -> f64| values.iter().copied().reduce(end);
-        Some([mean, ends(f64::min)?, ends(f64::max)?])
+        let end = |end: fn(f64, f64) -> f64| values.iter().copied().reduce(end);
+        Some([mean, end(f64::min)?, end(f64::max)?])
     }
 }
 

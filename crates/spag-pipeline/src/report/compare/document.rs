@@ -4,7 +4,7 @@ use spag_run::document::{Chart, Document, Part, Section, Series};
 
 use super::changes::{Measure, Question, Words};
 use super::text::{arms_warnings, controls_table, tables};
-use super::{Arm, labels};
+use super::{Arm, labels, skill};
 use crate::report::data::Report;
 use crate::report::exact::Skill;
 use crate::report::tables::conclusions;
@@ -34,7 +34,7 @@ pub fn arms_document(arms: &[Arm]) -> Document {
         .collect();
     sections.extend(Section::of(
         "Against perfect play",
-        skill(arms).map(|chart| Part::Charts(vec![chart])).into_iter().collect(),
+        against_perfect_play(arms).map(|chart| Part::Charts(vec![chart])).into_iter().collect(),
     ));
     sections.extend(Section::of("Last models", tables(arms).into_iter().map(Part::Table).collect()));
     let controls = arms.iter().filter_map(|arm| Some((arm, arm.controls()?)));
@@ -77,26 +77,23 @@ fn chart(arms: &[Arm], question: Question, cost: Cost) -> Chart {
 
 /// Cost and change of IM and of each evaluated model, each with its interval.
 fn curve(arm: &Arm, question: Question, cost: Cost) -> impl Iterator<Item = ([f64; 2], [f64; 2])> {
-    let epochs = arm.reports.first().into_iter().flat_map(|report| &report.first.matches).map(|game| game.epoch);
     let point = move |epoch| {
         let change = arm.change(question, Some(epoch))?;
         Some(([cost.mean(arm, epoch), change.points], [change.low, change.high]))
     };
-    std::iter::once(([0.0; 2], [0.0; 2])).chain(epochs.filter_map(point))
+    std::iter::once(([0.0; 2], [0.0; 2])).chain(arm.epochs().filter_map(point))
 }
 
-/// How far models are from perfect play, a line for each arm with the least and the largest value of its seeds; `None` in games
-/// without such a measure.
-fn skill(arms: &[Arm]) -> Option<Chart> {
-    let skill = Skill::of(&arms.first()?.reports.first()?.first)?;
-    let points = |arm: &Arm| {
-        let evaluated = arm.reports.first().into_iter().flat_map(|report| &report.first.matches).map(|game| game.epoch);
-        let places = std::iter::once(0).chain(evaluated).enumerate();
-        let point = |(place, epoch)| {
-            let [mean, least, largest] = skill.over(&arm.reports, place)?;
-            Some(([Cost::Games.mean(arm, epoch), mean], [least, largest]))
-        };
-        places.filter_map(point).collect::<Vec<_>>()
+/// Models against perfect play: a line for each arm, with the range of its seeds. `None` if the game has no such measure.
+fn against_perfect_play(arms: &[Arm]) -> Option<Chart> {
+    let skill = skill(arms)?;
+    let point = |arm: &Arm, place, epoch| {
+        let [mean, smallest, largest] = Skill::over(&arm.reports, place)?;
+        Some(([Cost::Games.mean(arm, epoch), mean], [smallest, largest]))
+    };
+    let line = |arm: &Arm| {
+        let epochs = std::iter::once(0).chain(arm.epochs()).enumerate();
+        Series::with_intervals(&arm.name, epochs.filter_map(|(place, epoch)| point(arm, place, epoch)))
     };
     Some(Chart {
         title: format!("{} by games", skill.name),
@@ -104,7 +101,7 @@ fn skill(arms: &[Arm]) -> Option<Chart> {
         across: Cost::Games.title().to_owned(),
         up: skill.unit.to_owned(),
         includes: vec![0.0],
-        series: arms.iter().map(|arm| Series::with_intervals(&arm.name, points(arm))).collect(),
+        series: arms.iter().map(line).collect(),
         ..Chart::default()
     })
 }

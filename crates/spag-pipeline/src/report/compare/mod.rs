@@ -15,6 +15,7 @@ use toml::{Table, Value};
 pub use self::document::arms_document;
 pub use self::text::{arms_warnings, render_arms};
 use super::data::Report;
+use super::exact::Skill;
 use crate::error::{Error, Result};
 
 /// Bytes of resolved settings.
@@ -32,6 +33,11 @@ pub struct Arm {
 }
 
 impl Arm {
+    /// The epochs of the evaluated models.
+    fn epochs(&self) -> impl Iterator<Item = usize> {
+        self.reports.first().into_iter().flat_map(|report| &report.first.matches).map(|game| game.epoch)
+    }
+
     /// The last model against the base model and the control arms, over all seeds that have them.
     fn controls(&self) -> Option<Comparison> {
         Comparison::new(&self.compared)
@@ -105,6 +111,11 @@ fn arm_name(folder: &Path) -> String {
     let name = folder.file_name().unwrap_or(folder.as_os_str()).to_string_lossy();
     let base = name.trim_end_matches(|c: char| c.is_ascii_digit()).trim_end_matches(['-', '_']);
     if base.is_empty() { name.into_owned() } else { base.to_owned() }
+}
+
+/// The measure against perfect play of the game of all arms, if it has one.
+fn skill(arms: &[Arm]) -> Option<Skill> {
+    Skill::of(&arms.first()?.reports.first()?.first)
 }
 
 /// The names of the game of all arms.

@@ -6,7 +6,7 @@ use spag_run::document::Table;
 use spag_selfplay::signed;
 
 use super::changes::{Measure, PairedSeeds, Question, Words};
-use super::{Arm, labels};
+use super::{Arm, labels, skill};
 use crate::report::data::Report;
 use crate::report::exact::Skill;
 use crate::report::tables::conclusions;
@@ -50,13 +50,12 @@ pub(super) fn tables(arms: &[Arm]) -> Vec<Table> {
     changes.chain(skills(arms)).chain(benchmarks(arms)).collect()
 }
 
-/// How far the last models are from perfect play, in games that have such a measure.
+/// The last models against perfect play; `None` if the game has no such measure.
 fn skills(arms: &[Arm]) -> Option<Table> {
-    let skill = Skill::of(&arms.first()?.reports.first()?.first)?;
+    let skill = skill(arms)?;
     let row = |arm: &Arm| {
         let last = arm.reports.first()?.first.exact.len().checked_sub(1)?;
-        let values = skill.over(&arm.reports, last)?;
-        let values = values.map(|value| format!("{value:.0$}", skill.decimals));
+        let values = Skill::over(&arm.reports, last)?.map(|value| format!("{value:.0$}", skill.decimals));
         Some([arm.name.clone(), arm.reports.len().to_string()].into_iter().chain(values).collect())
     };
     let title = format!("{} of the last model, {}, over seeds", skill.name, skill.unit);
