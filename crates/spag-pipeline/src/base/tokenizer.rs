@@ -27,8 +27,10 @@ use crate::config::TokenSplit;
 use crate::error::{Error, Result};
 
 /// What [`TokenSplit::Phrases`] isolates, with the space before it: a digit, a single capital letter, a full stop that ends no
-/// word; and the end of a line.
-const VARYING: &str = r"▁?(?:[0-9]|(?<![A-Za-z])[A-Z](?![A-Za-z])|(?<![A-Za-z0-9\])])\.)|\n";
+/// word; an action in brackets, or the bracket before one that varies; and the end of a line. A prompt has the sampled tokens of
+/// actions, which are not merged with what is before them.
+const VARYING: &str =
+    r"▁?(?:[0-9]|(?<![A-Za-z])[A-Z](?![A-Za-z])|(?<![A-Za-z0-9\])])\.)|▁\[(?:[a-z▁]+\]|(?=[0-9a-z]))|\n";
 /// A space within a token, as in LLaMA's tokenizer.
 const SPACE: &str = "▁";
 /// Unknown, begin and end of sequence: ids 0, 1 and 2, as in LLaMA's tokenizer.
@@ -213,5 +215,25 @@ mod tests {
         let (prompt, action) = texts[7].split_once("\n [").unwrap();
         let ids = |text: String| tokenizer.encode(text, false).unwrap().get_ids().to_vec();
         assert_eq!([ids(format!("{prompt}\n")), ids(format!("[{action}"))].concat(), encoding.get_ids());
+    }
+
+    #[test]
+    fn what_a_player_says_has_the_same_tokens_after_its_name() {
+        let text = |i: usize| {
+            let action = [format!("[{}]", i % 9), "[bet]".to_owned(), format!("[col {}]", i % 4)][i % 3].clone();
+            format!("[GAME] You are player 0.\n[Player 0] {action}\n[GAME] Player 0 moves.\n")
+        };
+        let texts: Vec<String> = (0..400).map(text).collect();
+        let tokenizer = Tokenizer::from_bytes(train(texts.iter(), 300, TokenSplit::Phrases).unwrap()).unwrap();
+        let ids = |text: &str| tokenizer.encode(text, false).unwrap().get_ids().to_vec();
+        // Prompts on policy have the sampled tokens, which stand between others here.
+        for (action, tokens) in [("[3]", 3), ("[bet]", 1), ("[col 2]", 4)] {
+            let said = ids(action);
+            assert_eq!(said.len(), tokens, "{action}");
+            let whole = ids(&format!("[GAME] You are player 0.\n[Player 0] {action}\n[GAME] Player 0 moves.\n"));
+            let parts =
+                [ids("[GAME] You are player 0.\n[Player 0]"), said, ids("\n[GAME] Player 0 moves.\n")[1..].to_vec()];
+            assert_eq!(whole, parts.concat(), "{action}");
+        }
     }
 }

@@ -308,7 +308,7 @@ num_hidden_layers = 2
 num_attention_heads = 2
 max_position_embeddings = 256
 [documents]
-count = 2400
+count = 3200
 answers = 0.5
 [train]
 per_device_train_batch_size = 16
