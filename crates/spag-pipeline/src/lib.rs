@@ -35,11 +35,12 @@ mod base;
 
 pub use base::{BaseQuality, BaseReport, WorldQuality, make_base};
 pub use config::{
-    BaseConfig, BenchmarkSettings, Control, ControlArm, DocumentSettings, EstimatorChoice, EvaluationSettings, Figures,
-    GapRule, Gpu, HardwareSettings, ImitationSettings, ImitationSource, ImitationSources, MachineSettings,
-    MissingInput, OnlineSettings, Opponent, OpponentSettings, Policies, ProbeSettings, ReferenceSettings,
-    RewardSettings, RunConfig, RunGame, RunMethod, SelfPlaySettings, SftSettings, SftShare, ShapeSettings,
-    SignalSettings, StopRules, TokenSplit, TokenizerSettings, TrainSettings, Whole, WholeFor, WordOrder, WordSettings,
+    BaseConfig, BenchmarkSettings, Control, ControlArm, DocumentOrder, DocumentSettings, EstimatorChoice,
+    EvaluationSettings, Figures, GapRule, Gpu, HardwareSettings, ImitationSettings, ImitationSource, ImitationSources,
+    MachineSettings, MissingInput, OnlineSettings, Opponent, OpponentSettings, Policies, ProbeSettings, QuestionKind,
+    ReferenceSettings, RewardSettings, RunConfig, RunGame, RunMethod, SelfPlaySettings, SftSettings, SftShare,
+    ShapeSettings, SignalSettings, StopRules, TokenSplit, TokenizerSettings, TrainSettings, Whole, WholeFor, WordOrder,
+    WordSettings,
 };
 pub use error::{Error, Result};
 pub use plan::{PLANNED_LENGTH, PlanFile, PlannedFlags, PlannedModel, TrainingPlan, plan_of_run};

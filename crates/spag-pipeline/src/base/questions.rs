@@ -6,8 +6,9 @@ use rand::seq::IndexedRandom;
 use rand_chacha::ChaCha8Rng;
 use serde_json::{Map, Value};
 use spag_game::games::BestActions;
-use spag_game::{Game, Seat};
+use spag_game::{Game, Match};
 
+use crate::config::QuestionKind;
 use crate::error::Result;
 
 /// A question, as a line of the game, and its answer.
@@ -24,41 +25,75 @@ pub(super) struct Turn<'a> {
     /// The actions before it.
     pub(super) actions: &'a [String],
     pub(super) legal: &'a [String],
+    /// What questions are about; what an action does and twice what is seen if empty.
+    pub(super) kinds: &'a [QuestionKind],
 }
 
 impl Turn<'_> {
-    /// A question about what the player to move sees, or about what an action does. `None` if it sees nothing but the rules.
+    /// A question of one of the kinds. `None` if it is about what the player to move sees, and that is nothing but the rules.
     pub(super) fn question(&self, rng: &mut ChaCha8Rng) -> Result<Option<Question>> {
+        const ABSENT: &[QuestionKind] = &[QuestionKind::Effect, QuestionKind::Seen, QuestionKind::Seen];
+        let kinds = if self.kinds.is_empty() { ABSENT } else { self.kinds };
+        let kind = kinds[rng.random_range(0..kinds.len())];
+        let (line, answer) = match kind {
+            QuestionKind::Seen => return self.seen(rng),
+            QuestionKind::Wins => ("What wins?".to_owned(), self.winning(None, rng)?),
+            QuestionKind::Effect | QuestionKind::Replies => {
+                let Some(action) = self.legal.choose(rng) else { return self.seen(rng) };
+                match kind {
+                    QuestionKind::Replies => (format!("What wins after {action}?"), self.winning(Some(action), rng)?),
+                    _ => (format!("What does {action} do?"), self.effect(action)?),
+                }
+            }
+        };
+        Ok(Some(Question { line, answer }))
+    }
+
+    /// The position, after one more action if there is one.
+    fn after(&self, action: Option<&str>) -> Result<Box<dyn Match + '_>> {
         let mut state = BestActions::start(self.game, self.seed)?;
-        for action in self.actions {
+        for action in self.actions.iter().map(String::as_str).chain(action) {
             state.apply(action);
         }
+        Ok(state)
+    }
+
+    /// What a legal action does to the player to move.
+    fn effect(&self, action: &str) -> Result<String> {
+        let mut state = self.after(None)?;
         let seat = state.to_move();
-        if rng.random_range(0..3) == 0
-            && let Some(action) = self.legal.choose(rng)
-        {
-            let ruling = state.apply(action);
-            let end = ruling.verdict.map(|verdict| verdict.winner());
-            return Ok(Some(Question { line: format!("What does {action} do?"), answer: effect(end, seat) }));
-        }
+        let does = match state.apply(action).verdict.map(|verdict| verdict.winner()) {
+            None => "nothing",
+            Some(None) => "draws",
+            Some(Some(winner)) if winner == seat => "wins",
+            Some(Some(_)) => "loses",
+        };
+        Ok(does.to_owned())
+    }
+
+    fn seen(&self, rng: &mut ChaCha8Rng) -> Result<Option<Question>> {
+        let state = self.after(None)?;
         let mut seen = Vec::new();
-        fields(&state.private_state(seat), &mut seen);
+        fields(&state.private_state(state.to_move()), &mut seen);
         if seen.is_empty() {
             fields(&state.public_state(), &mut seen);
         }
         let chosen = seen.choose(rng);
         Ok(chosen.map(|(name, value)| Question { line: format!("What is {name}?"), answer: value.clone() }))
     }
-}
 
-fn effect(end: Option<Option<Seat>>, seat: Seat) -> String {
-    match end {
-        None => "nothing",
-        Some(None) => "draws",
-        Some(Some(winner)) if winner == seat => "wins",
-        Some(Some(_)) => "loses",
+    /// An action that wins at once, in this position or after `first`; "nothing" if there is none.
+    fn winning(&self, first: Option<&str>, rng: &mut ChaCha8Rng) -> Result<String> {
+        let state = self.after(first)?;
+        let mut winning = Vec::new();
+        for action in state.legal_actions().unwrap_or_default() {
+            let end = self.after(first)?.apply(&action).verdict;
+            if end.is_some_and(|verdict| verdict.winner() == Some(state.to_move())) {
+                winning.push(action);
+            }
+        }
+        Ok(winning.choose(rng).cloned().unwrap_or_else(|| "nothing".to_owned()))
     }
-    .to_owned()
 }
 
 /// The texts and numbers of a state by their names; those of lists by their numbers, too.
@@ -96,13 +131,13 @@ mod tests {
     use super::*;
 
     /// Answers by their questions, of many about one position.
-    fn asked(name: &str, actions: &[&str]) -> BTreeMap<String, String> {
+    fn asked(name: &str, kinds: &[QuestionKind], actions: &[&str]) -> BTreeMap<String, String> {
         let game = NamedGame::open(name, PromptFormat::Plain).unwrap().game;
         let mut state = BestActions::start(&*game, 1).unwrap();
         actions.iter().for_each(|action| assert!(state.apply(action).refusal.is_none()));
         let legal = state.legal_actions().unwrap();
         let actions: Vec<String> = actions.iter().map(|action| (*action).to_owned()).collect();
-        let turn = Turn { game: &*game, seed: 1, actions: &actions, legal: &legal };
+        let turn = Turn { game: &*game, seed: 1, actions: &actions, legal: &legal, kinds };
         let mut rng = ChaCha8Rng::seed_from_u64(3);
         let questions = (0..400).filter_map(|_| turn.question(&mut rng).unwrap());
         questions.map(|Question { line, answer }| (line, answer)).collect()
@@ -110,7 +145,7 @@ mod tests {
 
     #[test]
     fn questions_are_about_the_position_and_about_what_actions_do() {
-        let board = asked("tic-tac-toe", &["[0]", "[3]", "[1]", "[4]"]);
+        let board = asked("tic-tac-toe", &[], &["[0]", "[3]", "[1]", "[4]"]);
         let answer = |line: &str| board.get(line).map(String::as_str);
         let cells: Vec<_> = (0..9).map(|cell| answer(&format!("What is board {cell}?")).unwrap()).collect();
         assert_eq!((cells[0], cells[1], cells[2]), (cells[1], cells[0], cells[8]));
@@ -118,10 +153,26 @@ mod tests {
         assert_eq!((answer("What does [2] do?"), answer("What does [8] do?")), (Some("wins"), Some("nothing")));
         assert_eq!(board.len(), 9 + 5);
 
-        let poker = asked("kuhn-poker rounds=1", &[]);
+        let poker = asked("kuhn-poker rounds=1", &[], &[]);
         assert!(["J", "Q", "K"].contains(&poker["What is card?"].as_str()));
         assert_eq!(poker["What does [bet] do?"], "nothing");
         // Whether a call wins depends on the cards alone.
-        assert!(["wins", "loses"].contains(&asked("kuhn-poker rounds=1", &["[bet]"])["What does [call] do?"].as_str()));
+        assert!(
+            ["wins", "loses"].contains(&asked("kuhn-poker rounds=1", &[], &["[bet]"])["What does [call] do?"].as_str())
+        );
+    }
+    #[test]
+    fn questions_are_about_what_wins() {
+        let kinds = [QuestionKind::Wins, QuestionKind::Replies];
+        // O has 0 and 1 and moves, X has 3 and 4.
+        let board = asked("tic-tac-toe", &kinds, &["[0]", "[3]", "[1]", "[4]"]);
+        let answer = |line: &str| board.get(line).map(String::as_str);
+        assert_eq!((answer("What wins?"), answer("What wins after [8]?")), (Some("[2]"), Some("[5]")));
+        assert_eq!(
+            (answer("What wins after [5]?"), answer("What wins after [2]?")),
+            (Some("nothing"), Some("nothing"))
+        );
+        assert_eq!(board.len(), 1 + 5);
+        assert_eq!(asked("tic-tac-toe", &kinds, &["[0]"])["What wins?"], "nothing");
     }
 }

@@ -10,7 +10,7 @@ use spag_rewards::Sample;
 use spag_world::Lexicon;
 
 use super::questions::{Question, Turn};
-use crate::config::{BaseConfig, load_lexicon, load_prompts};
+use crate::config::{BaseConfig, DocumentOrder, DocumentSettings, load_lexicon, load_prompts};
 use crate::error::{Error, Result};
 use crate::seeds::stage_seed;
 
@@ -106,53 +106,58 @@ fn world(
 /// Turns of random games, as many of each game.
 fn turns(config: &BaseConfig, games: &[NamedGame], count: usize, seed: u64) -> Result<Vec<Document>> {
     let mut rng = ChaCha8Rng::seed_from_u64(seed);
-    let mut documents = Vec::with_capacity(count);
+    // What is shuffled: documents, or the documents of a game.
+    let mut parts: Vec<Vec<Document>> = Vec::new();
+    let mut made = 0;
     for (at, NamedGame { game, .. }) in games.iter().enumerate() {
         let end = count * (at + 1) / games.len();
         for number in 0.. {
-            if documents.len() >= end {
+            if made >= end {
                 break;
             }
-            play(&**game, (game_seed(seed ^ at as u64, number), config.documents.questions), &mut rng, &mut documents)?;
+            let mut documents = play(&**game, game_seed(seed ^ at as u64, number), &config.documents, &mut rng)?;
+            documents.truncate(end - made);
+            made += documents.len();
+            match config.documents.order {
+                DocumentOrder::Games => parts.push(documents),
+                DocumentOrder::Turns => parts.extend(documents.into_iter().map(|document| vec![document])),
+            }
         }
-        documents.truncate(end);
     }
-    documents.shuffle(&mut rng);
+    parts.shuffle(&mut rng);
+    let mut documents: Vec<Document> = parts.into_iter().flatten().collect();
     let learned_whole = ((1.0 - config.documents.answers) * count as f64).round() as usize;
     documents.iter_mut().skip(learned_whole).for_each(|document| document.learned = Learned::Answer);
     Ok(documents)
 }
 
-/// Adds the turns of a game in which both players choose any legal action, a share of them with questions in place of actions.
-fn play(
-    game: &dyn Game,
-    (seed, questions): (u64, f64),
-    rng: &mut ChaCha8Rng,
-    documents: &mut Vec<Document>,
-) -> Result<()> {
+/// The turns of a game in which both players choose any legal action, a share of them with questions in place of actions.
+fn play(game: &dyn Game, seed: u64, settings: &DocumentSettings, rng: &mut ChaCha8Rng) -> Result<Vec<Document>> {
+    let mut documents = Vec::new();
     let mut state = BestActions::start(game, seed)?;
     let mut episode = Episode::new("", 0);
     let mut actions: Vec<String> = Vec::new();
     while let Some(legal) = state.legal_actions().filter(|legal| !legal.is_empty()) {
         let seat = state.to_move();
-        let answer = legal[rng.random_range(0..legal.len())].clone();
-        let mut prompt = state.prompt(seat, &episode).text();
-        state.apply(&answer);
-        episode.push(seat, answer.as_str());
-        let asks = questions > 0.0 && rng.random::<f64>() < questions;
-        let turn = Turn { game, seed, actions: &actions, legal: &legal };
-        let question = if asks { turn.question(rng)? } else { None };
-        actions.push(answer.clone());
-        let answer = match question {
-            None => answer,
-            Some(Question { line, answer }) => {
-                prompt.push_str(&format!("[GAME] {line}\n"));
-                answer
-            }
-        };
-        documents.push(Document { prompt, answer, learned: Learned::All });
+        let action = legal[rng.random_range(0..legal.len())].clone();
+        let shown = state.prompt(seat, &episode).text();
+        let turn = Turn { game, seed, actions: &actions, legal: &legal, kinds: &settings.question_kinds };
+        for number in 0..settings.per_turn {
+            let asks = settings.questions > 0.0 && rng.random::<f64>() < settings.questions;
+            let question = if asks { turn.question(rng)? } else { None };
+            let (prompt, answer) = match question {
+                // What is played is one of the actions that are learned.
+                None if number == 0 => (shown.clone(), action.clone()),
+                None => (shown.clone(), legal[rng.random_range(0..legal.len())].clone()),
+                Some(Question { line, answer }) => (format!("{shown}[GAME] {line}\n"), answer),
+            };
+            documents.push(Document { prompt, answer, learned: Learned::All });
+        }
+        state.apply(&action);
+        episode.push(seat, action.as_str());
+        actions.push(action);
     }
-    Ok(())
+    Ok(documents)
 }
 
 /// The game of a name that options may follow.
@@ -166,4 +171,49 @@ fn open(text: &str) -> Result<NamedGame> {
         return Err(Error::BadSetting { setting: "games", message });
     }
     Ok(named)
+}
+
+#[cfg(test)]
+mod tests {
+    use spag_io::Silent;
+
+    use super::*;
+    use crate::config::QuestionKind;
+
+    #[test]
+    fn documents_of_a_game_stay_together_and_each_turn_has_several() {
+        const ASKED: &str = "[GAME] What wins?\n";
+        let turn = |document: &Document| document.prompt.trim_end_matches(ASKED).to_owned();
+        // Runs of four documents that are of one turn.
+        let of_one_turn = |documents: &[Document]| {
+            let one = |four: &&[Document]| four.iter().all(|document| turn(document) == turn(&four[0]));
+            documents.chunks(4).filter(one).count()
+        };
+        let documents = |order| {
+            let settings = DocumentSettings {
+                count: 400,
+                answers: 1.0,
+                questions: 0.5,
+                question_kinds: vec![QuestionKind::Wins],
+                per_turn: 4,
+                order,
+                ..DocumentSettings::default()
+            };
+            let mut config =
+                BaseConfig { games: vec!["tic-tac-toe".to_owned()], documents: settings, ..BaseConfig::default() };
+            config.tokenizer.documents = 1;
+            Texts::open(&config).unwrap().documents(&config, &mut Silent).unwrap()
+        };
+        let games = documents(DocumentOrder::Games);
+        assert_eq!((games.len(), of_one_turn(&games)), (400, 100));
+        let asked = games.iter().filter(|document| document.prompt.ends_with(ASKED)).count();
+        assert!((150..250).contains(&asked), "{asked}");
+        // The turns of a game follow each other.
+        let firsts = games.chunks(4).filter(|four| !turn(&four[0]).contains("[Player")).count();
+        let begun = (1..100).filter(|at| !turn(&games[4 * at]).contains("[Player 0]")).count();
+        assert!((10..20).contains(&firsts) && begun + 1 == firsts, "{firsts} {begun}");
+
+        let turns = documents(DocumentOrder::Turns);
+        assert!(turns.len() == 400 && of_one_turn(&turns) < 20);
+    }
 }

@@ -63,6 +63,14 @@ spag_io::settings! {
         /// In games, the share of the turns that end in a question about the position, with its answer, in place of an action.
         #[serde(skip_serializing_if = "spag_io::is_default")]
         pub questions: f64 [0.0..=1.0];
+        /// What questions are about, each kind as often as it is named; what an action does and twice what is seen if absent.
+        #[serde(skip_serializing_if = "Vec::is_empty")]
+        pub question_kinds: Vec<QuestionKind>;
+        /// In games, the documents that each turn gives: actions and questions, drawn anew for each.
+        pub per_turn: usize [1..=1000] = 1;
+        /// In games, what is put in random order.
+        #[serde(skip_serializing_if = "spag_io::is_default")]
+        pub order: DocumentOrder;
         /// The tags around what players think in documents, with a blank between them.
         #[serde(skip_serializing_if = "spag_io::is_default")]
         pub reasoning_tags: ReasoningTags;
@@ -120,6 +128,31 @@ spag_io::settings! {
         /// Measurements of the finished model.
         pub probes: ProbeSettings;
     }
+}
+
+/// What a question about a position asks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum QuestionKind {
+    /// What a legal action does: nothing, wins, loses or draws.
+    Effect,
+    /// A value that the player to move sees, such as a cell of a board.
+    Seen,
+    /// Which action wins at once, if any.
+    Wins,
+    /// Which reply to a legal action wins at once, if any.
+    Replies,
+}
+
+/// The order of documents of games.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum DocumentOrder {
+    /// All turns are shuffled.
+    #[default]
+    Turns,
+    /// Whole games are shuffled: with `train.packing = "tree"` their turns share the tokens of their prompts.
+    Games,
 }
 
 /// Where a tokenizer splits texts before it merges characters.

@@ -26,7 +26,10 @@ use spag_world::Lexicon;
 
 use crate::error::Result;
 
-pub use base::{BaseConfig, DocumentSettings, ProbeSettings, ShapeSettings, TokenSplit, TokenizerSettings};
+pub use base::{
+    BaseConfig, DocumentOrder, DocumentSettings, ProbeSettings, QuestionKind, ShapeSettings, TokenSplit,
+    TokenizerSettings,
+};
 pub use controls::ControlArm;
 pub use evaluation::{BenchmarkSettings, EvaluationSettings, HardwareSettings, MachineSettings, StopRules, WholeFor};
 pub use games::RunGame;
