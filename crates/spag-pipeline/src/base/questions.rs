@@ -24,6 +24,7 @@ pub(super) struct Turn<'a> {
     pub(super) seed: u64,
     /// The actions before it.
     pub(super) actions: &'a [String],
+    /// One at least.
     pub(super) legal: &'a [String],
     /// What questions are about; what an action does and twice what is seen if empty.
     pub(super) kinds: &'a [QuestionKind],
@@ -37,16 +38,22 @@ impl Turn<'_> {
         let kind = kinds[rng.random_range(0..kinds.len())];
         let (line, answer) = match kind {
             QuestionKind::Seen => return self.seen(rng),
+            QuestionKind::Effect => {
+                let action = self.action(rng);
+                (format!("What does {action} do?"), self.effect(action)?)
+            }
             QuestionKind::Wins => ("What wins?".to_owned(), self.winning(None, rng)?),
-            QuestionKind::Effect | QuestionKind::Replies => {
-                let Some(action) = self.legal.choose(rng) else { return self.seen(rng) };
-                match kind {
-                    QuestionKind::Replies => (format!("What wins after {action}?"), self.winning(Some(action), rng)?),
-                    _ => (format!("What does {action} do?"), self.effect(action)?),
-                }
+            QuestionKind::Replies => {
+                let action = self.action(rng);
+                (format!("What wins after {action}?"), self.winning(Some(action), rng)?)
             }
         };
         Ok(Some(Question { line, answer }))
+    }
+
+    /// Any legal action.
+    pub(super) fn action(&self, rng: &mut ChaCha8Rng) -> &str {
+        &self.legal[rng.random_range(0..self.legal.len())]
     }
 
     /// The position, after one more action if there is one.
@@ -161,6 +168,7 @@ mod tests {
             ["wins", "loses"].contains(&asked("kuhn-poker rounds=1", &[], &["[bet]"])["What does [call] do?"].as_str())
         );
     }
+
     #[test]
     fn questions_are_about_what_wins() {
         let kinds = [QuestionKind::Wins, QuestionKind::Replies];

@@ -106,8 +106,7 @@ fn world(
 /// Turns of random games, as many of each game.
 fn turns(config: &BaseConfig, games: &[NamedGame], count: usize, seed: u64) -> Result<Vec<Document>> {
     let mut rng = ChaCha8Rng::seed_from_u64(seed);
-    // What is shuffled: documents, or the documents of a game.
-    let mut parts: Vec<Vec<Document>> = Vec::new();
+    let mut played: Vec<Vec<Document>> = Vec::new();
     let mut made = 0;
     for (at, NamedGame { game, .. }) in games.iter().enumerate() {
         let end = count * (at + 1) / games.len();
@@ -118,14 +117,16 @@ fn turns(config: &BaseConfig, games: &[NamedGame], count: usize, seed: u64) -> R
             let mut documents = play(&**game, game_seed(seed ^ at as u64, number), &config.documents, &mut rng)?;
             documents.truncate(end - made);
             made += documents.len();
-            match config.documents.order {
-                DocumentOrder::Games => parts.push(documents),
-                DocumentOrder::Turns => parts.extend(documents.into_iter().map(|document| vec![document])),
-            }
+            played.push(documents);
         }
     }
-    parts.shuffle(&mut rng);
-    let mut documents: Vec<Document> = parts.into_iter().flatten().collect();
+    if config.documents.order == DocumentOrder::Games {
+        played.shuffle(&mut rng);
+    }
+    let mut documents: Vec<Document> = played.into_iter().flatten().collect();
+    if config.documents.order == DocumentOrder::Turns {
+        documents.shuffle(&mut rng);
+    }
     let learned_whole = ((1.0 - config.documents.answers) * count as f64).round() as usize;
     documents.iter_mut().skip(learned_whole).for_each(|document| document.learned = Learned::Answer);
     Ok(documents)
@@ -139,16 +140,16 @@ fn play(game: &dyn Game, seed: u64, settings: &DocumentSettings, rng: &mut ChaCh
     let mut actions: Vec<String> = Vec::new();
     while let Some(legal) = state.legal_actions().filter(|legal| !legal.is_empty()) {
         let seat = state.to_move();
-        let action = legal[rng.random_range(0..legal.len())].clone();
         let shown = state.prompt(seat, &episode).text();
         let turn = Turn { game, seed, actions: &actions, legal: &legal, kinds: &settings.question_kinds };
+        let action = turn.action(rng).to_owned();
         for number in 0..settings.per_turn {
             let asks = settings.questions > 0.0 && rng.random::<f64>() < settings.questions;
             let question = if asks { turn.question(rng)? } else { None };
             let (prompt, answer) = match question {
                 // What is played is one of the actions that are learned.
                 None if number == 0 => (shown.clone(), action.clone()),
-                None => (shown.clone(), legal[rng.random_range(0..legal.len())].clone()),
+                None => (shown.clone(), turn.action(rng).to_owned()),
                 Some(Question { line, answer }) => (format!("{shown}[GAME] {line}\n"), answer),
             };
             documents.push(Document { prompt, answer, learned: Learned::All });
