@@ -7,7 +7,7 @@ use spag_game::Seat;
 use crate::query::{Form, MessageRow, Query};
 
 /// The origin of a sample.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum SampleKind {
     /// An utterance of a game, with its reward.
     #[default]

@@ -20,7 +20,7 @@ impl Loss for Distance {
     fn evaluate(&self, input: &LossInput) -> spag_train::Result<LossValue> {
         let distance = (input.log_probs() - input.rewards()?)?;
         // Automatic differentiation gives the gradient.
-        Ok(LossValue { loss: distance.sqr()?.mean_all()?, metrics: vec![(DISTANCE, distance.abs()?.mean_all()?)] })
+        Ok(LossValue { loss: distance.sqr()?.mean_all()?, metrics: vec![DISTANCE.of(distance.abs()?.mean_all()?)] })
     }
 }
 

@@ -5,7 +5,9 @@ use spag_model::batch::{PackedBatch, Targets};
 use spag_model::generate::Distribution;
 use spag_rewards::SampleKind;
 
+use crate::loss::{Loss, SampleCounts};
 use crate::packing::Packing;
+use crate::passes::StepSample;
 use crate::trajectory::{Span, Trajectory};
 
 /// A micro-batch. Made from trajectories; read by the learner and the losses. Its samples are the spans of the trajectories.
@@ -42,18 +44,35 @@ pub struct BatchSample {
     pub labels: usize,
     /// Labels that are predicted.
     pub predicted: usize,
+    /// What its own loss is divided by in the step's, for a loss that is a sum of such ([`Loss::divisor`](crate::loss::Loss::divisor)).
+    pub divisor: f64,
 }
 
 impl Batch {
-    /// Packs trajectories. Targets are in their order; with a tree several may be at one row.
+    /// Packs trajectories, whose divisors are 1. Targets are in their order; with a tree several may be at one row.
     pub fn new<'a>(trajectories: impl IntoIterator<Item = &'a Trajectory>, packing: Packing) -> Self {
-        let trajectories: Vec<&Trajectory> = trajectories.into_iter().collect();
+        let sample = |trajectory| StepSample { trajectory, divisor: 1.0 };
+        Self::of(&trajectories.into_iter().map(sample).collect::<Vec<_>>(), packing)
+    }
+
+    /// The same, as a micro-batch of its own.
+    pub fn with_divisors(mut self, loss: &dyn Loss) -> Self {
+        let counts: SampleCounts = self.samples.iter().map(|sample| (sample.kind, sample.predicted)).collect();
+        for sample in &mut self.samples {
+            sample.divisor = loss.divisor(counts, sample.kind).unwrap_or(1).max(1) as f64;
+        }
+        self
+    }
+
+    /// Packs samples of a step.
+    pub(crate) fn of(samples: &[StepSample<'_>], packing: Packing) -> Self {
+        let trajectories: Vec<&Trajectory> = samples.iter().map(|sample| sample.trajectory).collect();
         let (packed, rows) = packing.pack(&trajectories);
         let tokens = trajectories.iter().map(|trajectory| trajectory.ids.len()).sum();
         let mut batch = Self { packed, tokens, ..Self::default() };
         let spans = || trajectories.iter().flat_map(|trajectory| &trajectory.spans);
         let is_drawn = spans().any(|span| span.distributions.is_some());
-        for (trajectory, rows) in trajectories.iter().zip(rows) {
+        for (StepSample { trajectory, divisor }, rows) in samples.iter().zip(rows) {
             for span in &trajectory.spans {
                 let in_sequence = span.predicted_tokens().map(|at| (at, trajectory.ids[at]));
                 for (offset, id) in in_sequence.chain(span.leaf.map(|leaf| (span.tokens.end, leaf))) {
@@ -76,6 +95,7 @@ impl Batch {
                     ref_log_prob: span.ref_log_prob,
                     labels: span.labels(),
                     predicted: span.predicted(),
+                    divisor: *divisor,
                 });
             }
         }

@@ -28,7 +28,7 @@ pub(crate) fn evaluate(
     for round in 0..rounds {
         // A rank without a micro-batch runs the first one: the others need its shards of the parameters.
         let micro = micro_batches.get(round * ranks + rank).or(micro_batches.first()).copied().unwrap_or_default();
-        let batch = data.batch(micro, learner.packing());
+        let batch = data.batch(micro, learner.packing()).with_divisors(learner.loss());
         let log_probs = learner.network().log_probs(&*learner.weights(), &batch.packed, &batch.targets)?;
         let input = LossInput::new(&batch, &Tensor::new(log_probs, &Device::Cpu)?)?;
         own.push(learner.loss().evaluate(&input)?.loss.to_scalar::<f64>()?);

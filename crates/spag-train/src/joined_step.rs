@@ -6,8 +6,8 @@ use crate::metrics::{Metric, Reduction};
 
 impl StepRecord {
     /// One record of the steps of several learners, each with the number of its samples; `None` if there are none. Losses and metrics
-    /// that are means are weighted by samples, as those of one learner with all samples would be. Tokens are added, and the gradient norm
-    /// and the gap are the largest. Step and learning rate are those of the first.
+    /// that are means are weighted by samples, as those of one learner with all samples would be. Tokens are added, and the gradient norm,
+    /// the load of ranks and the gap are the largest. Step and learning rate are those of the first.
     pub fn joined(metrics: &[Metric], steps: &[(StepRecord, f64)]) -> Option<Self> {
         let (first, _) = steps.first()?;
         let gap = |gap: LogProbGap, (step, _): &(Self, f64)| gap.and(&step.log_prob_gap);
@@ -19,6 +19,7 @@ impl StepRecord {
             learning_rate: first.learning_rate,
             tokens: steps.iter().map(|(step, _)| step.tokens).sum(),
             computed_tokens: steps.iter().map(|(step, _)| step.computed_tokens).sum(),
+            rank_load: steps.iter().map(|(step, _)| step.rank_load).fold(0.0, f64::max),
             skipped: steps.iter().any(|(step, _)| step.skipped),
             log_prob_gap: steps.iter().fold(LogProbGap::default(), gap),
         })
@@ -61,6 +62,7 @@ mod tests {
                 learning_rate: 0.1,
                 tokens: 10,
                 computed_tokens: 8,
+                rank_load: 1.0,
                 skipped: false,
                 log_prob_gap,
             };

@@ -24,9 +24,10 @@ use crate::packing::Packing;
 use crate::position::{Position, StepLoss};
 use crate::row_origins::RowOrigins;
 use crate::schedule::Schedule;
-use crate::step::{MicroBatch, Step, StepMode};
+use crate::step::{Step, StepMode};
+use crate::step_samples::{self, PassLayout, StepSamples};
 use crate::step_stats::{StepStats, gather_rows};
-use crate::trajectory::{Span, Trajectory};
+use crate::trajectory::Trajectory;
 use crate::zero::ShardedState;
 
 /// Consecutive steps that may be skipped because loss or gradients are not finite.
@@ -59,7 +60,7 @@ pub struct Learner {
     loss: Box<dyn Loss>,
     schedule: Schedule,
     activations: Activations,
-    packing: Packing,
+    layout: PassLayout,
     /// Trajectories of a micro-batch.
     micro_batch: usize,
     max_grad_norm: f64,
@@ -99,6 +100,8 @@ pub struct StepRecord {
     pub tokens: u64,
     /// Tokens computed, on all ranks: fewer, if trajectories are packed as trees.
     pub computed_tokens: u64,
+    /// The computed tokens of the busiest rank over the mean rank's, of each round of passes, weighted by its tokens. 1 is even.
+    pub rank_load: f64,
     /// Whether the weights are as before, because loss or gradients are not finite.
     pub skipped: bool,
     /// The difference from the log-probabilities at sampling, on all ranks; without tokens if no trajectory has any.
@@ -176,7 +179,10 @@ impl Learner {
             loss: loss::build(config),
             schedule,
             activations: config.activations(),
-            packing: config.packing.unwrap_or_default(),
+            layout: PassLayout {
+                packing: config.packing.unwrap_or_default(),
+                most_tokens: config.most_tokens_of_pass(),
+            },
             micro_batch: config.per_device_train_batch_size,
             max_grad_norm: config.max_grad_norm,
             optim_grad_dtype: config.optim_grad_dtype,
@@ -278,7 +284,7 @@ impl Learner {
 
     /// How trajectories are packed.
     pub(crate) fn packing(&self) -> Packing {
-        self.packing
+        self.layout.packing
     }
 
     /// The ranks that train together.
@@ -310,9 +316,9 @@ impl Learner {
         Ok(squares.iter().flatten().all(|square| square.is_finite()))
     }
 
-    /// One optimizer step on trajectories: this rank's, if there are several, whose numbers may differ. They are split into
-    /// micro-batches of `per_device_train_batch_size`; the step's loss is the mean of the micro-batches' losses, weighted by
-    /// their spans, over all ranks. Trajectories without spans are left out.
+    /// One optimizer step on trajectories: this rank's, if there are several, whose numbers may differ. All ranks get those of all, and
+    /// compute equal parts. The step's loss is the mean over their spans. A loss that is no sum of the samples' own losses is averaged over
+    /// micro-batches of `per_device_train_batch_size` instead, by their spans. Trajectories without spans are left out.
     ///
     /// A step whose loss or gradients are not finite is skipped.
     ///
@@ -324,38 +330,29 @@ impl Learner {
         self.step_if_any(&[trajectories])?.ok_or_else(nothing)
     }
 
-    /// As [`Learner::step`] on several sets of trajectories, in micro-batches of their own, whose mean losses are added: games, and
-    /// general texts beside them. `None` if no rank has a trajectory with a span.
+    /// As [`Learner::step`] on several sets of trajectories, whose mean losses are added: games, and general texts beside them. `None` if no rank has a trajectory with a span.
     ///
     /// # Errors
     /// As [`Learner::step`].
     pub fn step_if_any(&mut self, sets: &[&[Trajectory]]) -> Result<Option<StepRecord>> {
+        let group = self.state.group().clone();
         sets.iter().copied().flatten().try_for_each(Trajectory::check)?;
-        let sets: Vec<Vec<&Trajectory>> =
-            sets.iter().map(|set| set.iter().filter(|one| !one.spans.is_empty()).collect()).collect();
-        let spans = |trajectories: &[&Trajectory]| trajectories.iter().map(|one| one.spans.len()).sum::<usize>() as f64;
-        let own_counts: Vec<f64> = sets.iter().flat_map(|set| [set.len() as f64, spans(set)]).collect();
-        let counts = gather_numbers(self.group(), &own_counts)?;
-        // Ranks with fewer micro-batches take part in the collectives of the others.
-        let reference = (Some(0.0), Some(vec![0.0]));
-        let span = Span { ref_log_prob: reference.0, ref_token_log_probs: reference.1, ..Span::new(1..2, 0.0) };
-        let filler = Trajectory { row: 0, ids: vec![0; 2], spans: vec![span] };
-        let mut own: Vec<MicroBatch<'_>> = Vec::new();
-        for (at, set) in sets.iter().enumerate() {
-            let most = counts.iter().fold(0.0, |most: f64, rank| most.max(rank[2 * at])) as usize;
-            let total: f64 = counts.iter().map(|rank| rank[2 * at + 1]).sum();
-            let chunks = set.chunks(self.micro_batch);
-            let all = own.len() + most.div_ceil(self.micro_batch);
-            own.extend(chunks.map(|chunk| MicroBatch { trajectories: chunk.to_vec(), share: spans(chunk) / total }));
-            own.resize(all, MicroBatch { trajectories: vec![&filler], share: 0.0 });
+        let sets: Vec<_> = sets.iter().map(|set| step_samples::of_all_ranks(&*group, set)).collect::<Result<_>>()?;
+        let mut samples = StepSamples::default();
+        for set in &sets {
+            let learned: Vec<&Trajectory> = set.iter().filter(|one| !one.spans.is_empty()).collect();
+            let spans = |trajectories: &[&Trajectory]| trajectories.iter().map(|one| one.spans.len()).sum::<usize>();
+            for micro_batch in learned.chunks(self.micro_batch) {
+                samples.push(micro_batch.iter().copied(), spans(micro_batch) as f64 / spans(&learned) as f64);
+            }
         }
-        if own.is_empty() { Ok(None) } else { self.step_on(&own).map(Some) }
+        if samples.is_empty() { Ok(None) } else { self.step_on(&samples).map(Some) }
     }
 
-    /// As [`Learner::step`] on this rank's micro-batches, whose shares sum to 1 over all ranks, for each set. All ranks have
-    /// as many.
-    pub(crate) fn step_on(&mut self, micro_batches: &[MicroBatch<'_>]) -> Result<StepRecord> {
+    /// As [`Learner::step`] on the samples of all ranks.
+    pub(crate) fn step_on(&mut self, samples: &StepSamples<'_>) -> Result<StepRecord> {
         let group = self.state.group().clone();
+        let own = samples.passes(&*self.loss, self.layout, (group.rank(), group.size()));
         self.state.zero_gradients()?;
         let reads_at_once = group.size() == 1 && kernels::of(self.state.weights().device())?.is_none();
         let mode = if reads_at_once { StepMode::StopEarly } else { StepMode::RunAll };
@@ -367,28 +364,24 @@ impl Learner {
             last_gradients: &self.state.last_gradients(),
             loss: &*self.loss,
             activations: self.activations,
-            packing: self.packing,
+            packing: self.layout.packing,
             mode,
         };
-        let passes = step.passes(micro_batches)?;
+        let passes = step.passes(&own)?;
         self.state.finish_gradients()?;
         // If a loss is not finite, the gradients may be incomplete.
         let finite = passes.non_finite_rows.is_empty();
         let squared_norm = if finite { self.state.squared_norm()? } else { f64::NAN };
-        let stats = StepStats::gather(&*group, &passes, squared_norm, micro_batches.len(), self.loss.metrics())?;
-        let StepStats { loss, metrics, tokens, computed_tokens, squared_norm, gap } = stats;
+        let stats = StepStats::gather(&*group, &passes, squared_norm, own.len(), self.loss.metrics())?;
+        let StepStats { loss, metrics, tokens, computed_tokens, rank_load, squared_norm, gap } = stats;
         let (grad_norm, learning_rate) = (squared_norm.sqrt(), self.learning_rate());
         let skipped = !(stays_finite(grad_norm, self.optim_grad_dtype) && loss.is_finite());
         if skipped {
             self.position.record_skip(tokens);
             if self.position.skipped_in_a_row > MAX_SKIPPED_IN_A_ROW {
                 let rows = gather_rows(&*group, &passes.non_finite_rows)?;
-                let all = || micro_batches.iter().filter(|m| m.share > 0.0).flat_map(|m| &m.trajectories);
                 return Err(match rows.is_empty() {
-                    true => {
-                        let own: Vec<usize> = all().map(|trajectory| trajectory.row).collect();
-                        self.not_finite("gradient norm", gather_rows(&*group, &own)?)
-                    }
+                    true => self.not_finite("gradient norm", samples.rows()),
                     false => self.not_finite("loss", rows),
                 });
             }
@@ -398,7 +391,18 @@ impl Learner {
         }
         let step = self.position.step;
         let log_prob_gap = gap;
-        Ok(StepRecord { step, loss, metrics, grad_norm, learning_rate, tokens, computed_tokens, skipped, log_prob_gap })
+        Ok(StepRecord {
+            step,
+            loss,
+            metrics,
+            grad_norm,
+            learning_rate,
+            tokens,
+            computed_tokens,
+            rank_load,
+            skipped,
+            log_prob_gap,
+        })
     }
 
     /// The error about the last steps, which were skipped.

@@ -31,17 +31,20 @@ pub mod loss;
 mod reference;
 mod row_origins;
 mod step;
+mod step_samples;
 mod trajectory;
 
 // ── The loop ──
 mod joined_step;
 mod learner;
+mod load;
 mod log_prob_gap;
 mod offline;
 mod online;
 mod opening;
 pub mod optimizer;
 mod packing;
+mod passes;
 mod position;
 mod schedule;
 mod step_stats;
@@ -68,6 +71,7 @@ pub use encode::encode;
 pub use error::{Error, Result};
 pub use job::{Start, TrainJob, run, run_on};
 pub use learner::{Learner, ModelShard, StepRecord};
+pub use load::RankLoad;
 pub use log_prob_gap::LogProbGap;
 pub use memory::{Beside, PlannedRun, RankMemory, fit};
 pub use metrics::{EvalRecord, ProcessMemory, Record, peak_memory_of};

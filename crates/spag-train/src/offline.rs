@@ -3,7 +3,6 @@
 use std::time::Instant;
 
 use spag_chat::PromptEncoder;
-use spag_dist::ProcessGroup;
 use spag_io::{Nested, Progress};
 use spag_model::{Model, Tokenizer};
 use spag_rewards::Sample;
@@ -19,7 +18,7 @@ use crate::loss;
 use crate::metrics::{EvalRecord, Record, peak_memory_of};
 use crate::position::StepLoss;
 use crate::reference::reference_log_probs;
-use crate::step::MicroBatch;
+use crate::step_samples::StepSamples;
 use crate::summary::TrainSummary;
 
 /// Receives the metrics of a run, and its checkpoints when they are due.
@@ -143,23 +142,17 @@ impl<'a> OfflineRun<'a> {
 
     /// One step on the samples of all ranks' micro-batches.
     fn step(&self, learner: &mut Learner, micro_batches: &[Vec<usize>]) -> Result<StepRecord> {
-        let own = self.own_micro_batches(micro_batches, learner.group());
-        learner.step_on(&own).map_err(|error| self.data.origins.name_in(error))
+        learner.step_on(&self.samples(micro_batches)).map_err(|error| self.data.origins.name_in(error))
     }
 
-    /// This rank's micro-batches of a step. A rank that has one less than others repeats the first one with a share of 0,
-    /// since all ranks take part in the same collectives.
-    fn own_micro_batches(&self, all: &[Vec<usize>], group: &dyn ProcessGroup) -> Vec<MicroBatch<'a>> {
-        let share = 1.0 / all.len().max(1) as f64;
-        let micro = |samples: &Vec<usize>, share| {
-            let trajectories = samples.iter().filter_map(|index| self.data.samples().get(*index)).collect();
-            MicroBatch { trajectories, share }
-        };
-        let own = |round: usize| match all.get(round * group.size() + group.rank()) {
-            Some(samples) => Some(micro(samples, share)),
-            None => all.first().map(|samples| micro(samples, 0.0)),
-        };
-        (0..all.len().div_ceil(group.size())).filter_map(own).collect()
+    /// The samples of a step.
+    pub(crate) fn samples(&self, micro_batches: &[Vec<usize>]) -> StepSamples<'a> {
+        let mut samples = StepSamples::default();
+        for micro_batch in micro_batches {
+            let trajectories = micro_batch.iter().filter_map(|index| self.data.samples().get(*index));
+            samples.push(trajectories, 1.0 / micro_batches.len() as f64);
+        }
+        samples
     }
 
     /// Refuses a run that has skipped every step.
@@ -187,6 +180,7 @@ impl<'a> OfflineRun<'a> {
             tokens_per_second,
             computed_share: (done.computed_tokens < done.tokens)
                 .then(|| done.computed_tokens as f64 / done.tokens as f64),
+            rank_load: (learner.group().size() > 1).then_some(done.rank_load),
             model_tflops: 6.0 * learner.network().layout().len() as f64 * tokens_per_second / 1e12,
             peak_memory_gib: peak_memory_of(learner.weights().device()).map(spag_io::gib),
             skipped_steps: learner.position().skipped_steps,

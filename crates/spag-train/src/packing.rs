@@ -19,6 +19,14 @@ pub enum Packing {
 }
 
 impl Packing {
+    /// The tokens of a trajectory that are computed if it is packed alone.
+    pub(crate) fn computed(self, trajectory: &Trajectory) -> &[u32] {
+        match self {
+            Self::None => &trajectory.ids,
+            Self::Tree => read_tokens(trajectory),
+        }
+    }
+
     /// The packed trajectories, and the row of each token that is computed.
     pub(crate) fn pack(self, trajectories: &[&Trajectory]) -> (PackedBatch, Vec<Vec<u32>>) {
         match self {

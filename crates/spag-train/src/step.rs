@@ -8,37 +8,28 @@ use crate::batch::{Batch, BatchSample};
 use crate::error::Result;
 use crate::log_prob_gap::LogProbGap;
 use crate::loss::{Loss, LossInput, LossValue};
-use crate::metrics::MetricValues;
+use crate::metrics::PassMetric;
 use crate::packing::Packing;
-use crate::trajectory::Trajectory;
+use crate::passes::{Pass, StepSample};
+use crate::trajectory::{Span, Trajectory};
 
-/// A micro-batch of this rank.
-#[derive(Clone, Debug)]
-pub(crate) struct MicroBatch<'a> {
-    pub(crate) trajectories: Vec<&'a Trajectory>,
-    /// Its share of the step's mean loss. 0 if it only keeps this rank's collectives in step with ranks that have one
-    /// micro-batch more.
-    pub(crate) share: f64,
-}
-
-/// The loss of one micro-batch.
-#[derive(Clone, Debug)]
-pub(crate) struct MicroLoss {
-    /// Its share of the step's mean loss.
-    pub(crate) share: f64,
+/// What one pass of this rank computed.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct PassResult {
+    /// Its part of the step's loss.
     pub(crate) loss: f64,
-    pub(crate) metrics: MetricValues,
+    pub(crate) metrics: Vec<PassMetric>,
+    /// Its rows.
+    pub(crate) computed_tokens: u64,
 }
 
 /// The passes of one step on this rank.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Passes {
-    /// Of each micro-batch with a share.
-    pub(crate) losses: Vec<MicroLoss>,
+    /// Of each pass that is not empty, with its number.
+    pub(crate) results: Vec<(usize, PassResult)>,
     /// Tokens of their trajectories.
     pub(crate) tokens: u64,
-    /// Rows of the passes.
-    pub(crate) computed_tokens: u64,
     /// The difference from the log-probabilities at sampling.
     pub(crate) gap: LogProbGap,
     /// Rows whose log-probability or loss is not finite. If there are any, the gradients are incomplete.
@@ -50,7 +41,7 @@ pub(crate) struct Step<'a> {
     pub(crate) network: &'a Network,
     pub(crate) weights: &'a dyn WeightSource,
     pub(crate) gradients: &'a dyn GradientSink,
-    /// The same for the last micro-batch.
+    /// The same for the last pass.
     pub(crate) last_gradients: &'a dyn GradientSink,
     pub(crate) loss: &'a dyn Loss,
     pub(crate) activations: Activations,
@@ -58,7 +49,7 @@ pub(crate) struct Step<'a> {
     pub(crate) mode: StepMode,
 }
 
-/// What happens after a micro-batch whose loss is not finite.
+/// What happens after a pass whose loss is not finite.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum StepMode {
     /// The step's other passes are left out: for one process on a CPU, where reading a loss waits for no device.
@@ -67,9 +58,11 @@ pub(crate) enum StepMode {
     RunAll,
 }
 
-/// A micro-batch whose passes are done, until its loss is read.
+/// A pass that is done, until its loss is read.
 struct Pending {
+    number: usize,
     share: f64,
+    computed_tokens: u64,
     samples: Vec<BatchSample>,
     /// ℓ of each sample.
     log_probs: Tensor,
@@ -79,12 +72,16 @@ struct Pending {
 }
 
 impl Step<'_> {
-    /// Adds the gradients of the micro-batches' losses, each times its share. Reads the losses at the end, so that the host
+    /// Adds the gradients of the passes' losses, each times its share. Reads the losses at the end, so that the host
     /// waits for a device once.
-    pub(crate) fn passes(&self, micro_batches: &[MicroBatch<'_>]) -> Result<Passes> {
+    pub(crate) fn passes(&self, passes: &[Pass<'_>]) -> Result<Passes> {
         let (mut done, mut pending) = (Passes::default(), Vec::new());
-        for (number, MicroBatch { trajectories, share }) in micro_batches.iter().enumerate() {
-            let batch = Batch::new(trajectories.iter().copied(), self.packing);
+        let filler = filler();
+        for (number, Pass { samples, share }) in passes.iter().enumerate() {
+            let batch = match samples.is_empty() {
+                true => Batch::of(&[StepSample { trajectory: &filler, divisor: 1.0 }], self.packing),
+                false => Batch::of(samples, self.packing),
+            };
             let (packed, targets) = (batch.packed.clone(), batch.targets.clone());
             let forward = self.network.forward(self.weights, packed, targets, self.activations)?;
             let input = LossInput::new(&batch, forward.log_probs())?;
@@ -92,39 +89,47 @@ impl Step<'_> {
             let stop = self.mode == StepMode::StopEarly && !value.loss.to_scalar::<f64>()?.is_finite();
             if !stop {
                 let upstream = input.gradient(&batch, &value.loss, *share)?;
-                let is_last = number + 1 == micro_batches.len();
+                let is_last = number + 1 == passes.len();
                 let gradients = if is_last { self.last_gradients } else { self.gradients };
                 self.network.backward(self.weights, forward, &upstream, gradients)?;
             }
-            if *share > 0.0 {
+            if !samples.is_empty() {
                 let Batch { packed, tokens, samples, sampling_log_probs, .. } = batch;
                 done.tokens += tokens as u64;
-                done.computed_tokens += packed.len() as u64;
+                let computed_tokens = packed.len() as u64;
                 let any_known = sampling_log_probs.iter().any(Option::is_some);
                 let tokens = any_known.then(|| input.token_log_probs()).transpose()?;
                 let sampled = tokens.map(|tokens| (tokens, sampling_log_probs));
                 let log_probs = input.log_probs().clone();
-                pending.push(Pending { share: *share, samples, log_probs, sampled, value: value.detach() });
+                let (share, value) = (*share, value.detach());
+                pending.push(Pending { number, share, computed_tokens, samples, log_probs, sampled, value });
             }
             if stop {
                 break;
             }
         }
-        let values: Vec<LossValue> = pending.iter().map(|micro| micro.value.clone()).collect();
-        for (micro, (loss, metrics)) in pending.iter().zip(LossValue::read_all(&values)?) {
-            done.losses.push(MicroLoss { share: micro.share, loss, metrics });
-            if let Some((log_probs, sampled)) = &micro.sampled {
+        let values: Vec<LossValue> = pending.iter().map(|pass| pass.value.clone()).collect();
+        for (pass, (loss, metrics)) in pending.iter().zip(LossValue::read_all(&values)?) {
+            let result = PassResult { loss: loss * pass.share, metrics, computed_tokens: pass.computed_tokens };
+            done.results.push((pass.number, result));
+            if let Some((log_probs, sampled)) = &pass.sampled {
                 done.gap.add(log_probs, sampled)?;
             }
             if !loss.is_finite() && done.non_finite_rows.is_empty() {
-                done.non_finite_rows = non_finite_rows(&micro.samples, &micro.log_probs.to_vec1()?);
+                done.non_finite_rows = non_finite_rows(&pass.samples, &pass.log_probs.to_vec1()?);
             }
         }
         Ok(done)
     }
 }
 
-/// The rows of a micro-batch whose loss is not finite: those whose ℓ is not finite, or all if the loss overflowed although
+/// What a rank computes while others have one pass more. It adds nothing to the loss.
+fn filler() -> Trajectory {
+    let span = Span { ref_log_prob: Some(0.0), ref_token_log_probs: Some(vec![0.0]), ..Span::new(1..2, 0.0) };
+    Trajectory { row: 0, ids: vec![0; 2], spans: vec![span] }
+}
+
+/// The rows of a pass whose loss is not finite: those whose ℓ is not finite, or all if the loss overflowed although
 /// each ℓ is finite.
 fn non_finite_rows(samples: &[BatchSample], log_probs: &[f64]) -> Vec<usize> {
     let not_finite = samples.iter().zip(log_probs).filter(|(_, l)| !l.is_finite());

@@ -139,6 +139,7 @@ fn config(with_reference: bool, timing: &TimingConfig) -> TrainConfig {
         lm_kl_coeff: 0.1,
         per_device_train_batch_size: timing.batch,
         gradient_accumulation_steps: timing.accumulation,
+        max_length: timing.seq,
         max_steps: Some(timing.warmup + timing.steps),
         learning_rate: 1e-6,
         lr_scheduler_type: SchedulerType::Constant,

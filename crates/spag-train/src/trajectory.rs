@@ -2,6 +2,7 @@
 
 use std::ops::Range;
 
+use serde::{Deserialize, Serialize};
 use spag_model::generate::Distribution;
 use spag_rewards::SampleKind;
 
@@ -9,7 +10,7 @@ use crate::error::{Error, Result};
 
 /// A sequence of tokens with the spans to learn. Made by [`encode`](crate::encode) from a sample of text, with one span, or
 /// from the tokens that a policy has sampled; read by [`Learner::step`](crate::Learner::step).
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Trajectory {
     /// Its number in messages: the 0-based row of the training data.
     pub row: usize,
@@ -20,7 +21,7 @@ pub struct Trajectory {
 }
 
 /// Consecutive tokens of a trajectory that are learned together: a target, or an utterance. Losses read one ℓ for each.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Span {
     /// The labels, as positions of the trajectory's tokens. May be empty if there is a leaf.
     pub tokens: Range<usize>,

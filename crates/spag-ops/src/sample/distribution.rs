@@ -61,7 +61,7 @@ impl Sampling {
 ///
 /// The engine samples from it, and a learner computes log-probabilities under it ([`log_prob`](crate::log_prob)), bit-identical on
 /// a CPU.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Distribution {
     /// The sampling method.
     pub sampling: Sampling,

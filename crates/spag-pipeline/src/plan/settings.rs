@@ -119,10 +119,9 @@ impl Settings {
     /// Checks what depends on several settings. The ranges of each are checked where it is read.
     fn check(&self) -> Result<()> {
         let TrainConfig { per_device_train_batch_size, max_length, .. } = self.config;
-        let tokens = per_device_train_batch_size.saturating_mul(max_length);
+        let tokens = self.config.tokens_of_pass();
         if tokens > TOKENS {
-            let problem =
-                format!("with --max_length {max_length} a micro-batch has {tokens} tokens, more than {TOKENS}");
+            let problem = format!("with --max_length {max_length} a pass has {tokens} tokens, more than {TOKENS}");
             return Err(bad_setting("per_device_train_batch_size", per_device_train_batch_size, &problem));
         }
         if self.gpus > self.gpus_per_node && !self.gpus.is_multiple_of(self.gpus_per_node) {

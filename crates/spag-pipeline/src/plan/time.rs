@@ -44,6 +44,8 @@ impl StepBound {
         let attended = model.num_hidden_layers as f64 * config.max_length as f64 * model.query_size() as f64;
         let t = (config.per_device_train_batch_size * config.max_length) as f64;
         let micro_batches = config.gradient_accumulation_steps as f64;
+        // Layers are gathered, and their gradients reduced, in each pass.
+        let passes = (micro_batches * t / config.tokens_of_pass() as f64).ceil();
         let element = config.dtype().bytes() as f64;
         // A block is recomputed to its last product, which only a norm behind it needs.
         let down = if model.norms.after() { 0 } else { model.hidden_size * model.intermediate_size };
@@ -66,10 +68,10 @@ impl StepBound {
             ZeroStage::OptimizerState | ZeroStage::Gradients => 4.0 * trained,
             ZeroStage::Parameters => (4.0 + 2.0 * element) * trained,
         };
-        let links = micro_batches * sent * (n - 1.0) / n / (link * assumed.link_share);
+        let links = passes * sent * (n - 1.0) / n / (link * assumed.link_share);
         let host_links = match plan.parameters {
             Placement::Device => 0.0,
-            Placement::Host => micro_batches * 2.0 * element * trained / n / (gpu.host_link_bytes * assumed.link_share),
+            Placement::Host => passes * 2.0 * element * trained / n / (gpu.host_link_bytes * assumed.link_share),
         };
         let step = compute.max(links).max(host_links);
         Self { compute, links, host_links, step, tokens_per_second: t * micro_batches * n / step }

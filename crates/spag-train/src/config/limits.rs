@@ -11,6 +11,8 @@ use spag_model::adapter::LoraConfig;
 pub const BATCH: RangeInclusive<usize> = 1..=65_536;
 /// Micro-batches of a step.
 pub const ACCUMULATION: RangeInclusive<usize> = 1..=1 << 20;
+/// Tokens of a pass; 0 for micro-batches.
+pub const PASS: RangeInclusive<usize> = 0..=*BATCH.end() * *LENGTH.end();
 /// Tokens of a sample.
 pub const LENGTH: RangeInclusive<usize> = 2..=1 << 20;
 /// Epochs.

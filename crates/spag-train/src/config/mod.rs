@@ -46,7 +46,13 @@ spag_io::settings! {
         /// Number of micro-batches in an optimizer step, per rank. Their losses are averaged.
         #[arg(value_name = "N", help_heading = "Steps")]
         pub gradient_accumulation_steps: usize [limits::ACCUMULATION] = 1;
-        /// How samples of a micro-batch are packed: none (one after another) or tree: tokens that samples have in common at their
+        /// Most tokens that a rank computes in one pass, at least --max_length. The samples of a step are dealt to ranks and passes by their
+        /// tokens; its loss is that of its micro-batches up to rounding. 0: each micro-batch is a pass, as in the reference [default:
+        /// --per_device_train_batch_size times --max_length].
+        #[arg(value_name = "N", help_heading = "Steps")]
+        #[serde(skip_serializing_if = "Option::is_none")]
+        pub max_tokens_per_pass: Option<usize> [limits::PASS];
+        /// How samples of a pass are packed: none (one after another) or tree: tokens that samples have in common at their
         /// beginning are computed once. The loss is the same; gradients differ by rounding [default: none; tree in on-policy
         /// runs].
         #[arg(value_name = "PACKING", help_heading = "Steps")]
@@ -204,6 +210,11 @@ impl TrainConfig {
                 "quantised weights are trained by an adapter over them only; set lora_r, or leave this out".to_owned();
             return Err(Error::Setting { name: "quantize", reason });
         }
+        if self.max_tokens_per_pass.is_some_and(|most| most > 0 && most < self.max_length) {
+            let reason =
+                format!("a sample has up to {} tokens (max_length), which no pass would hold", self.max_length);
+            return Err(Error::Setting { name: "max_tokens_per_pass", reason });
+        }
         self.check_numbers().map_err(|(name, reason)| Error::Setting { name, reason })
     }
 
@@ -240,6 +251,17 @@ impl TrainConfig {
         let lora = self.lora(model, None).ok().flatten();
         let places = lora.and_then(|lora| AdapterPlaces::new(&lora, model).ok());
         places.map_or_else(|| Layout::new(model), |places| places.layout().clone())
+    }
+
+    /// Tokens that a pass may have, for plans of memory.
+    pub fn tokens_of_pass(&self) -> usize {
+        let micro_batch = self.per_device_train_batch_size.saturating_mul(self.max_length);
+        self.max_tokens_per_pass.filter(|most| *most > 0).unwrap_or(micro_batch)
+    }
+
+    /// Tokens that a pass is filled up to; `None` if each micro-batch is a pass.
+    pub(crate) fn most_tokens_of_pass(&self) -> Option<usize> {
+        (self.max_tokens_per_pass != Some(0)).then(|| self.tokens_of_pass())
     }
 
     pub(crate) fn activations(&self) -> Activations {

@@ -5,6 +5,7 @@ use spag_rewards::SampleKind;
 
 use crate::batch::{Batch, BatchSample};
 use crate::error::{Error, Result};
+use crate::metrics::{Metric, MetricTensor};
 
 /// The log-probabilities of a micro-batch of S samples with M predicted tokens, with what is known of each sample.
 /// Tensors are f64, on the device of the log-probabilities.
@@ -130,6 +131,29 @@ impl LossInput {
     pub fn per_token(&self, value: impl Fn(&BatchSample) -> f64) -> Result<Tensor> {
         let values = self.samples.iter().flat_map(|sample| std::iter::repeat_n(value(sample), sample.predicted));
         Ok(Tensor::new(values.collect::<Vec<f64>>(), self.log_probs.device())?)
+    }
+
+    /// The sum over samples of what each has, `[S]`, over its [divisor](BatchSample::divisor).
+    ///
+    /// # Errors
+    /// A failure of the device.
+    pub fn sum(&self, each: &Tensor) -> Result<Tensor> {
+        Ok((each / self.per_sample(|sample| sample.divisor)?)?.sum_all()?)
+    }
+
+    /// The mean over samples of what each has, `[S]`, in which a sample counts 1 over its divisor: a metric.
+    ///
+    /// # Errors
+    /// A failure of the device.
+    pub fn mean(&self, metric: Metric, each: &Tensor) -> Result<MetricTensor> {
+        Ok(self.of_sum(metric, &self.sum(each)?)?)
+    }
+
+    /// The mean of which this is the [sum](LossInput::sum).
+    pub(super) fn of_sum(&self, metric: Metric, sum: &Tensor) -> candle_core::Result<MetricTensor> {
+        let weight: f64 = self.samples.iter().map(|sample| 1.0 / sample.divisor).sum();
+        let value = if weight > 0.0 { (sum / weight)? } else { sum.clone() };
+        Ok(MetricTensor { weight, ..metric.of(value) })
     }
 
     /// w, `[S]`.

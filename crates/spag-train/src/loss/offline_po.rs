@@ -3,7 +3,7 @@
 use candle_core::{DType, Tensor};
 use spag_rewards::SampleKind;
 
-use super::{Loss, LossInput, LossValue, divide, mean, sft_part};
+use super::{Loss, LossInput, LossValue, SampleCounts, sft_part};
 use crate::error::Result;
 use crate::metrics::Metric;
 
@@ -40,6 +40,10 @@ impl Loss for OfflinePo {
         true
     }
 
+    fn divisor(&self, counts: SampleCounts, kind: SampleKind) -> Option<usize> {
+        Some(counts.of_kind(kind))
+    }
+
     fn evaluate(&self, input: &LossInput) -> Result<LossValue> {
         let (games, sfts) = (input.of_kind(SampleKind::Game)?, input.of_kind(SampleKind::Sft)?);
         let mut loss = Tensor::zeros((), DType::F64, input.log_probs().device())?;
@@ -52,21 +56,22 @@ impl Loss for OfflinePo {
             let clipped = (&advantage * ratio.clamp(1.0 - self.clip, 1.0 + self.clip)?)?;
             // If both are equal, the gradient is that of the unclipped one.
             let objective = plain.le(&clipped)?.where_cond(&plain, &clipped)?;
-            let policy = divide(&(games.weights()? * objective.neg()?)?, games.samples().len())?.sum_all()?;
+            let policy = (games.weights()? * objective.neg()?)?;
             let outside = (&ratio - 1.0)?.abs()?.gt(self.clip)?.to_dtype(DType::F64)?;
+            let policy = games.sum(&policy)?;
             loss = (loss + &policy)?;
             metrics.extend([
-                (POLICY, policy),
-                (KL, mean(&difference)?),
-                (RATIO_MEAN, mean(&ratio)?),
-                (RATIO_MIN, ratio.min_all()?),
-                (RATIO_MAX, ratio.max_all()?),
-                (CLIPPED, mean(&outside)?),
+                games.of_sum(POLICY, &policy)?,
+                games.mean(KL, &difference)?,
+                games.mean(RATIO_MEAN, &ratio)?,
+                RATIO_MIN.of(ratio.min_all()?),
+                RATIO_MAX.of(ratio.max_all()?),
+                games.mean(CLIPPED, &outside)?,
             ]);
         }
-        if let Some(sft) = sft_part(&sfts)? {
-            loss = (loss + (&sft * self.sft)?)?;
-            metrics.push((SFT, sft));
+        if let Some((sft, metric)) = sft_part(&sfts, SFT)? {
+            loss = (loss + (sft * self.sft)?)?;
+            metrics.push(metric);
         }
         Ok(LossValue { loss, metrics })
     }

@@ -3,7 +3,7 @@
 use candle_core::{DType, Tensor};
 use spag_rewards::SampleKind;
 
-use super::{Loss, LossInput, LossValue, divide, mean, sft_part};
+use super::{Loss, LossInput, LossValue, SampleCounts, sft_part, token_mean};
 use crate::batch::BatchSample;
 use crate::error::Result;
 use crate::metrics::Metric;
@@ -72,7 +72,7 @@ pub enum Length {
 }
 
 impl PolicyGradient {
-    /// Factor of a sample's tokens in the mean over samples.
+    /// Factor of a sample's tokens in its own loss.
     fn share(&self, sample: &BatchSample) -> f64 {
         let length = match self.length {
             Length::Constant(length) => length,
@@ -118,12 +118,16 @@ impl Loss for PolicyGradient {
         self.kl > 0.0
     }
 
+    fn divisor(&self, counts: SampleCounts, kind: SampleKind) -> Option<usize> {
+        Some(counts.of_kind(kind))
+    }
+
     fn evaluate(&self, input: &LossInput) -> Result<LossValue> {
         let (games, sfts) = (input.of_kind(SampleKind::Game)?, input.of_kind(SampleKind::Sft)?);
         let mut value = self.of_games(&games)?;
-        if let Some(sft) = sft_part(&sfts)? {
-            value.loss = (value.loss + (&sft * self.sft)?)?;
-            value.metrics.push((SFT, sft));
+        if let Some((sft, metric)) = sft_part(&sfts, SFT)? {
+            value.loss = (value.loss + (sft * self.sft)?)?;
+            value.metrics.push(metric);
         }
         Ok(value)
     }
@@ -138,25 +142,26 @@ impl PolicyGradient {
         }
         let ratio = (&log_probs - input.sampling_log_probs()?)?.exp()?;
         let share = input.per_token(|sample| self.share(sample))?;
-        let over_samples = |each: Tensor| divide(&(&share * each)?.sum_all()?, input.samples().len());
+        let divisors = input.per_token(|sample| sample.divisor)?;
+        let over_samples = |each: Tensor| ((&share * each)? / &divisors)?.sum_all();
         let (losses, outside) = self.ratio.losses(&input.per_token(|sample| sample.reward)?, &log_probs, &ratio)?;
         let policy = over_samples(losses)?;
         let mut loss = policy.clone();
         let mut metrics = vec![
-            (RATIO_MEAN, mean(&ratio)?),
-            (RATIO_MIN, ratio.min_all()?),
-            (RATIO_MAX, ratio.max_all()?),
-            (ENTROPY, mean(&log_probs.neg()?)?),
-            (POLICY, policy),
+            token_mean(RATIO_MEAN, &ratio)?,
+            RATIO_MIN.of(ratio.min_all()?),
+            RATIO_MAX.of(ratio.max_all()?),
+            token_mean(ENTROPY, &log_probs.neg()?)?,
+            input.of_sum(POLICY, &policy)?,
         ];
         if self.needs_reference() {
             let difference = (input.ref_token_log_probs()? - &log_probs)?;
             let k3 = ((difference.exp()? - difference)? - 1.0)?;
-            metrics.push((KL, mean(&k3)?));
+            metrics.push(token_mean(KL, &k3)?);
             loss = (loss + (over_samples(k3)? * self.kl)?)?;
         }
         if let Some(outside) = outside {
-            metrics.push((CLIPPED, mean(&outside)?));
+            metrics.push(token_mean(CLIPPED, &outside)?);
         }
         Ok(LossValue { loss, metrics })
     }

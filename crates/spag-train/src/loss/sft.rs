@@ -1,8 +1,10 @@
 //! Supervised fine-tuning: token-mean cross-entropy over the micro-batch.
 
-use super::{Loss, LossInput, LossValue, divide};
+use spag_rewards::SampleKind;
+
+use super::{Loss, LossInput, LossValue, SampleCounts};
 use crate::error::Result;
-use crate::metrics::Metric;
+use crate::metrics::{Metric, MetricTensor};
 
 const SFT: Metric = Metric::mean("sft");
 
@@ -15,11 +17,16 @@ impl Loss for Sft {
         &[SFT]
     }
 
+    fn divisor(&self, counts: SampleCounts, _: SampleKind) -> Option<usize> {
+        Some(counts.predicted)
+    }
+
     fn evaluate(&self, input: &LossInput) -> Result<LossValue> {
-        let tokens = input.samples().iter().map(|sample| sample.predicted).sum();
         // ℓ is a mean over the labels, so ℓ·labels is the sum over the predicted tokens.
-        let sums = (input.log_probs() * input.per_sample(|sample| sample.labels as f64)?)?;
-        let loss = divide(&sums.sum_all()?.neg()?, tokens)?;
-        Ok(LossValue { metrics: vec![(SFT, loss.clone())], loss })
+        let sums = (input.log_probs().neg()? * input.per_sample(|sample| sample.labels as f64)?)?;
+        let loss = input.sum(&sums)?;
+        let weight: f64 = input.samples().iter().map(|sample| sample.predicted as f64 / sample.divisor).sum();
+        let mean = if weight > 0.0 { (&loss / weight)? } else { loss.clone() };
+        Ok(LossValue { metrics: vec![MetricTensor { weight, ..SFT.of(mean) }], loss })
     }
 }

@@ -1,6 +1,8 @@
 //! Imitation with a KL term (paper, section 3.2; the reference's SFTwithKL).
 
-use super::{Loss, LossInput, LossValue, divide, mean};
+use spag_rewards::SampleKind;
+
+use super::{Loss, LossInput, LossValue, SampleCounts};
 use crate::error::Result;
 use crate::metrics::Metric;
 
@@ -25,17 +27,19 @@ impl Loss for SftWithKl {
         self.kl != 0.0
     }
 
+    fn divisor(&self, counts: SampleCounts, _: SampleKind) -> Option<usize> {
+        Some(counts.games + counts.sfts)
+    }
+
     fn evaluate(&self, input: &LossInput) -> Result<LossValue> {
         let log_probs = input.log_probs();
-        let sft = (SFT, mean(&log_probs.neg()?)?);
+        let sft = input.mean(SFT, &log_probs.neg()?)?;
         if !self.needs_reference() {
             let each = (input.weights()? * log_probs.neg()?)?;
-            let loss = divide(&each.sum_all()?, input.samples().len())?;
-            return Ok(LossValue { loss, metrics: vec![sft] });
+            return Ok(LossValue { loss: input.sum(&each)?, metrics: vec![sft] });
         }
         let kl = (log_probs.exp()? * (log_probs - input.ref_log_probs()?)?)?;
         let each = (input.weights()? * ((&kl * self.kl)? - log_probs)?)?;
-        let loss = divide(&each.sum_all()?, input.samples().len())?;
-        Ok(LossValue { loss, metrics: vec![sft, (KL, mean(&kl)?)] })
+        Ok(LossValue { loss: input.sum(&each)?, metrics: vec![sft, input.mean(KL, &kl)?] })
     }
 }

@@ -8,6 +8,7 @@ use spag_rewards::SampleKind;
 
 use super::*;
 use crate::batch::{Batch, BatchSample};
+use crate::metrics::MetricValues;
 use crate::packing::Packing;
 use crate::trajectory::{Span, Trajectory};
 
@@ -35,14 +36,14 @@ fn case() -> impl Strategy<Value = Case> {
     )
 }
 
-fn batch(cases: &[Case]) -> Batch {
+fn batch(loss: &dyn Loss, cases: &[Case]) -> Batch {
     let trajectory = |case: &Case| {
         let labels = usize::from(!case.unpredicted_label)..case.log_probs.len() + 1;
         let (kind, weight, ref_log_prob) = (case.kind, case.weight, Some(case.ref_log_prob));
         let span = Span { kind, weight, ref_log_prob, ..Span::new(labels, case.reward) };
         Trajectory { row: 0, ids: vec![1; case.log_probs.len() + 1], spans: vec![span] }
     };
-    Batch::new(&cases.iter().map(trajectory).collect::<Vec<_>>(), Packing::None)
+    Batch::new(&cases.iter().map(trajectory).collect::<Vec<_>>(), Packing::None).with_divisors(loss)
 }
 
 /// Log-probabilities as f64: finite differences of f32 numbers would be too coarse.
@@ -55,7 +56,7 @@ fn token_log_probs(cases: &[Case]) -> Vec<f64> {
 }
 
 fn value(loss: &dyn Loss, cases: &[Case]) -> LossValue {
-    loss.evaluate(&input(&batch(cases), &token_log_probs(cases))).unwrap()
+    loss.evaluate(&input(&batch(loss, cases), &token_log_probs(cases))).unwrap()
 }
 
 fn number(tensor: &Tensor) -> f64 {
@@ -63,12 +64,12 @@ fn number(tensor: &Tensor) -> f64 {
 }
 
 fn metrics(loss: &dyn Loss, cases: &[Case]) -> Vec<(&'static str, f64)> {
-    value(loss, cases).metrics.iter().map(|(metric, value)| (metric.name, number(value))).collect()
+    value(loss, cases).metrics.iter().map(|one| (one.metric.name, number(&one.value))).collect()
 }
 
 /// The gradient of every token against central differences, except close to a kink of the clip.
 fn assert_gradient(loss: &dyn Loss, cases: &[Case], clip: Option<f64>) {
-    let (batch, tokens, h) = (batch(cases), token_log_probs(cases), 1e-6);
+    let (batch, tokens, h) = (batch(loss, cases), token_log_probs(cases), 1e-6);
     let at_point = input(&batch, &tokens);
     let ratios = at_point.log_probs().to_vec1::<f64>().unwrap();
     let at_kink = |sample: usize| {
@@ -76,7 +77,7 @@ fn assert_gradient(loss: &dyn Loss, cases: &[Case], clip: Option<f64>) {
         clip.is_some_and(|c| ((ratio - 1.0).abs() - c).abs() < 1e-4)
     };
     let value = loss.evaluate(&at_point).unwrap();
-    assert!(value.metrics.iter().all(|(metric, _)| loss.metrics().contains(metric)), "an undeclared metric");
+    assert!(value.metrics.iter().all(|one| loss.metrics().contains(&one.metric)), "an undeclared metric");
     let gradient = at_point.gradient(&batch, &value.loss, 0.5).unwrap().to_vec1::<f32>().unwrap();
     let sample_of_token =
         cases.iter().enumerate().flat_map(|(sample, case)| std::iter::repeat_n(sample, case.log_probs.len()));
@@ -112,7 +113,7 @@ impl Loss for TokenPolicy {
         let advantage = input.per_token(|sample| sample.weight * sample.reward)?;
         let surprise = mean(&(log_probs.exp()? * &log_probs)?.neg()?)?;
         let loss = (mean(&(advantage * log_probs)?.neg()?)? - (&surprise * self.bonus)?)?;
-        Ok(LossValue { loss, metrics: vec![(SURPRISE, surprise)] })
+        Ok(LossValue { loss, metrics: vec![SURPRISE.of(surprise)] })
     }
 }
 
@@ -139,7 +140,7 @@ impl Loss for Dpo {
         let margin = ((difference.narrow(1, 0, 1)? - difference.narrow(1, 1, 1)?)? * self.beta)?;
         // −ln σ(m) = ln(1 + e^−m).
         let loss = mean(&(margin.neg()?.exp()? + 1.0)?.log()?)?;
-        Ok(LossValue { loss, metrics: vec![(MARGIN, mean(&margin)?), (WORST, margin.min_all()?)] })
+        Ok(LossValue { loss, metrics: vec![MARGIN.of(mean(&margin)?), WORST.of(margin.min_all()?)] })
     }
 }
 
@@ -160,16 +161,21 @@ proptest! {
     /// The formulas once more, sample by sample on numbers.
     #[test]
     fn losses_equal_their_formulas(cases in prop::collection::vec(case(), 1..6)) {
-        let samples = batch(&cases).samples;
-        let means = input(&batch(&cases), &token_log_probs(&cases)).log_probs().to_vec1::<f64>().unwrap();
+        let samples = batch(&Sft, &cases).samples;
+        let means = input(&batch(&Sft, &cases), &token_log_probs(&cases)).log_probs().to_vec1::<f64>().unwrap();
         let rows: Vec<(BatchSample, f64)> = samples.into_iter().zip(means).collect();
         let predicted: usize = rows.iter().map(|(s, _)| s.predicted).sum();
         let sft = -rows.iter().map(|(s, l)| l * s.labels as f64).sum::<f64>() / predicted as f64;
-        prop_assert_eq!(number(&value(&Sft, &cases).loss), sft);
+        let near = |loss: &dyn Loss, want: f64| {
+            let got = number(&value(loss, &cases).loss);
+            prop_assert!((got - want).abs() < 1e-12 * (1.0 + want.abs()), "{} against {}", got, want);
+            Ok(())
+        };
+        near(&Sft, sft)?;
 
         let difference = |s: &BatchSample, l: f64| l - s.ref_log_prob.unwrap();
         let each = rows.iter().map(|(s, l)| s.weight * (0.1 * (l.exp() * difference(s, *l)) - l));
-        prop_assert_eq!(number(&value(&SftWithKl { kl: 0.1 }, &cases).loss), each.sum::<f64>() / rows.len() as f64);
+        near(&SftWithKl { kl: 0.1 }, each.sum::<f64>() / rows.len() as f64)?;
 
         let of = |kind| rows.iter().filter(move |(s, _)| s.kind == kind);
         let count = |kind| of(kind).count().max(1) as f64;
@@ -180,9 +186,44 @@ proptest! {
         };
         let policy: f64 = of(SampleKind::Game).map(|(s, l)| s.weight * -objective(s, *l) / count(SampleKind::Game)).sum();
         let sft: f64 = of(SampleKind::Sft).map(|(s, l)| s.weight * -l / count(SampleKind::Sft)).sum();
-        let got = number(&value(&OfflinePo { kl: 0.2, sft: 0.5, clip: 0.2 }, &cases).loss);
-        prop_assert_eq!(got, policy + 0.5 * sft);
+        near(&OfflinePo { kl: 0.2, sft: 0.5, clip: 0.2 }, policy + 0.5 * sft)?;
     }
+}
+
+/// Samples in passes of any size, with the divisors of their micro-batch, add up to its loss and to the means of its metrics.
+#[test]
+fn samples_apart_add_up_to_their_micro_batch() {
+    let case = |tokens: usize, reward, kind| Case {
+        log_probs: (0..tokens).map(|token| -0.3 - 0.2 * token as f32).collect(),
+        unpredicted_label: false,
+        ref_log_prob: -0.6,
+        reward,
+        weight: 1.0 + reward.abs(),
+        kind,
+    };
+    let (game, text) = (SampleKind::Game, SampleKind::Sft);
+    let cases = [case(3, 0.5, game), case(1, -1.0, game), case(2, 0.0, text), case(5, 2.0, game), case(4, 0.0, text)];
+    let policy = PolicyGradient { ratio: Ratio::None, length: Length::Own, kl: 0.0, sft: 0.3 };
+    for loss in [&Sft as &dyn Loss, &SftWithKl { kl: 0.1 }, &OfflinePo { kl: 0.2, sft: 0.5, clip: 0.2 }, &policy] {
+        let whole = batch(loss, &cases);
+        let of_part = |of: std::ops::Range<usize>| {
+            let mut part = batch(loss, &cases[of.clone()]);
+            part.samples.clone_from_slice(&whole.samples[of.clone()]);
+            loss.evaluate(&input(&part, &token_log_probs(&cases[of]))).unwrap().detach()
+        };
+        let read = |all: &[LossValue]| {
+            let all = LossValue::read_all(all).unwrap();
+            let metrics: Vec<PassMetric> = all.iter().flat_map(|(_, metrics)| metrics.clone()).collect();
+            (all.iter().map(|(loss, _)| loss).sum::<f64>(), MetricValues::of_passes(loss.metrics(), &metrics))
+        };
+        let (want, want_metrics) = read(&[value(loss, &cases).detach()]);
+        let (got, metrics) = read(&[of_part(0..1), of_part(1..4), of_part(4..5)]);
+        assert!((got - want).abs() < 1e-12, "{got} against {want}");
+        for ((name, got), (_, want)) in metrics.iter().zip(want_metrics.iter()) {
+            assert!((got - want).abs() < 1e-12, "{name}: {got} against {want}");
+        }
+    }
+    assert!(TokenPolicy { bonus: 0.1 }.divisor(SampleCounts::default(), game).is_none());
 }
 
 #[test]
@@ -208,7 +249,8 @@ fn missing_kind_adds_nothing() {
 
 #[test]
 fn absent_reference_is_refused() {
-    let batch = Batch::new(&[Trajectory { row: 0, ids: vec![1, 2], spans: vec![Span::new(1..2, 1.0)] }], Packing::None);
+    let samples = [Trajectory { row: 0, ids: vec![1, 2], spans: vec![Span::new(1..2, 1.0)] }];
+    let batch = Batch::new(&samples, Packing::None).with_divisors(&Sft);
     let input = input(&batch, &[-1.0]);
     assert!(Sft.evaluate(&input).is_ok());
     for loss in [&SftWithKl { kl: 0.1 } as &dyn Loss, &OfflinePo { kl: 0.1, sft: 0.0, clip: 0.2 }] {
@@ -221,7 +263,7 @@ fn absent_reference_is_refused() {
 }
 
 #[test]
-fn read_all_keeps_names_and_order_of_micro_batches() {
+fn read_all_keeps_names_and_order_of_passes() {
     let game = Case {
         log_probs: vec![-1.0],
         unpredicted_label: false,
@@ -234,7 +276,8 @@ fn read_all_keeps_names_and_order_of_micro_batches() {
     let cases = [vec![Case { kind: SampleKind::Sft, ..game.clone() }], vec![game]];
     let values: Vec<LossValue> = cases.iter().map(|cases| value(&loss, cases).detach()).collect();
     let read = LossValue::read_all(&values).unwrap();
-    assert_eq!((read[0].0, read[0].1.get("sft"), read[0].1.get("kl")), (0.5, Some(1.0), None));
-    assert_eq!((read[1].0, read[1].1.get("sft"), read[1].1.get("policy")), (-0.5, None, Some(-0.5)));
+    let of = |pass: usize, name| read[pass].1.iter().find(|one| one.metric.name == name).map(|one| one.value);
+    assert_eq!((read[0].0, of(0, "sft"), of(0, "kl")), (0.5, Some(1.0), None));
+    assert_eq!((read[1].0, of(1, "sft"), of(1, "policy")), (-0.5, None, Some(-0.5)));
     assert!(LossValue::read_all(&[]).unwrap().is_empty());
 }

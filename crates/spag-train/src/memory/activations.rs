@@ -1,6 +1,6 @@
 //! Activations and temporary memory of a step.
 //!
-//! Legend: n tokens of a micro-batch, d hidden size, f feed-forward size, q query size, kv key/value size, v vocabulary.
+//! Legend: n tokens of a pass, d hidden size, f feed-forward size, q query size, kv key/value size, v vocabulary.
 
 use spag_model::config::OutputHead;
 use spag_model::model::{Activations, Arithmetic, SavedElements};
@@ -160,9 +160,9 @@ fn normalised_head(model: &Architecture, element: u64) -> u64 {
 /// Tokens beyond which no machine has the memory, and estimates in bytes would overflow.
 const MAX_TOKENS: usize = 1 << 28;
 
-/// Tokens of a micro-batch, at most.
+/// Tokens of a pass, at most.
 fn tokens(config: &TrainConfig) -> usize {
-    config.per_device_train_batch_size.saturating_mul(config.max_length).min(MAX_TOKENS)
+    config.tokens_of_pass().min(MAX_TOKENS)
 }
 
 #[cfg(test)]

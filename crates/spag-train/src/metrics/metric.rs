@@ -1,5 +1,6 @@
 //! Named values of a loss, and how they are combined.
 
+use candle_core::Tensor;
 use serde::{Deserialize, Serialize, Serializer};
 use serde_json::{Map, Value};
 
@@ -12,10 +13,10 @@ pub struct Metric {
     pub reduction: Reduction,
 }
 
-/// How the values of several micro-batches, ranks and steps become one. Micro-batches without a value are left out.
+/// How the values of several passes, ranks and steps become one. Passes without a value are left out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reduction {
-    /// The mean.
+    /// The mean, of passes by their weights.
     Mean,
     /// The smallest.
     Min,
@@ -38,6 +39,30 @@ impl Metric {
     pub const fn max(name: &'static str) -> Self {
         Self { name, reduction: Reduction::Max }
     }
+
+    /// A value of it, which counts in a mean as that of any other pass.
+    pub fn of(self, value: Tensor) -> MetricTensor {
+        MetricTensor { metric: self, value, weight: 1.0 }
+    }
+}
+
+/// The value of a metric for the samples of a pass.
+#[derive(Clone, Debug)]
+pub struct MetricTensor {
+    /// The metric.
+    pub metric: Metric,
+    /// Its value, a scalar, f64.
+    pub value: Tensor,
+    /// Its weight in a mean with those of other passes.
+    pub weight: f64,
+}
+
+/// The same as a number.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct PassMetric {
+    pub(crate) metric: Metric,
+    pub(crate) value: f64,
+    pub(crate) weight: f64,
 }
 
 /// Values by metric name, in the order in which the loss declares them.
@@ -75,7 +100,25 @@ impl MetricValues {
         self.0.iter().map(|(name, value)| (name.as_str(), *value))
     }
 
-    /// Combines the values of several micro-batches or steps.
+    /// Combines the values of passes.
+    pub(crate) fn of_passes(metrics: &[Metric], all: &[PassMetric]) -> Self {
+        let reduced = |metric: &Metric| {
+            let values = || all.iter().filter(|one| one.metric == *metric);
+            let value = match metric.reduction {
+                Reduction::Mean => {
+                    let (sum, weight) = values()
+                        .fold((0.0, 0.0), |(sum, weight), one| (sum + one.value * one.weight, weight + one.weight));
+                    (weight > 0.0).then(|| sum / weight)
+                }
+                Reduction::Min => values().map(|one| one.value).reduce(f64::min),
+                Reduction::Max => values().map(|one| one.value).reduce(f64::max),
+            };
+            Some((*metric, value?))
+        };
+        metrics.iter().filter_map(reduced).collect()
+    }
+
+    /// Combines the values of several steps.
     pub(crate) fn reduce(metrics: &[Metric], all: &[Self]) -> Self {
         let reduced = |metric: &Metric| {
             let values = || all.iter().filter_map(|values| values.get(metric.name));
@@ -91,24 +134,29 @@ impl MetricValues {
         };
         metrics.iter().filter_map(reduced).collect()
     }
+}
 
-    /// Numbers of [`MetricValues::encode`].
+impl PassMetric {
+    /// Numbers of [`PassMetric::encode`].
     pub(crate) fn encoded_len(metrics: &[Metric]) -> usize {
         2 * metrics.len()
     }
 
-    /// The values as numbers for a collective: for each metric whether it has a value, and the value.
-    pub(crate) fn encode(&self, metrics: &[Metric]) -> impl Iterator<Item = f64> {
-        metrics.iter().flat_map(|metric| match self.get(metric.name) {
-            Some(value) => [1.0, value],
-            None => [0.0, 0.0],
+    /// The values of a pass as numbers for a collective: for each metric its weight and its value; zeros if it has none.
+    pub(crate) fn encode(all: &[Self], metrics: &[Metric]) -> impl Iterator<Item = f64> {
+        metrics.iter().flat_map(|metric| {
+            all.iter().find(|one| one.metric == *metric).map_or([0.0; 2], |one| [one.weight, one.value])
         })
     }
 
-    /// The inverse of [`MetricValues::encode`].
-    pub(crate) fn decode(metrics: &[Metric], numbers: &[f64]) -> Self {
+    /// The inverse of [`PassMetric::encode`].
+    pub(crate) fn decode(metrics: &[Metric], numbers: &[f64]) -> impl Iterator<Item = Self> {
         let pairs = metrics.iter().zip(numbers.chunks_exact(2));
-        pairs.filter(|(_, pair)| pair[0] == 1.0).map(|(metric, pair)| (*metric, pair[1])).collect()
+        pairs.filter(|(_, pair)| pair[0] > 0.0).map(|(metric, pair)| Self {
+            metric: *metric,
+            weight: pair[0],
+            value: pair[1],
+        })
     }
 }
 
@@ -129,13 +177,25 @@ mod tests {
         assert_eq!(MetricValues::reduce(&METRICS, &all), values([Some(2.5), Some(-1.0), None]));
     }
 
+    fn of_pass(values: [Option<f64>; 3], weight: f64) -> Vec<PassMetric> {
+        let given = METRICS.into_iter().zip(values);
+        given.filter_map(|(metric, value)| Some(PassMetric { metric, value: value?, weight })).collect()
+    }
+
+    #[test]
+    fn means_of_passes_have_weights() {
+        let all = [of_pass([Some(1.0), Some(2.0), None], 3.0), of_pass([Some(5.0), Some(-1.0), None], 1.0)].concat();
+        assert_eq!(MetricValues::of_passes(&METRICS, &all), values([Some(2.0), Some(-1.0), None]));
+        assert_eq!(MetricValues::of_passes(&METRICS, &[]), values([None; 3]));
+    }
+
     #[test]
     fn decode_inverts_encode() {
         for want in [[None; 3], [Some(1.5), None, Some(f64::INFINITY)], [Some(0.0), Some(-2.0), Some(0.25)]] {
-            let want = values(want);
-            let numbers: Vec<f64> = want.encode(&METRICS).collect();
-            assert_eq!(numbers.len(), MetricValues::encoded_len(&METRICS));
-            assert_eq!(MetricValues::decode(&METRICS, &numbers), want);
+            let want = of_pass(want, 0.5);
+            let numbers: Vec<f64> = PassMetric::encode(&want, &METRICS).collect();
+            assert_eq!(numbers.len(), PassMetric::encoded_len(&METRICS));
+            assert_eq!(PassMetric::decode(&METRICS, &numbers).collect::<Vec<_>>(), want);
         }
     }
 

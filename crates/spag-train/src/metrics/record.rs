@@ -25,6 +25,10 @@ pub struct Record {
     /// Tokens that the step computed, of those of its samples; absent if it computed all.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub computed_share: Option<f64>,
+    /// The computed tokens of the busiest rank over those of the mean one, which the others wait for: of each round of passes, weighted by
+    /// its tokens. 1 is even; absent if there is one rank.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub rank_load: Option<f64>,
     /// Floating-point operations per second in units of 10¹², counted as 6 · parameters · tokens of the samples:
     /// recomputation and attention scores are not counted.
     pub model_tflops: f64,
@@ -46,6 +50,7 @@ impl Record {
             ("grad_norm", Some(self.grad_norm)),
             ("tokens_per_second", Some(self.tokens_per_second)),
             ("computed_share", self.computed_share),
+            ("rank_load", self.rank_load),
             ("model_tflops", Some(self.model_tflops)),
             ("peak_memory_gib", self.peak_memory_gib),
             ("skipped_steps", Some(self.skipped_steps as f64)),

@@ -10,6 +10,7 @@ mod lora;
 mod memory;
 mod optimizers;
 mod parity;
+mod passes;
 mod quantised_base;
 mod tensorboard;
 mod training_fixture;

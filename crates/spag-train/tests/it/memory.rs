@@ -162,6 +162,7 @@ impl Case {
     fn learn_exactly(self, shard: ModelShard<'_>) {
         let config = TrainConfig {
             per_device_train_batch_size: self.batch,
+            max_length: SEQ,
             bf16: self.bf16,
             gradient_checkpointing: self.recompute,
             lora_r: self.lora_r,

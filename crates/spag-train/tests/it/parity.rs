@@ -35,11 +35,13 @@ fn dataset(case: &Case) -> Dataset {
 /// Loss of the first micro-batch and its gradients.
 fn first_gradient(case: &Case, keep: Activations, packing: Packing) -> (f64, FlatBuffers) {
     let dataset = dataset(case);
-    let batch = dataset.batch(&(0..case.config.per_device_train_batch_size).collect::<Vec<_>>(), packing);
+    let loss = loss::build(&case.config);
+    let batch =
+        dataset.batch(&(0..case.config.per_device_train_batch_size).collect::<Vec<_>>(), packing).with_divisors(&*loss);
     let model = &case.checkpoint.model;
     let forward = model.forward(batch.packed.clone(), batch.targets.clone(), keep).unwrap();
     let input = LossInput::new(&batch, forward.log_probs()).unwrap();
-    let loss = loss::build(&case.config).evaluate(&input).unwrap().loss;
+    let loss = loss.evaluate(&input).unwrap().loss;
     let upstream = input.gradient(&batch, &loss, 1.0).unwrap();
     let gradients = FlatBuffers::zeros(model.parameters().layout(), &Device::Cpu).unwrap();
     model.backward(forward, &upstream, &gradients).unwrap();
@@ -80,7 +82,9 @@ fn log_probs_and_losses_match_the_reference() {
         let loss = loss::build(&case.config);
         let size = case.config.per_device_train_batch_size;
         for (index, want) in case.expected.first_batches.iter().enumerate() {
-            let batch = dataset.batch(&(index * size..(index + 1) * size).collect::<Vec<_>>(), Packing::None);
+            let batch = dataset
+                .batch(&(index * size..(index + 1) * size).collect::<Vec<_>>(), Packing::None)
+                .with_divisors(&*loss);
             let log_probs = case.checkpoint.model.log_probs(&batch.packed, &batch.targets).unwrap();
             let input = LossInput::new(&batch, &Tensor::new(log_probs, &Device::Cpu).unwrap()).unwrap();
             let means = input.log_probs().to_vec1::<f64>().unwrap();

@@ -15,6 +15,9 @@ const CAP: f64 = 1.4;
 const RATIOS: [Ratio; 4] =
     [Ratio::None, Ratio::Clip { low: LOW, high: HIGH }, Ratio::Truncated { cap: CAP }, Ratio::Masked { cap: CAP }];
 
+/// All divide samples alike.
+const ANY: PolicyGradient = PolicyGradient { ratio: Ratio::None, length: Length::Own, kl: 0.0, sft: 0.0 };
+
 /// A token: ln π, ln π − ln π_sampling, and ln π_ref − ln π.
 type Token = (f64, f64, f64);
 
@@ -49,7 +52,7 @@ fn batch(cases: &[Case]) -> Batch {
         };
         Trajectory { row: 0, ids: vec![1; 1 + in_sequence], spans: vec![span] }
     };
-    Batch::new(&cases.iter().map(trajectory).collect::<Vec<_>>(), Packing::None)
+    Batch::new(&cases.iter().map(trajectory).collect::<Vec<_>>(), Packing::None).with_divisors(&ANY)
 }
 
 fn own(cases: &[Case]) -> Vec<f64> {
@@ -117,7 +120,7 @@ fn general_texts_add_their_mean_surprisal() {
     let log_probs = [-0.5, -1.0, -0.25, -2.0, -3.0];
     let of = |trajectories: &[Trajectory], log_probs: &[f64], sft| {
         let loss = PolicyGradient { ratio: Ratio::None, length: Length::Own, kl: 0.0, sft };
-        let batch = Batch::new(trajectories, Packing::None);
+        let batch = Batch::new(trajectories, Packing::None).with_divisors(&ANY);
         let value = loss.evaluate(&input(&batch, log_probs)).unwrap();
         (value.loss.to_scalar::<f64>().unwrap(), gradient(&loss, &batch, log_probs))
     };
@@ -138,7 +141,7 @@ proptest! {
             let want = formula(&loss, &batch, &log_probs, &log_probs);
             let got: f64 = value.loss.to_scalar().unwrap();
             prop_assert!((got - want).abs() < 1e-12 * (1.0 + want.abs()), "{loss:?}: {got} against {want}");
-            prop_assert!(value.metrics.iter().all(|(metric, _)| loss.metrics().contains(metric)));
+            prop_assert!(value.metrics.iter().all(|one| loss.metrics().contains(&one.metric)));
             for (token, analytic) in gradient(&loss, &batch, &log_probs).into_iter().enumerate() {
                 let at = |delta: f64| {
                     let mut moved = log_probs.clone();
@@ -180,8 +183,13 @@ proptest! {
     #[test]
     fn a_part_of_the_samples_has_the_loss_of_a_batch_of_them(cases in prop::collection::vec(case(), 1..6)) {
         let kept: Vec<Case> = cases.iter().filter(|case| case.advantage > 0.0).cloned().collect();
-        let part = input(&batch(&cases), &own(&cases)).select(|sample| sample.reward > 0.0).unwrap();
-        let alone = input(&batch(&kept), &own(&kept));
+        let undivided = |cases: &[Case]| {
+            let mut batch = batch(cases);
+            batch.samples.iter_mut().for_each(|sample| sample.divisor = 1.0);
+            input(&batch, &own(cases))
+        };
+        let part = undivided(&cases).select(|sample| sample.reward > 0.0).unwrap();
+        let alone = undivided(&kept);
         for loss in losses() {
             let of = |input| loss.evaluate(input).unwrap().loss.to_scalar::<f64>().unwrap();
             prop_assert_eq!(of(&part), of(&alone));
@@ -197,8 +205,8 @@ fn metrics_of_two_tokens_by_hand() {
     let of = |ratio, name: &str| {
         let loss = PolicyGradient { ratio, length: Length::Own, kl: 0.1, sft: 0.0 };
         let value = loss.evaluate(&input(&batch(&cases), &own(&cases))).unwrap();
-        let found = value.metrics.iter().find(|(metric, _)| metric.name == name);
-        found.map(|(_, value)| value.to_scalar::<f64>().unwrap())
+        let found = value.metrics.iter().find(|one| one.metric.name == name);
+        found.map(|one| one.value.to_scalar::<f64>().unwrap())
     };
     let near = |got: Option<f64>, want: f64| assert!((got.unwrap() - want).abs() < 1e-6, "{got:?} against {want}");
     near(of(Ratio::None, "importance_ratio_mean"), 1.125);
@@ -219,7 +227,8 @@ fn metrics_of_two_tokens_by_hand() {
 #[test]
 fn a_reference_is_needed_only_for_its_penalty() {
     let span = Span { weight: 2.0, ..Span::new(1..2, 0.5) };
-    let batch = Batch::new(&[Trajectory { row: 0, ids: vec![1, 2], spans: vec![span] }], Packing::None);
+    let batch =
+        Batch::new(&[Trajectory { row: 0, ids: vec![1, 2], spans: vec![span] }], Packing::None).with_divisors(&ANY);
     let of = |kl| {
         PolicyGradient { ratio: Ratio::None, length: Length::Constant(4), kl, sft: 0.0 }
             .evaluate(&input(&batch, &[-1.0]))

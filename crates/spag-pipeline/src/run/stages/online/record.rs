@@ -309,6 +309,7 @@ fn line(update: usize, sums: &Sums, step: Option<&StepRecord>, seconds: Seconds)
         add("learning_rate".into(), step.learning_rate);
         add("tokens".into(), step.tokens as f64);
         add("computed_tokens".into(), step.computed_tokens as f64);
+        add("rank_load".into(), step.rank_load);
         for (name, value) in step.metrics.iter() {
             add(name.to_owned(), value);
         }
