@@ -65,8 +65,9 @@ impl PassPlan {
         let of_pass = |pass: &Vec<usize>| pass.iter().map(|unit| tokens[*unit]).sum::<usize>();
         let least = tokens.iter().sum::<usize>().div_ceil(most.saturating_mul(ranks).max(1)).max(1);
         let fits = |passes: &Vec<Vec<usize>>| passes.iter().all(|pass| pass.len() < 2 || of_pass(pass) <= most);
-        // With as many passes as units each has one.
-        let dealt = (least..=units.len().max(least)).map(|rounds| deal(&tokens, rounds * ranks)).find(fits);
+        // With as many passes as units each has one, and all fit.
+        let rounds = std::iter::successors(Some(least), |rounds| Some(rounds + (rounds / 8).max(1)));
+        let dealt = rounds.map(|rounds| deal(&tokens, rounds * ranks)).find(fits);
         let mut passes: Vec<Vec<usize>> = dealt.unwrap_or_default();
         passes.retain(|pass| !pass.is_empty());
         passes.sort_by_key(|pass| (Reverse(of_pass(pass)), pass[0]));
