@@ -158,6 +158,10 @@ pub enum Error {
         /// What is wrong with it.
         reason: String,
     },
+    /// What ranks exchange cannot be written as JSON or read from it.
+    #[error("the ranks' results cannot be exchanged: {0}")]
+    #[serde(skip)]
+    Json(String),
     /// The run's token is missing, too short, or cannot be generated.
     #[error("the run's token: {0}")]
     Token(String),
@@ -250,6 +254,7 @@ impl Classify for Error {
             | Self::Nccl { .. }
             | Self::Buffer { .. }
             | Self::NoSuchRank { .. }
+            | Self::Json(_)
             | Self::Tensor(_) => ErrorClass::Failure,
             Self::MissingVariable { .. }
             | Self::WithoutSrun { .. }

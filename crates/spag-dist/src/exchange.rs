@@ -1,6 +1,8 @@
 //! All-gather and broadcast of small data (numbers and strings) that is not a tensor.
 
 use candle_core::{Device, Tensor};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
 
 use crate::{Error, ProcessGroup, Result};
 
@@ -35,6 +37,18 @@ pub fn gather_texts(group: &dyn ProcessGroup, own: &str) -> Result<Vec<String>> 
     let bytes = buffer.to_vec1::<u8>()?;
     let texts = bytes.chunks(part).zip(&lengths);
     Ok(texts.map(|(text, length)| String::from_utf8_lossy(&text[..*length]).into_owned()).collect())
+}
+
+/// All-gathers lists; returns the items of all ranks, in rank order.
+///
+/// # Errors
+/// As [`ProcessGroup::all_gather`], or items that JSON does not hold.
+pub fn gather_lists<T: Serialize + DeserializeOwned>(group: &dyn ProcessGroup, own: &[T]) -> Result<Vec<T>> {
+    let json = |error: serde_json::Error| Error::Json(error.to_string());
+    let texts = gather_texts(group, &serde_json::to_string(own).map_err(json)?)?;
+    let lists: Vec<Vec<T>> =
+        texts.iter().map(|text| serde_json::from_str(text).map_err(json)).collect::<Result<_>>()?;
+    Ok(lists.into_iter().flatten().collect())
 }
 
 /// Broadcasts rank 0's text.

@@ -49,7 +49,7 @@ mod tcp;
 
 pub use env::{DEFAULT_PORT, LaunchEnv, Launcher, MAX_WORLD_SIZE, Rendezvous};
 pub use error::{Error, Result};
-pub use exchange::{agree, broadcast_text, gather_numbers, gather_texts};
+pub use exchange::{agree, broadcast_text, gather_lists, gather_numbers, gather_texts};
 pub use group::{Collective, Pending, ProcessGroup, Single, Traffic};
 #[cfg(feature = "cuda")]
 pub use nccl::NcclGroup;

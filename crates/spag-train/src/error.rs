@@ -48,9 +48,6 @@ pub enum Error {
         /// The folder of the model or the checkpoint.
         path: PathBuf,
     },
-    /// The trajectories of an update that ranks exchange cannot be written or read.
-    #[error("the trajectories of an update cannot be exchanged between ranks: {0}")]
-    Exchange(serde_json::Error),
     /// A model asks for dropout in training.
     #[error(
         "{path}: `{key}` is {value}, but training has no dropout; set it to 0 to train without (playing ignores it)"
@@ -210,7 +207,6 @@ impl Classify for Error {
             | Self::NotFiniteState { .. }
             | Self::OutputInUse { .. }
             | Self::OutputGone { .. }
-            | Self::Exchange(_)
             | Self::Candle(_) => ErrorClass::Failure,
             // All others name a setting, a file or a sample.
             _ => ErrorClass::BadInput,

@@ -2,7 +2,7 @@
 
 use crate::learner::StepRecord;
 use crate::log_prob_gap::LogProbGap;
-use crate::metrics::{Metric, Reduction};
+use crate::metrics::{Metric, MetricValues, Reduction};
 
 impl StepRecord {
     /// One record of the steps of several learners, each with the number of its samples; `None` if there are none. Losses and metrics
@@ -13,8 +13,8 @@ impl StepRecord {
         let gap = |gap: LogProbGap, (step, _): &(Self, f64)| gap.and(&step.log_prob_gap);
         Some(Self {
             step: first.step,
-            loss: weighted_mean(steps.iter().map(|(step, samples)| (step.loss, *samples)))?,
-            metrics: metrics.iter().filter_map(|metric| Some((*metric, joined(*metric, steps)?))).collect(),
+            loss: Reduction::Mean.of(steps.iter().map(|(step, samples)| (step.loss, *samples)))?,
+            metrics: MetricValues::of_steps(metrics, steps.iter().map(|(step, samples)| (&step.metrics, *samples))),
             grad_norm: steps.iter().map(|(step, _)| step.grad_norm).fold(0.0, f64::max),
             learning_rate: first.learning_rate,
             tokens: steps.iter().map(|(step, _)| step.tokens).sum(),
@@ -26,27 +26,9 @@ impl StepRecord {
     }
 }
 
-/// A metric over the steps that have it.
-fn joined(metric: Metric, steps: &[(StepRecord, f64)]) -> Option<f64> {
-    let values = || steps.iter().filter_map(|(step, samples)| Some((step.metrics.get(metric.name)?, *samples)));
-    match metric.reduction {
-        Reduction::Mean => weighted_mean(values()),
-        Reduction::Min => values().map(|(value, _)| value).reduce(f64::min),
-        Reduction::Max => values().map(|(value, _)| value).reduce(f64::max),
-    }
-}
-
-/// The mean of values with weights. Values that have no weight at all count alike.
-fn weighted_mean(values: impl Iterator<Item = (f64, f64)> + Clone) -> Option<f64> {
-    let (count, weights) = values.clone().fold((0usize, 0.0), |(count, sum), (_, weight)| (count + 1, sum + weight));
-    let weight = |own: f64| if weights > 0.0 { own / weights } else { 1.0 / count as f64 };
-    (count > 0).then(|| values.map(|(value, own)| value * weight(own)).sum())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::metrics::MetricValues;
 
     #[test]
     fn means_are_weighted_and_gaps_and_norms_are_the_largest() {

@@ -179,10 +179,7 @@ impl Learner {
             loss: loss::build(config),
             schedule,
             activations: config.activations(),
-            layout: PassLayout {
-                packing: config.packing.unwrap_or_default(),
-                most_tokens: config.most_tokens_of_pass(),
-            },
+            layout: PassLayout::of(config),
             micro_batch: config.per_device_train_batch_size,
             max_grad_norm: config.max_grad_norm,
             optim_grad_dtype: config.optim_grad_dtype,

@@ -50,10 +50,9 @@ impl PassPlan {
             }
             // Small trees are dealt evenly, large ones computed once.
             Packing::Tree => {
-                let mut sorted = reads.clone();
-                sorted.sort_unstable();
-                let all = tree_tokens(&sorted, 0..sorted.len());
-                let plans = [1, 2, 3, 4, 6, 8, 12].map(|part| plan(trees(&reads, most.min(all / (part * ranks)))));
+                let sorted = Sorted::new(&reads);
+                let all = sorted.tree_tokens(0..reads.len());
+                let plans = [1, 2, 3, 4, 6, 8, 12].map(|part| plan(sorted.trees(most.min(all / (part * ranks)))));
                 let cost = |plan: &Self| (plan.busiest_tokens(&reads), plan.rounds.len());
                 plans.into_iter().min_by_key(cost).unwrap_or_default()
             }
@@ -89,16 +88,21 @@ impl PassPlan {
     /// Tokens of the trees of the longest pass of each round.
     fn busiest_tokens(&self, reads: &[&[u32]]) -> usize {
         let tokens = |pass: &Vec<usize>| {
-            let mut own: Vec<&[u32]> = pass.iter().map(|at| reads[*at]).collect();
-            own.sort_unstable();
-            tree_tokens(&own, 0..own.len())
+            let own: Vec<&[u32]> = pass.iter().map(|at| reads[*at]).collect();
+            Sorted::new(&own).tree_tokens(0..own.len())
         };
         self.rounds.iter().map(|round| round.iter().map(tokens).max().unwrap_or(0)).sum()
     }
 
     /// Each micro-batch is a pass; the m-th belongs to rank m modulo `ranks`.
-    pub(crate) fn of_micro_batches(micro_batches: &[Vec<usize>], ranks: usize) -> Self {
-        Self { rounds: micro_batches.chunks(ranks).map(<[_]>::to_vec).collect() }
+    pub(crate) fn of_micro_batches(micro_batches: impl Iterator<Item = Range<usize>>, ranks: usize) -> Self {
+        let passes: Vec<Vec<usize>> = micro_batches.map(Iterator::collect).collect();
+        Self { rounds: passes.chunks(ranks).map(<[_]>::to_vec).collect() }
+    }
+
+    /// The rounds: of each the samples of the ranks' passes. Those that are empty may be missing at the end.
+    pub(crate) fn rounds(&self) -> &[Vec<Vec<usize>>] {
+        &self.rounds
     }
 
     /// The samples of the passes of a rank, as many as of every other rank; a pass may have none.
@@ -107,39 +111,53 @@ impl PassPlan {
     }
 }
 
-/// How many tokens two sequences begin with alike.
-fn common(one: &[u32], other: &[u32]) -> usize {
-    one.iter().zip(other).take_while(|(a, b)| a == b).count()
+/// Sequences in the order of their tokens, in which those that begin alike are neighbours.
+struct Sorted<'a> {
+    /// Their numbers.
+    order: Vec<usize>,
+    sequences: Vec<&'a [u32]>,
+    /// How many tokens each begins with like the one before it.
+    shared: Vec<usize>,
 }
 
-/// Tokens of the tree of sequences that are in order.
-fn tree_tokens(sorted: &[&[u32]], range: Range<usize>) -> usize {
-    let shared = sorted[range.clone()].windows(2).map(|pair| common(pair[0], pair[1])).sum::<usize>();
-    sorted[range].iter().map(|ids| ids.len()).sum::<usize>() - shared
-}
-
-/// Trees of sequences that are neighbours in the order of their tokens, of at most `limit` tokens. They are cut where neighbours have the
-/// least in common.
-fn trees(reads: &[&[u32]], limit: usize) -> Vec<Unit> {
-    let mut order: Vec<usize> = (0..reads.len()).collect();
-    order.sort_by_key(|at| (reads[*at], *at));
-    let sorted: Vec<&[u32]> = order.iter().map(|at| reads[*at]).collect();
-    let shared: Vec<usize> = std::iter::once(0).chain(sorted.windows(2).map(|pair| common(pair[0], pair[1]))).collect();
-    let (mut units, mut start) = (Vec::new(), 0);
-    while start < order.len() {
-        let (mut end, mut tokens) = (start + 1, sorted[start].len());
-        while end < order.len() && tokens + sorted[end].len() - shared[end] <= limit {
-            tokens += sorted[end].len() - shared[end];
-            end += 1;
-        }
-        if end < order.len() {
-            // The last of several places.
-            end = (start + 1..=end).rev().min_by_key(|at| shared[*at]).unwrap_or(end);
-        }
-        units.push(Unit { samples: order[start..end].to_vec(), tokens: tree_tokens(&sorted, start..end) });
-        start = end;
+impl<'a> Sorted<'a> {
+    fn new(all: &[&'a [u32]]) -> Self {
+        let mut order: Vec<usize> = (0..all.len()).collect();
+        order.sort_by_key(|at| (all[*at], *at));
+        let sequences: Vec<&[u32]> = order.iter().map(|at| all[*at]).collect();
+        let common = |pair: &[&[u32]]| pair[0].iter().zip(pair[1]).take_while(|(one, other)| one == other).count();
+        let shared = std::iter::once(0).chain(sequences.windows(2).map(common)).collect();
+        Self { order, sequences, shared }
     }
-    units
+
+    /// Tokens that a sequence adds to the tree of those before it.
+    fn added(&self, at: usize) -> usize {
+        self.sequences[at].len() - self.shared[at]
+    }
+
+    /// Tokens of the tree of neighbours.
+    fn tree_tokens(&self, range: Range<usize>) -> usize {
+        self.shared.get(range.start).map_or(0, |shared| shared + range.map(|at| self.added(at)).sum::<usize>())
+    }
+
+    /// Trees of neighbours, of at most `limit` tokens. They are cut where neighbours have the least in common.
+    fn trees(&self, limit: usize) -> Vec<Unit> {
+        let (mut units, mut start, count) = (Vec::new(), 0, self.order.len());
+        while start < count {
+            let (mut end, mut tokens) = (start + 1, self.sequences[start].len());
+            while end < count && tokens + self.added(end) <= limit {
+                tokens += self.added(end);
+                end += 1;
+            }
+            if end < count {
+                // The last of several places.
+                end = (start + 1..=end).rev().min_by_key(|at| self.shared[*at]).unwrap_or(end);
+            }
+            units.push(Unit { samples: self.order[start..end].to_vec(), tokens: self.tree_tokens(start..end) });
+            start = end;
+        }
+        units
+    }
 }
 
 /// Deals numbers to bins of nearly equal sums, by the largest differencing method (Karmarkar and Karp 1982): of the partial deals the two
@@ -287,7 +305,7 @@ mod tests {
         let lengths = [900, 60, 850, 110, 400, 520, 640, 45, 38, 777, 310, 290, 480, 505, 66, 720];
         let samples: Vec<Trajectory> = lengths.iter().map(|length| sample((0..*length).collect())).collect();
         let even = PassPlan::by_tokens(&samples.iter().collect::<Vec<_>>(), Packing::None, 100_000, 4);
-        let dealt = PassPlan::of_micro_batches(&(0..8).map(|m| vec![2 * m, 2 * m + 1]).collect::<Vec<_>>(), 4);
+        let dealt = PassPlan::of_micro_batches((0..8).map(|m| 2 * m..2 * m + 2), 4);
         assert_eq!((passes(&even, 4).len(), passes(&dealt, 4).len()), (1, 2));
         let of = |plan| load(Packing::None, &samples, plan, 4);
         assert!(of(&even) < 1.01 && of(&dealt) > 1.15, "{} and {}", of(&even), of(&dealt));
@@ -308,7 +326,7 @@ mod tests {
 
     #[test]
     fn micro_batches_are_dealt_in_turn() {
-        let plan = PassPlan::of_micro_batches(&[vec![0, 1], vec![2], vec![3]], 2);
+        let plan = PassPlan::of_micro_batches([0..2, 2..3, 3..4].into_iter(), 2);
         assert_eq!(passes(&plan, 2), [[vec![0, 1], vec![2]], [vec![3], vec![]]]);
     }
 }

@@ -57,7 +57,6 @@ impl Position {
     pub(crate) fn close_window(&mut self, metrics: &[Metric]) -> StepLoss {
         let window = std::mem::take(&mut self.window);
         let loss = window.iter().map(|step| step.loss).sum::<f64>() / window.len() as f64;
-        let values: Vec<MetricValues> = window.into_iter().map(|step| step.metrics).collect();
-        StepLoss { loss, metrics: MetricValues::reduce(metrics, &values) }
+        StepLoss { loss, metrics: MetricValues::of_steps(metrics, window.iter().map(|step| (&step.metrics, 1.0))) }
     }
 }

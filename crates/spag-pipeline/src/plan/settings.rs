@@ -122,7 +122,10 @@ impl Settings {
         let tokens = self.config.tokens_of_pass();
         if tokens > TOKENS {
             let problem = format!("with --max_length {max_length} a pass has {tokens} tokens, more than {TOKENS}");
-            return Err(bad_setting("per_device_train_batch_size", per_device_train_batch_size, &problem));
+            return Err(match self.config.max_tokens_per_pass {
+                Some(most @ 1..) => bad_setting("max_tokens_per_pass", most, &problem),
+                _ => bad_setting("per_device_train_batch_size", per_device_train_batch_size, &problem),
+            });
         }
         if self.gpus > self.gpus_per_node && !self.gpus.is_multiple_of(self.gpus_per_node) {
             return Err(bad_setting("gpus", self.gpus, "not a multiple of --gpus_per_node"));

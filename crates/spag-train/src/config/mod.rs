@@ -259,11 +259,6 @@ impl TrainConfig {
         self.max_tokens_per_pass.filter(|most| *most > 0).unwrap_or(micro_batch)
     }
 
-    /// Tokens that a pass is filled up to; `None` if each micro-batch is a pass.
-    pub(crate) fn most_tokens_of_pass(&self) -> Option<usize> {
-        (self.max_tokens_per_pass != Some(0)).then(|| self.tokens_of_pass())
-    }
-
     pub(crate) fn activations(&self) -> Activations {
         if self.gradient_checkpointing { Activations::Recompute } else { Activations::Keep }
     }

@@ -24,6 +24,24 @@ pub enum Reduction {
     Max,
 }
 
+impl Reduction {
+    /// One value of several, each with its weight in a mean. Values that have no weight at all count alike. `None` without any.
+    pub(crate) fn of(self, values: impl Iterator<Item = (f64, f64)> + Clone) -> Option<f64> {
+        let plain = values.clone().map(|(value, _)| value);
+        match self {
+            Self::Mean => {
+                let is_weighted = values.clone().any(|(_, weight)| weight > 0.0);
+                let weighted = values.map(|(value, weight)| (value, if is_weighted { weight } else { 1.0 }));
+                let (sum, weights) = weighted
+                    .fold((0.0, 0.0), |(sum, weights), (value, weight)| (sum + value * weight, weights + weight));
+                (weights > 0.0).then(|| sum / weights)
+            }
+            Self::Min => plain.reduce(f64::min),
+            Self::Max => plain.reduce(f64::max),
+        }
+    }
+}
+
 impl Metric {
     /// A metric that is averaged.
     pub const fn mean(name: &'static str) -> Self {
@@ -102,37 +120,20 @@ impl MetricValues {
 
     /// Combines the values of passes.
     pub(crate) fn of_passes(metrics: &[Metric], all: &[PassMetric]) -> Self {
-        let reduced = |metric: &Metric| {
-            let values = || all.iter().filter(|one| one.metric == *metric);
-            let value = match metric.reduction {
-                Reduction::Mean => {
-                    let (sum, weight) = values()
-                        .fold((0.0, 0.0), |(sum, weight), one| (sum + one.value * one.weight, weight + one.weight));
-                    (weight > 0.0).then(|| sum / weight)
-                }
-                Reduction::Min => values().map(|one| one.value).reduce(f64::min),
-                Reduction::Max => values().map(|one| one.value).reduce(f64::max),
-            };
-            Some((*metric, value?))
+        let combined = |metric: &Metric| {
+            let values = all.iter().filter(|one| one.metric == *metric);
+            Some((*metric, metric.reduction.of(values.map(|one| (one.value, one.weight)))?))
         };
-        metrics.iter().filter_map(reduced).collect()
+        metrics.iter().filter_map(combined).collect()
     }
 
-    /// Combines the values of several steps.
-    pub(crate) fn reduce(metrics: &[Metric], all: &[Self]) -> Self {
-        let reduced = |metric: &Metric| {
-            let values = || all.iter().filter_map(|values| values.get(metric.name));
-            let value = match metric.reduction {
-                Reduction::Mean => {
-                    let (sum, count) = values().fold((0.0, 0usize), |(sum, count), x| (sum + x, count + 1));
-                    (count > 0).then(|| sum / count as f64)
-                }
-                Reduction::Min => values().reduce(f64::min),
-                Reduction::Max => values().reduce(f64::max),
-            };
-            Some((*metric, value?))
+    /// Combines the values of several steps, by their weights.
+    pub(crate) fn of_steps<'a>(metrics: &[Metric], all: impl Iterator<Item = (&'a Self, f64)> + Clone) -> Self {
+        let combined = |metric: &Metric| {
+            let values = all.clone().filter_map(|(values, weight)| Some((values.get(metric.name)?, weight)));
+            Some((*metric, metric.reduction.of(values)?))
         };
-        metrics.iter().filter_map(reduced).collect()
+        metrics.iter().filter_map(combined).collect()
     }
 }
 
@@ -171,10 +172,11 @@ mod tests {
     }
 
     #[test]
-    fn reduce_skips_absent_values() {
+    fn absent_values_are_left_out() {
         let all =
             [values([Some(1.0), Some(2.0), None]), values([None, Some(-1.0), None]), values([Some(4.0), None, None])];
-        assert_eq!(MetricValues::reduce(&METRICS, &all), values([Some(2.5), Some(-1.0), None]));
+        let all = all.iter().map(|values| (values, 1.0));
+        assert_eq!(MetricValues::of_steps(&METRICS, all), values([Some(2.5), Some(-1.0), None]));
     }
 
     fn of_pass(values: [Option<f64>; 3], weight: f64) -> Vec<PassMetric> {

@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use spag_dist::{ProcessGroup, gather_texts};
+use spag_dist::{ProcessGroup, gather_lists};
 use spag_game::{
     CollectedGames, FinishedGame, Game, GameSpec, Generation, PlayConfig, Policy, ScriptedPolicy, Seat, Seats,
     TokenRecords, TurnContext, Utterance, UtteranceEnd, play_games, taboo,
@@ -175,10 +175,7 @@ pub(super) fn gather_games<T: Serialize + DeserializeOwned>(
     if group.size() == 1 {
         return Ok(own);
     }
-    let mut all: Vec<(usize, T)> = Vec::new();
-    for text in gather_texts(group, &serde_json::to_string(&own).map_err(Error::Exchange)?)? {
-        all.extend(serde_json::from_str::<Vec<(usize, T)>>(&text).map_err(Error::Exchange)?);
-    }
+    let mut all = gather_lists(group, &own)?;
     all.sort_by_key(|(game, _)| *game);
     Ok(all)
 }
