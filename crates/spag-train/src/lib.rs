@@ -63,8 +63,8 @@ pub use adapted::LearnedWeights;
 pub use batch::{Batch, BatchSample};
 pub use checkpoint::{SavedRun, SavedState, checkpoint_folders, latest_checkpoint, remove_checkpoints_after};
 pub use config::{
-    DataOrder, FirstStepRate, IntervalStrategy, JobSettings, Optim, Packing, Placement, SchedulerType, ShardingPlan,
-    ShardingRequest, TargetModules, TrainConfig, TrainMethod, ZeroStage, limits,
+    DataOrder, FirstStepRate, IntervalStrategy, JobSettings, KeptBlocks, Optim, Packing, Placement, SchedulerType,
+    ShardingPlan, ShardingRequest, TargetModules, TrainConfig, TrainMethod, ZeroStage, limits,
 };
 pub use dataset::{CutSamples, Dataset};
 pub use encode::encode;
@@ -73,7 +73,7 @@ pub use job::{Start, TrainJob, run, run_on};
 pub use learner::{Learner, ModelShard, StepRecord};
 pub use load::RankLoad;
 pub use log_prob_gap::LogProbGap;
-pub use memory::{Beside, PlannedRun, RankMemory, fit};
+pub use memory::{Beside, Fitted, PlannedRun, RankMemory, fit};
 pub use metrics::{EvalRecord, ProcessMemory, Record, peak_memory_of};
 pub use offline::{Observer, train_samples};
 pub use online::{OnlineJob, OnlineLearner, ReferenceModel, on_policy_settings};

@@ -13,12 +13,12 @@ use spag_ops::DeviceChoice;
 use spag_run::Provenance;
 
 use crate::checkpoint::{self, Origin, SavedRun, latest_checkpoint};
-use crate::config::{JobSettings, ShardingPlan, TrainConfig};
+use crate::config::{JobSettings, TrainConfig};
 use crate::error::{Error, Result};
 use crate::finished::FinishedModel;
 use crate::learner::Learner;
 use crate::loss::Loss;
-use crate::memory::{Beside, RankMemory};
+use crate::memory::{Beside, Fitted, RankMemory};
 use crate::opening::{Beginning, Ranks, SharedBase};
 use crate::packing::Packing;
 use crate::reference::add_reference;
@@ -87,7 +87,7 @@ pub struct OnlineLearner {
     /// How weights are loaded.
     options: LoadOptions,
     reference: Reference,
-    sharding: ShardingPlan,
+    fitted: Fitted,
     planned: u64,
     /// The step of the last checkpoint in the job's folder.
     saved_step: Option<usize>,
@@ -113,7 +113,7 @@ impl OnlineLearner {
             let reason = "learners share frozen weights, and without an adapter none are frozen".to_owned();
             return Err(Error::Setting { name: "lora_r", reason });
         };
-        let shared = SharedBase { frozen, sharding: self.sharding };
+        let shared = SharedBase { frozen, fitted: self.fitted };
         Self::open_over(Some(shared), job, (env, self.learner.state().group().clone()), loss)
     }
 
@@ -140,10 +140,10 @@ impl OnlineLearner {
         let (device, world_size) = (job.device.open(env.local_rank)?, group.size());
         let ranks = Ranks { device: &device, env, group, beside: job.beside, shared };
         let plan = beginning.plan(&config, job.steps, &job.sharding, ranks)?;
-        let sharding = plan.sharding;
+        let fitted = plan.fitted;
         let planned = match device.device().is_cpu() {
-            true => RankMemory::on_cpu_exact(&plan.architecture, &config, plan.sharding, world_size),
-            false => RankMemory::on_gpu(&plan.architecture, &config, plan.sharding, world_size),
+            true => RankMemory::on_cpu_exact(&plan.architecture, &plan.config, fitted.sharding, world_size),
+            false => RankMemory::on_gpu(&plan.architecture, &plan.config, fitted.sharding, world_size),
         };
         // The plan of a first learner has the memory of those beside it.
         let planned = shared.map_or(planned.with_further_adapters(job.beside.further_adapters).on_device(), |_| 0);
@@ -157,7 +157,7 @@ impl OnlineLearner {
             made_from.extend(Provenance { wordings: Vec::new(), games: model.games });
         }
         let (options, reference) = (plan.options.clone(), Reference::None);
-        Ok(Self { learner, tokenizer, job, made_from, options, reference, sharding, planned, saved_step })
+        Ok(Self { learner, tokenizer, job, made_from, options, reference, fitted, planned, saved_step })
     }
 
     /// Measures the divergence from this model from now on. The one before is dropped first, so that two are never in memory. All

@@ -12,11 +12,11 @@ use spag_ops::OpenDevice;
 
 use crate::adapted::Frozen;
 use crate::checkpoint::SavedRun;
-use crate::config::{JobSettings, Optim, ShardingPlan, ShardingRequest, TrainConfig};
+use crate::config::{JobSettings, Optim, ShardingRequest, TrainConfig};
 use crate::deepspeed::{DeepSpeed, RunFacts};
 use crate::error::{Error, Result};
 use crate::learner::{Learner, ModelShard};
-use crate::memory::{Beside, fit};
+use crate::memory::{Beside, Fitted, fit};
 
 /// The files that a learner begins with.
 pub(crate) struct Beginning {
@@ -58,7 +58,7 @@ impl Beginning {
         Ok(load_tokenizer(&self.weights)?.with_bos_rule(bos))
     }
 
-    /// Chooses what is sharded and where it is stored, by free memory where that is left open.
+    /// Chooses what is sharded, where it is stored and which activations are kept, by free memory where that is left open.
     ///
     /// # Errors
     /// A DeepSpeed file that contradicts the settings, or too little memory.
@@ -77,18 +77,18 @@ impl Beginning {
         let file = deepspeed.as_ref().map(DeepSpeed::sharding_plan);
         let JobSettings { zero_stage, offload_optimizer, offload_param, .. } = sharding;
         let request = ShardingRequest::new(*zero_stage, *offload_optimizer, offload_param.unwrap_or_default(), file)?;
-        let (plan, frozen) = match shared {
+        let (fitted, frozen) = match shared {
             // The plan of the first learner has room for this one.
-            Some(SharedBase { frozen, sharding }) => (sharding, Some(frozen)),
+            Some(SharedBase { frozen, fitted }) => (fitted, Some(frozen)),
             None => (fit(&architecture, config, request, (world_size, env.local_size), beside, device)?, None),
         };
         let options = LoadOptions { device: device.device().clone(), dtype: config.dtype() };
         Ok(LearnerPlan {
             beginning: self,
-            config,
+            config: config.clone().with_activations(fitted.activations),
             steps,
             architecture,
-            sharding: plan,
+            fitted,
             deepspeed,
             options,
             group,
@@ -113,22 +113,23 @@ pub(crate) struct Ranks<'a> {
 #[derive(Clone, Copy)]
 pub(crate) struct SharedBase<'a> {
     pub(crate) frozen: &'a Frozen,
-    /// What is sharded of its adapter, and where it is stored.
-    pub(crate) sharding: ShardingPlan,
+    /// What its plan of memory has chosen.
+    pub(crate) fitted: Fitted,
 }
 
 /// A learner before its weights are loaded.
 pub(crate) struct LearnerPlan<'a> {
     beginning: &'a Beginning,
-    config: &'a TrainConfig,
+    /// With the activations that the plan of memory has chosen.
+    pub(crate) config: TrainConfig,
     steps: usize,
     group: Arc<dyn ProcessGroup>,
     /// The weights under the adapter, if another learner has them in memory.
     frozen: Option<&'a Frozen>,
     /// The model.
     pub(crate) architecture: ModelConfig,
-    /// What is sharded, and where it is stored.
-    pub(crate) sharding: ShardingPlan,
+    /// What the plan of memory has chosen.
+    pub(crate) fitted: Fitted,
     pub(crate) deepspeed: Option<DeepSpeed>,
     /// How the weights are loaded.
     pub(crate) options: LoadOptions,
@@ -141,10 +142,10 @@ impl LearnerPlan<'_> {
     /// A model or a checkpoint that cannot be read or is not finite, or a lost rank.
     pub(crate) fn open_learner(&self, restore: impl FnOnce(&SavedRun, &mut Learner) -> Result<()>) -> Result<Learner> {
         let Beginning { weights, adapter, saved } = self.beginning;
-        let (plan, group) = (self.sharding, self.group.clone());
+        let (plan, group) = (self.fitted.sharding, self.group.clone());
         let shard = ModelShard { dir: weights, adapter: adapter.as_deref(), options: &self.options, plan, group };
         let scheduler = self.deepspeed.as_ref().and_then(|file| file.scheduler.clone());
-        let learner = Learner::load_over(self.frozen, shard, self.config, self.steps)?;
+        let learner = Learner::load_over(self.frozen, shard, &self.config, self.steps)?;
         let mut learner = learner.with_scheduler(scheduler);
         if let Some(saved) = saved {
             restore(saved, &mut learner)?;

@@ -7,6 +7,7 @@ use rand_chacha::ChaCha8Rng;
 use spag_dist::Traffic;
 use spag_model::Model;
 use spag_model::dtype::WeightDtype;
+use spag_model::model::Activations;
 use spag_ops::kernels::{self, Launched};
 
 use crate::config::{IntervalStrategy, SchedulerType, TrainConfig, TrainMethod};
@@ -33,8 +34,8 @@ pub struct TimingConfig {
     pub vocab_size: usize,
     /// Seed of the tokens.
     pub seed: u64,
-    /// Recompute activations in the backward pass.
-    pub gradient_checkpointing: bool,
+    /// Activations saved for the backward pass.
+    pub activations: Activations,
     /// Micro-batches of a step, each of `batch` sequences.
     pub accumulation: usize,
     /// Number format in which the optimizer gets gradients.
@@ -144,10 +145,10 @@ fn config(with_reference: bool, timing: &TimingConfig) -> TrainConfig {
         learning_rate: 1e-6,
         lr_scheduler_type: SchedulerType::Constant,
         save_strategy: IntervalStrategy::No,
-        gradient_checkpointing: timing.gradient_checkpointing,
         optim_grad_dtype: timing.optim_grad_dtype,
         ..TrainConfig::default()
     }
+    .with_activations(timing.activations)
 }
 
 /// Sequences of random tokens, new ones for every step.

@@ -10,11 +10,12 @@ use spag_dist::{JoinOptions, LaunchEnv, ProcessGroup};
 use spag_io::{format_gib, gib};
 use spag_model::checkpoint::{LoadOptions, load_config, load_model_with};
 use spag_model::dtype::WeightDtype;
+use spag_model::model::Activations;
 use spag_ops::OpenDevice;
 use spag_selfplay::limits;
 use spag_train::{
-    Beside, ModelShard, Placement, RankMemory, ShardingPlan, ShardingRequest, StepTiming, TimingConfig, TrainConfig,
-    ZeroStage, fit, median, peak_memory_of, time_steps_of_rank,
+    Beside, Fitted, KeptBlocks, ModelShard, Placement, RankMemory, ShardingPlan, ShardingRequest, StepTiming,
+    TimingConfig, TrainConfig, ZeroStage, fit, median, peak_memory_of, time_steps_of_rank,
 };
 
 use super::card::card;
@@ -60,6 +61,9 @@ pub(crate) struct TrainArgs {
     /// Use activation checkpointing: recompute activations in the backward pass.
     #[arg(long)]
     pub(super) checkpointing: bool,
+    /// With --checkpointing, the number of blocks whose activations are kept, or auto: as many as there is room for.
+    #[arg(long, value_name = "K", default_value = "0")]
+    pub(super) keep_activations: KeptBlocks,
     /// Number format of the parameters: float32 or bfloat16.
     #[arg(long, value_name = "TYPE", default_value = "float32")]
     dtype: WeightDtype,
@@ -81,8 +85,9 @@ pub(crate) struct TrainArgs {
     #[arg(long, value_name = "TYPE", default_value = "float32", help_heading = "Ranks")]
     pub(super) optim_grad_dtype: WeightDtype,
     /// Variants to compare, separated by commas: each has a line of output. A variant is made of settings that replace the flags of
-    /// the same purpose: keep or recompute (activations), f32-gradients or bf16-gradients, state-on-device or state-on-host, and
-    /// sequences and tokens such as 8x500; several are joined by +, as in recompute+2x2048.
+    /// the same purpose: keep, recompute, keep-K or keep-auto (activations of all blocks, of none, of K, of as many as fit),
+    /// f32-gradients or bf16-gradients, state-on-device or state-on-host, and sequences and tokens such as 8x500; several are joined by
+    /// +, as in recompute+2x2048.
     #[arg(long, value_name = "NAMES", value_delimiter = ',', help_heading = "Variants")]
     variants: Vec<Variant>,
     /// Number of rounds. Each times all variants in turn, and medians are those of all rounds' medians.
@@ -100,14 +105,16 @@ impl TrainArgs {
             per_device_train_batch_size: self.batch,
             max_length: self.seq,
             gradient_checkpointing: self.checkpointing,
+            keep_activations: self.keep_activations,
             bf16: self.dtype == WeightDtype::Bf16,
             optim_grad_dtype: self.optim_grad_dtype,
             ..TrainConfig::default()
         }
     }
 
-    /// What is split over the ranks, and where it is stored.
-    fn plan(&self, env: &LaunchEnv, device: &OpenDevice) -> Result<ShardingPlan> {
+    /// What is split over the ranks, where it is stored, and the activations that are kept.
+    fn plan(&self, env: &LaunchEnv, device: &OpenDevice) -> Result<Fitted> {
+        self.config().check()?;
         let request = ShardingRequest::new(Some(self.zero_stage), self.offload_optimizer, self.offload_param, None)?;
         let model = load_config(&self.model_name_or_path)?;
         Ok(fit(&model, &self.config(), request, (env.world_size, env.local_size), Beside::default(), device)?)
@@ -117,7 +124,7 @@ impl TrainArgs {
 /// What is measured.
 struct Measured {
     args: TrainArgs,
-    plan: ShardingPlan,
+    plan: Fitted,
     /// One of each round.
     rounds: Vec<StepTiming>,
 }
@@ -132,7 +139,7 @@ pub(super) fn run(args: &TrainArgs) -> Result<()> {
     let planned = |args: TrainArgs| {
         check_size(&args, env.world_size)?;
         let plan = args.plan(&env, &device)?;
-        check_memory(&args, plan, &device)?;
+        check_memory(&args, plan.sharding, &device)?;
         Ok(Measured { args, plan, rounds: Vec::new() })
     };
     let mut all = variants.into_iter().map(planned).collect::<Result<Vec<_>>>()?;
@@ -189,12 +196,7 @@ fn check_memory(args: &TrainArgs, plan: ShardingPlan, device: &OpenDevice) -> Re
 }
 
 /// Times the steps of this rank of `group`.
-fn measure(
-    args: &TrainArgs,
-    plan: ShardingPlan,
-    device: &OpenDevice,
-    group: Arc<dyn ProcessGroup>,
-) -> Result<StepTiming> {
+fn measure(args: &TrainArgs, plan: Fitted, device: &OpenDevice, group: Arc<dyn ProcessGroup>) -> Result<StepTiming> {
     let timing = TimingConfig {
         batch: args.batch,
         seq: args.seq,
@@ -202,7 +204,7 @@ fn measure(
         warmup: args.warmup,
         vocab_size: load_config(&args.model_name_or_path)?.architecture.vocab_size,
         seed: args.seed,
-        gradient_checkpointing: args.checkpointing,
+        activations: plan.activations,
         accumulation: args.accumulation,
         optim_grad_dtype: args.optim_grad_dtype,
     };
@@ -213,9 +215,18 @@ fn measure(
     }
     threads::run_on(args.threads, || -> Result<_> {
         let reference = args.reference.then(|| load_model_with(&args.model_name_or_path, &options)).transpose()?;
-        let shard = ModelShard { dir: &args.model_name_or_path, adapter: None, options: &options, plan, group };
+        let shard =
+            ModelShard { dir: &args.model_name_or_path, adapter: None, options: &options, plan: plan.sharding, group };
         Ok(time_steps_of_rank(shard, reference, &timing)?)
     })
+}
+
+/// The number of blocks with kept activations; `null` if all are kept.
+fn kept_blocks(activations: Activations) -> Option<usize> {
+    match activations {
+        Activations::Keep => None,
+        Activations::KeepLast(count) => Some(count),
+    }
 }
 
 /// The line of output for a step of `ranks` ranks.
@@ -251,11 +262,12 @@ fn line(measured: &Measured, variant: Option<&str>, device: &OpenDevice, ranks: 
         "threads": args.threads,
         "ref": args.reference,
         "checkpointing": args.checkpointing,
+        "kept_blocks": kept_blocks(plan.activations),
         "accumulation": args.accumulation,
         "ranks": ranks,
-        "zero_stage": plan.stage.number(),
-        "offload_optimizer": plan.optimizer.to_string(),
-        "offload_param": plan.parameters.to_string(),
+        "zero_stage": plan.sharding.stage.number(),
+        "offload_optimizer": plan.sharding.optimizer.to_string(),
+        "offload_param": plan.sharding.parameters.to_string(),
         "optim_grad_dtype": args.optim_grad_dtype.to_string(),
         "bytes_sent_per_step": step.traffic.sent,
         "cpu_path": cpu_path(device),

@@ -4,7 +4,7 @@ use std::str::FromStr;
 
 use spag_model::dtype::WeightDtype;
 use spag_selfplay::limits;
-use spag_train::Placement;
+use spag_train::{KeptBlocks, Placement};
 
 use super::BATCH;
 use super::train::TrainArgs;
@@ -14,8 +14,8 @@ type Setting = fn(&mut TrainArgs);
 
 /// The names of the settings that variants are made of, and what they change.
 const SETTINGS: [(&str, Setting); 6] = [
-    ("keep", |args| args.checkpointing = false),
-    ("recompute", |args| args.checkpointing = true),
+    ("keep", |args| (args.checkpointing, args.keep_activations) = (false, KeptBlocks::Count(0))),
+    ("recompute", |args| (args.checkpointing, args.keep_activations) = (true, KeptBlocks::Count(0))),
     ("f32-gradients", |args| args.optim_grad_dtype = WeightDtype::F32),
     ("bf16-gradients", |args| args.optim_grad_dtype = WeightDtype::Bf16),
     ("state-on-device", |args| args.offload_optimizer = Some(Placement::Device)),
@@ -28,6 +28,8 @@ enum Change {
     Setting(Setting),
     /// Sequences of a micro-batch, and their tokens.
     Shape(usize, usize),
+    /// Activations of some blocks are kept.
+    Keep(KeptBlocks),
 }
 
 /// Changes of the flags, by the names of settings and a shape such as `8x500`, joined by `+`.
@@ -45,6 +47,7 @@ impl Variant {
             match *change {
                 Change::Setting(set) => set(&mut args),
                 Change::Shape(batch, seq) => (args.batch, args.seq) = (batch, seq),
+                Change::Keep(blocks) => (args.checkpointing, args.keep_activations) = (true, blocks),
             }
         }
         args
@@ -60,12 +63,17 @@ impl FromStr for Variant {
             let (batch, seq) = (batch.parse().ok()?, seq.parse().ok()?);
             (BATCH.contains(&batch) && limits::LENGTH.contains(&seq)).then_some(Change::Shape(batch, seq))
         };
+        let kept = |part: &str| part.strip_prefix("keep-")?.parse().ok().map(Change::Keep);
         let change = |part: &str| {
             let setting = SETTINGS.iter().find(|(name, _)| *name == part);
-            setting.map(|(_, set)| Change::Setting(*set)).or_else(|| shape(part)).ok_or_else(|| {
-                let names = SETTINGS.map(|(name, _)| name).join(", ");
-                format!("unknown setting \"{part}\"; expected {names}, or sequences and tokens such as 8x500")
-            })
+            setting.map(|(_, set)| Change::Setting(*set)).or_else(|| kept(part)).or_else(|| shape(part)).ok_or_else(
+                || {
+                    let names = SETTINGS.map(|(name, _)| name).join(", ");
+                    format!(
+                        "unknown setting \"{part}\"; expected {names}, keep-K, or sequences and tokens such as 8x500"
+                    )
+                },
+            )
         };
         Ok(Self { name: text.to_owned(), changes: text.split('+').map(change).collect::<Result<_, _>>()? })
     }

@@ -25,8 +25,19 @@ pub enum Activations {
     /// Keeps all activations.
     #[default]
     Keep,
-    /// Keeps block inputs and recomputes the rest in the backward pass (activation checkpointing).
-    Recompute,
+    /// Keeps those of the last blocks, of which this is the number, and of the other blocks the inputs alone, from which the backward
+    /// pass recomputes the rest (activation checkpointing). The last blocks are the first to be freed again.
+    KeepLast(usize),
+}
+
+impl Activations {
+    /// How many of a model's `blocks` blocks keep all of their activations.
+    pub fn kept_of(self, blocks: usize) -> usize {
+        match self {
+            Self::Keep => blocks,
+            Self::KeepLast(count) => count.min(blocks),
+        }
+    }
 }
 
 enum Saved {
@@ -226,13 +237,15 @@ impl Network {
         self.run(weights.device(), &self.pool, || {
             let shape = self.shape(&batch, weights.device())?;
             let mut x = self.embed(weights, &batch.ids)?;
-            let mut blocks = Vec::with_capacity(self.config.architecture.num_hidden_layers);
-            for index in 0..self.config.architecture.num_hidden_layers {
+            let count = self.config.architecture.num_hidden_layers;
+            let recomputed = count - keep.kept_of(count);
+            let mut blocks = Vec::with_capacity(count);
+            for index in 0..count {
                 let (_layers, block) = self.block(weights, index, Some(index + 2))?;
                 let (y, saved) = train_block::forward(x, &block, &shape, index)?;
-                blocks.push(match keep {
-                    Activations::Keep => Saved::All(Box::new(saved)),
-                    Activations::Recompute => Saved::Input(saved.into_input()?),
+                blocks.push(match index < recomputed {
+                    true => Saved::Input(saved.into_input()?),
+                    false => Saved::All(Box::new(saved)),
                 });
                 x = y;
             }

@@ -204,7 +204,7 @@ fn time_training(config: &RunConfig, batch: usize, tokens: usize) -> Result<f64>
         warmup: 1,
         vocab_size: architecture.vocab_size,
         seed: config.seed,
-        gradient_checkpointing: train.gradient_checkpointing,
+        activations: train.activations(),
         accumulation: 1,
         optim_grad_dtype: train.optim_grad_dtype,
     };

@@ -14,7 +14,7 @@ use crate::position::Position;
 pub(crate) const FORMAT: u32 = 1;
 
 /// Settings that may change on resume, since they do not change any result.
-pub(crate) const CHANGEABLE: [&str; 9] = [
+pub(crate) const CHANGEABLE: [&str; 10] = [
     "logging_steps",
     "save_strategy",
     "save_steps",
@@ -24,6 +24,7 @@ pub(crate) const CHANGEABLE: [&str; 9] = [
     "eval_steps",
     "per_device_eval_batch_size",
     "gradient_checkpointing",
+    "keep_activations",
 ];
 
 const ACCUMULATION: &str = "gradient_accumulation_steps";

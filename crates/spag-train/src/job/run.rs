@@ -10,6 +10,7 @@ use spag_chat::PromptEncoder;
 use spag_dist::{JoinOptions, LaunchEnv, ProcessGroup, agree, join_on};
 use spag_io::Progress;
 use spag_model::checkpoint::{LoadOptions, load_config, load_model_with, own_head_note};
+use spag_model::model::Activations;
 use spag_model::{Model, ModelConfig};
 use spag_ops::OpenDevice;
 
@@ -19,7 +20,7 @@ use super::provenance::sources;
 use super::{Start, TrainJob};
 use crate::batch_sampler::BatchSampler;
 use crate::checkpoint::{Origin, SavedRun, latest_checkpoint};
-use crate::config::JobSettings;
+use crate::config::{JobSettings, KeptBlocks};
 use crate::dataset::{Dataset, SampleFiles};
 use crate::deepspeed::DeepSpeed;
 use crate::error::{Error, Result};
@@ -112,14 +113,18 @@ fn train(
         job.deepspeed.iter().zip(ignored).map(|(file, keys)| format!("{}: no effect here: {keys}", file.display()));
     let notes = own_head_note(model_dir)?.into_iter().chain(notes(&job.config, &dataset)).chain(ignored);
     notes.for_each(|note| progress.message(&format!("note: {note}")));
+    if let (KeptBlocks::Auto, Activations::KeepLast(kept)) = (job.config.keep_activations, plan.fitted.activations) {
+        let blocks = plan.architecture.architecture.num_hidden_layers;
+        progress.message(&format!("note: the activations of {kept} of {blocks} blocks are kept"));
+    }
     if let (Some(file), Some(name)) = (&job.deepspeed, deepspeed.and_then(DeepSpeed::scheduler_name)) {
         let (file, kind) = (file.display(), job.config.lr_scheduler_type);
         progress.message(&format!("note: the scheduler of {file}, {name}, replaces --lr_scheduler_type {kind}"));
     }
     let job = &TrainJob {
-        zero_stage: Some(plan.sharding.stage),
-        offload_param: plan.sharding.parameters,
-        offload_optimizer: Some(plan.sharding.optimizer),
+        zero_stage: Some(plan.fitted.sharding.stage),
+        offload_param: plan.fitted.sharding.parameters,
+        offload_optimizer: Some(plan.fitted.sharding.optimizer),
         ..job.clone()
     };
     // The other ranks write no model.

@@ -36,24 +36,20 @@ impl StepMemory {
         let lse = 4 * n * saved.sums as u64;
         let read_again = n * saved.activations as u64 * element;
         let input = n * d * element;
-        let (kept, block) = match config.activations() {
-            Activations::Keep => {
-                // At the end of the last block: the activated values; a norm's output, and the gradients of it, of the block's
-                // output and of the middle; those of q, attended, k and v, and of the product of q, k and v.
-                (blocks * (input + read_again + lse), n * (f + 4 * d + 3 * q + 4 * kv) * element)
-            }
-            Activations::Recompute => {
-                // The middle, a norm's output, and the gradients of both and of the block's output; q, attended, k, v and the
-                // gradients of all; fewer if some have one size and are needed at different times.
-                let reused = match (q == d, kv == d) {
-                    (true, true) => 9 * d,
-                    (true, false) => 7 * d + 4 * kv,
-                    _ => 5 * d + 4 * (q + kv),
-                };
-                // The product of q, k and v; gate, up and the activated values; what is before norms, and its gradients.
-                (blocks * input, lse + n * (reused + q + 2 * kv + 3 * f + 2 * raw) * element)
-            }
+        // At the end of the last block: the activated values; a norm's output, and the gradients of it, of the block's
+        // output and of the middle; those of q, attended, k and v, and of the product of q, k and v.
+        let of_kept = n * (f + 4 * d + 3 * q + 4 * kv) * element;
+        // The middle, a norm's output, and the gradients of both and of the block's output; q, attended, k, v and the
+        // gradients of all; fewer if some have one size and are needed at different times.
+        let reused = match (q == d, kv == d) {
+            (true, true) => 9 * d,
+            (true, false) => 7 * d + 4 * kv,
+            _ => 5 * d + 4 * (q + kv),
         };
+        // The product of q, k and v; gate, up and the activated values; what is before norms, and its gradients.
+        let of_recomputed = lse + n * (reused + q + 2 * kv + 3 * f + 2 * raw) * element;
+        let block = BlockMemory { input, saved: read_again + lse, of_kept, of_recomputed };
+        let (kept, block) = block.of_all(blocks, config.activations());
         // With trees attention has copies of keys and values, and gradients of both: a copy for each row, and less than two for
         // each row that the tree saves, which has as much memory in its activations.
         let copies = if config.packing == Some(Packing::Tree) { n * 4 * kv * element } else { 0 };
@@ -82,18 +78,16 @@ impl StepMemory {
         let activated = if config.bf16 { 2 * n * f } else { 0 };
         let input = 4 * n * d;
         let normed = 2 * config.dtype().bytes() as u64 * n * d;
-        let (kept, tensors) = match config.activations() {
-            // At the start of the last block's backward pass: two gradients, activated values, and the normed ones of block
-            // and head, which are in the format of the weights.
-            Activations::Keep => (blocks * (input + read_again + lse), 4 * n * (2 * d + f) + normed),
-            // Attention backward: what was saved, the gradients of q, attended, k and v, and of the middle. From MLP backward,
-            // a tensor of its width, which is too large to be reused. Queries and keys before their norms have gradients of
-            // their own.
-            Activations::Recompute => {
-                let middle = if kv == d && q == d { d } else { 2 * d };
-                (blocks * input, lse + rounded + 4 * n * (2 * q + 2 * kv + middle + f + 2 * raw))
-            }
-        };
+        // At the start of the last block's backward pass: two gradients, activated values, and the normed ones of block
+        // and head, which are in the format of the weights.
+        let of_kept = 4 * n * (2 * d + f) + normed;
+        // Attention backward: what was saved, the gradients of q, attended, k and v, and of the middle. From MLP backward,
+        // a tensor of its width, which is too large to be reused. Queries and keys before their norms have gradients of
+        // their own.
+        let middle = if kv == d && q == d { d } else { 2 * d };
+        let of_recomputed = lse + rounded + 4 * n * (2 * q + 2 * kv + middle + f + 2 * raw);
+        let block = BlockMemory { input, saved: read_again + lse, of_kept, of_recomputed };
+        let (kept, tensors) = block.of_all(blocks, config.activations());
         // The output in f32 takes the place of a gradient.
         let widened = if config.bf16 && attention == Arithmetic::F32 { 4 * n * (q + 2 * kv) } else { 0 };
         let (logits, pieces) = if n * v <= KEEP_ELEMENTS as u64 {
@@ -117,6 +111,32 @@ impl StepMemory {
             head: tensors + widened + activated + 4 * logits + pieces + packed(chunk, v * d + n * d) + normalised,
             allowance: 0,
         }
+    }
+}
+
+/// Bytes of a block.
+struct BlockMemory {
+    /// Of its input.
+    input: u64,
+    /// Of its other saved activations.
+    saved: u64,
+    /// Temporary, if these are kept.
+    of_kept: u64,
+    /// Temporary, if they are recomputed.
+    of_recomputed: u64,
+}
+
+impl BlockMemory {
+    /// Bytes that all blocks keep, and the temporary ones of a block.
+    fn of_all(&self, blocks: u64, activations: Activations) -> (u64, u64) {
+        let kept = activations.kept_of(blocks as usize) as u64;
+        let temporary = match kept {
+            0 => self.of_recomputed,
+            all if all == blocks => self.of_kept,
+            // The pool has the memory of both.
+            _ => self.of_kept.max(self.of_recomputed),
+        };
+        (blocks * self.input + kept * self.saved, temporary)
     }
 }
 
@@ -177,15 +197,15 @@ mod tests {
             per_device_train_batch_size: 1,
             max_length: tokens,
             bf16: dtype == WeightDtype::Bf16,
-            gradient_checkpointing: activations == Activations::Recompute,
             ..TrainConfig::default()
         };
+        let config = config.with_activations(activations);
         StepMemory::on_gpu(&ModelConfig::from_file(path).unwrap(), &config)
     }
 
     #[test]
     fn block_inputs_by_hand() {
-        let memory = memory(Activations::Recompute, WeightDtype::Bf16, 2 * 2048);
+        let memory = memory(Activations::KeepLast(0), WeightDtype::Bf16, 2 * 2048);
         // 32 blocks × 4096 tokens × 4096 × 2 bytes.
         assert_eq!(memory.kept, 1 << 30);
         // 4096 × (9·4096 + 3·4096 + 3·11008) × 2 bytes, and 4096 × 32 sums of 4 bytes.
@@ -203,10 +223,23 @@ mod tests {
     }
 
     #[test]
+    fn each_kept_block_adds_its_activations() {
+        let of = |count| memory(Activations::KeepLast(count), WeightDtype::Bf16, 2 * 2048);
+        let none = of(0);
+        for count in [1, 8, 31] {
+            // 4096 × (3·4096 + 3·4096 + 2·11008) × 2 bytes, and 4096 × 32 sums of 4 bytes.
+            assert_eq!(of(count).kept - none.kept, count as u64 * (4096 * 46_592 * 2 - 4096 * 4096 * 2 + 524_288));
+            assert_eq!((of(count).block, of(count).head), (none.block, none.head), "{count}");
+        }
+        let all = memory(Activations::Keep, WeightDtype::Bf16, 2 * 2048);
+        assert_eq!([32, 33].map(of), [all; 2]);
+    }
+
+    #[test]
     fn logits_are_limited_to_a_chunk() {
         // In f32 their gradients need no memory of their own.
         assert_eq!(
-            memory(Activations::Recompute, WeightDtype::F32, 100_000).head,
+            memory(Activations::KeepLast(0), WeightDtype::F32, 100_000).head,
             (512 << 20) + 4 * 100_000 * 4096 * 4
         );
     }

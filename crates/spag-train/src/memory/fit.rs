@@ -4,10 +4,11 @@ use std::fmt::Write as _;
 
 use spag_io::format_gib;
 use spag_model::ModelConfig;
+use spag_model::model::Activations;
 use spag_ops::{OpenDevice, TooLittleMemory, free_memory};
 
 use super::RankMemory;
-use crate::config::{Placement, ShardingPlan, ShardingRequest, TrainConfig, ZeroStage};
+use crate::config::{KeptBlocks, Placement, ShardingPlan, ShardingRequest, TrainConfig, ZeroStage};
 use crate::error::Result;
 
 /// Free bytes.
@@ -48,14 +49,26 @@ pub struct Beside {
     pub further_adapters: usize,
 }
 
-/// Chooses where the optimizer's state is stored, if the request leaves it open, and checks that the run fits: on this
-/// rank's device with what is `beside` it, and for all ranks of this machine on the host.
+/// What [`fit`] chooses.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Fitted {
+    /// What is sharded, and where it is stored.
+    pub sharding: ShardingPlan,
+    /// The activations that are kept.
+    pub activations: Activations,
+}
+
+/// The share of a rank's part of the host's free memory in which a learner on a CPU keeps activations, as a divisor.
+const HOST_SHARE: u64 = 2;
+
+/// Chooses where the optimizer's state is stored and how many blocks keep their activations, if that is left open, and checks that the
+/// run fits: on this rank's device with what is `beside` it, and for all ranks of this machine on the host.
 ///
 /// `world_size` counts all ranks and `local_size` those of this machine. On a CPU, nothing is checked, because the operating system
 /// can swap.
 ///
 /// # Errors
-/// Too little memory, with what is needed, what is free and what to change.
+/// More blocks with kept activations than the model has, or too little memory, with what is needed, what is free and what to change.
 pub fn fit(
     model: &ModelConfig,
     config: &TrainConfig,
@@ -63,19 +76,26 @@ pub fn fit(
     (world_size, local_size): (usize, usize),
     beside: Beside,
     device: &OpenDevice,
-) -> Result<ShardingPlan> {
+) -> Result<Fitted> {
+    config.check_for(&model.architecture)?;
     let ShardingRequest { stage, parameters, optimizer } = request;
     let plan = ShardingPlan { stage, parameters, optimizer: Placement::Device };
-    if device.device().is_cpu() {
-        return Ok(plan);
-    }
-    let host = free_memory(OpenDevice::cpu().device())?.free;
-    let free = Free { device: device.memory()?.free, host, name: device.to_string() };
     let Beside { least, wanted, further_adapters } = beside;
     let config = config.clone();
     let run = PlannedRun { model, config, plan, world_size, local_size, beside: wanted, further_adapters };
-    let with_less = || PlannedRun { beside: least, ..run.clone() }.fit(optimizer, &free);
-    run.fit(optimizer, &free).or_else(|_| with_less())
+    if device.device().is_cpu() {
+        let room = match run.config.keep_activations {
+            KeptBlocks::Auto => device.memory()?.free / HOST_SHARE / local_size.max(1) as u64,
+            KeptBlocks::Count(_) => 0,
+        };
+        let needed = |run: &PlannedRun<'_>| RankMemory::on_cpu_exact(model, &run.config, plan, world_size).on_device();
+        return Ok(run.keeping_what(|run| needed(run) <= room));
+    }
+    let host = free_memory(OpenDevice::cpu().device())?.free;
+    let free = Free { device: device.memory()?.free, host, name: device.to_string() };
+    let run =
+        run.fit(optimizer, &free).or_else(|_| PlannedRun { beside: least, ..run.clone() }.fit(optimizer, &free))?;
+    Ok(run.keeping_what(|run| run.check(&free).is_ok()))
 }
 
 /// A flag that saves memory, and its effect.
@@ -83,7 +103,8 @@ type Change = (&'static str, fn(&mut TrainConfig, &mut ShardingPlan));
 
 /// The cheapest first. bf16 parameters have master weights, which save device memory only if these are offloaded or
 /// sharded.
-const CHANGES: [Change; 6] = [
+const CHANGES: [Change; 7] = [
+    ("--keep_activations 0", |config, _| config.keep_activations = KeptBlocks::Count(0)),
     ("--gradient_checkpointing True", |config, _| config.gradient_checkpointing = true),
     ("--zero_stage 3", |_, plan| plan.stage = ZeroStage::Parameters),
     ("--offload_optimizer cpu", |_, plan| plan.optimizer = Placement::Host),
@@ -99,18 +120,32 @@ const CHANGES: [Change; 6] = [
 ];
 
 impl PlannedRun<'_> {
+    /// What the run chooses, if it may keep the activations of so many blocks as `fits` allows.
+    fn keeping_what(&self, fits: impl Fn(&Self) -> bool) -> Fitted {
+        let keeping = |activations| self.config.clone().with_activations(activations);
+        let activations = match (self.config.gradient_checkpointing, self.config.keep_activations) {
+            (true, KeptBlocks::Auto) => {
+                let counts = (1..=self.model.architecture.num_hidden_layers).rev().map(Activations::KeepLast);
+                let fit = |kept: &Activations| fits(&Self { config: keeping(*kept), ..self.clone() });
+                counts.into_iter().find(fit).unwrap_or(Activations::KeepLast(0))
+            }
+            _ => self.config.activations(),
+        };
+        Fitted { sharding: self.plan, activations }
+    }
+
     /// The first plan that fits, or the refusal of the last one.
-    fn fit(&self, optimizer: Option<Placement>, free: &Free) -> Result<ShardingPlan> {
+    fn fit(&self, optimizer: Option<Placement>, free: &Free) -> Result<Self> {
         let placements = match optimizer {
             Some(placement) => vec![placement],
             // Parameters on the host are updated there.
             None if self.plan.parameters == Placement::Host => vec![Placement::Host],
             None => vec![Placement::Device, Placement::Host],
         };
-        let mut outcome = Ok(self.plan);
+        let mut outcome = Ok(self.clone());
         for optimizer in placements {
             let run = self.with(ShardingPlan { optimizer, ..self.plan });
-            outcome = run.check(free).map(|()| run.plan);
+            outcome = run.check(free).map(|()| run);
             if outcome.is_ok() {
                 break;
             }
@@ -264,7 +299,7 @@ mod tests {
         let (model, config) = (&seven_billion(), config.clone());
         let run =
             PlannedRun { model, config, plan, world_size: ranks, local_size: ranks, beside: 0, further_adapters: 0 };
-        Ok(run.fit(optimizer, free)?.optimizer)
+        Ok(run.fit(optimizer, free)?.plan.optimizer)
     }
 
     #[test]
@@ -309,7 +344,7 @@ mod tests {
             let (config, plan) = (config.clone(), ShardingPlan::default());
             PlannedRun { model, config, plan, world_size: 1, local_size: 1, beside: gib * GIB, further_adapters: 0 }
         };
-        let placed = |gib, device| run(gib).fit(None, &on(device, 1000)).map(|plan| plan.optimizer);
+        let placed = |gib, device| run(gib).fit(None, &on(device, 1000)).map(|run| run.plan.optimizer);
         assert_eq!(placed(23, 139).unwrap(), Device);
         assert_eq!(placed(24, 139).unwrap(), Host);
         assert_eq!(placed(38, 79).unwrap(), Host);
@@ -319,6 +354,37 @@ mod tests {
         }
         let text = placed(60, 79).unwrap_err().to_string();
         assert!(text.contains("take a shorter self_play.max_length"), "{text}");
+    }
+
+    /// A block's activations are 0.33 GiB beside its input.
+    #[test]
+    fn activations_are_kept_as_far_as_they_fit() {
+        let (model, auto) = (&seven_billion(), TrainConfig { keep_activations: KeptBlocks::Auto, ..config() });
+        let run = |config: &TrainConfig| {
+            let (config, plan) = (config.clone(), ShardingPlan::default());
+            PlannedRun { model, config, plan, world_size: 1, local_size: 1, beside: 0, further_adapters: 0 }
+        };
+        let kept = |gib| {
+            let free = on(gib, 1000);
+            let fitted = run(&auto).fit(Some(Device), &free).unwrap().keeping_what(|run| run.check(&free).is_ok());
+            fitted.activations.kept_of(32)
+        };
+        assert_eq!([116, 117, 120, 124, 139].map(kept), [2, 5, 14, 26, 32]);
+        for gib in [116, 120] {
+            let with = |count| TrainConfig { keep_activations: KeptBlocks::Count(count), ..config() };
+            let fits = |count| run(&with(count)).check(&on(gib, 1000)).is_ok();
+            assert!(fits(kept(gib)) && !fits(kept(gib) + 1), "{gib}");
+        }
+        let text = fit(
+            &TrainConfig { keep_activations: KeptBlocks::Count(9), ..config() },
+            1,
+            ShardingPlan::default(),
+            Some(Device),
+            &on(116, 1000),
+        );
+        assert!(
+            text.unwrap_err().to_string().contains("change, one after another: --keep_activations 0 (115.32 GiB)\n")
+        );
     }
 
     #[test]

@@ -5,5 +5,5 @@ mod fit;
 mod rank;
 mod whole_layers;
 
-pub use fit::{Beside, PlannedRun, fit};
+pub use fit::{Beside, Fitted, PlannedRun, fit};
 pub use rank::RankMemory;

@@ -9,6 +9,7 @@ use spag_dist::{JoinOptions, LaunchEnv, ProcessGroup, Single, TcpGroup, Token};
 use spag_io::format_gib;
 use spag_model::checkpoint::{LoadOptions, WriteOptions, save_model};
 use spag_model::dtype::WeightDtype;
+use spag_model::model::Activations;
 use spag_model::{Model, ModelConfig};
 use spag_ops::CpuPath;
 use spag_tests::{reserve_port, test_process};
@@ -80,6 +81,8 @@ struct Case {
     shape: Shape,
     bf16: bool,
     recompute: bool,
+    /// Blocks whose activations are kept although others are recomputed.
+    kept: usize,
     /// Sequences of a micro-batch.
     batch: usize,
     ranks: usize,
@@ -92,11 +95,15 @@ struct Case {
 
 impl Case {
     fn of_one_process(shape: Shape, bf16: bool, recompute: bool, batch: usize) -> Self {
-        Self { shape, bf16, recompute, batch, ranks: 1, stage: 0, exact: false, lora_r: None }
+        Self { shape, bf16, recompute, kept: 0, batch, ranks: 1, stage: 0, exact: false, lora_r: None }
     }
 
     fn dtype(self) -> WeightDtype {
         if self.bf16 { WeightDtype::Bf16 } else { WeightDtype::F32 }
+    }
+
+    fn activations(self) -> Activations {
+        if self.recompute { Activations::KeepLast(self.kept) } else { Activations::Keep }
     }
 
     fn plan(self) -> ShardingPlan {
@@ -109,11 +116,11 @@ impl Case {
             per_device_train_batch_size: self.batch,
             max_length: SEQ,
             bf16: self.bf16,
-            gradient_checkpointing: self.recompute,
             lora_r: self.lora_r,
             lora_target_modules: self.lora_r.map_or_else(TargetModules::default, |_| TargetModules::of(["all-linear"])),
             ..TrainConfig::default()
-        };
+        }
+        .with_activations(self.activations());
         let plan = if self.exact { RankMemory::on_cpu_exact } else { RankMemory::on_cpu };
         let memory = plan(&self.shape.config(), &config, self.plan(), self.ranks);
         self.ranks as u64 * (memory.on_device() + self.beside())
@@ -164,11 +171,11 @@ impl Case {
             per_device_train_batch_size: self.batch,
             max_length: SEQ,
             bf16: self.bf16,
-            gradient_checkpointing: self.recompute,
             lora_r: self.lora_r,
             lora_target_modules: self.lora_r.map_or_else(TargetModules::default, |_| TargetModules::of(["all-linear"])),
             ..TrainConfig::default()
-        };
+        }
+        .with_activations(self.activations());
         let mut learner = Learner::load(shard, &config, STEPS).unwrap().with_exact_attention();
         let token = |row: usize, at: usize| ((row * 31 + at * 7) % self.shape.vocabulary) as u32;
         for _ in 0..STEPS {
@@ -194,7 +201,7 @@ impl Case {
             warmup: 0,
             vocab_size: self.shape.vocabulary,
             seed: 1,
-            gradient_checkpointing: self.recompute,
+            activations: self.activations(),
             accumulation: ACCUMULATION,
             optim_grad_dtype: WeightDtype::F32,
         };
@@ -262,6 +269,8 @@ fn one_process_takes_what_is_planned() {
         case(wide, false, true, 12),
         case(wide, false, false, 12),
         case(Shape { kv_heads: 3, ..wide }, true, false, 20),
+        Case { kept: 2, ..case(BLOCKS, false, true, 4) },
+        Case { kept: 4, ..case(grouped, true, true, 10) },
     ];
     assert_as_planned(&cases, 0.1);
 }
@@ -323,7 +332,7 @@ fn stages(shape: Shape, ranks: usize, bf16: bool) {
     let mut cases = Vec::new();
     for stage in 0..=3 {
         for recompute in [false, true] {
-            cases.push(Case { shape, bf16, recompute, batch: 2, ranks, stage, exact: false, lora_r: None });
+            cases.push(Case { shape, bf16, recompute, kept: 0, batch: 2, ranks, stage, exact: false, lora_r: None });
         }
     }
     assert_as_planned(&cases, 0.05);

@@ -104,9 +104,9 @@ fn first_gradient_matches_the_reference() {
     for case in cases(WeightDtype::F32) {
         for (keep, packing) in [
             (Activations::Keep, Packing::None),
-            (Activations::Recompute, Packing::None),
+            (Activations::KeepLast(0), Packing::None),
             (Activations::Keep, Packing::Tree),
-            (Activations::Recompute, Packing::Tree),
+            (Activations::KeepLast(0), Packing::Tree),
         ] {
             let (loss, gradients) = first_gradient(&case, keep, packing);
             close(loss, case.expected.loss.unwrap_or(case.expected.first_batches[0].loss), 1e-5, "loss");

@@ -56,7 +56,7 @@ fn gradients_of(place: &Place, folder: &Path, dtype: WeightDtype) {
     let (packed, targets, upstream) = batch(&train);
     let (log_probs, gradients) = place.run(|| {
         let gradients = FlatBuffers::zeros(model.parameters().layout(), place.device()).unwrap();
-        let forward = model.forward(packed, targets, Activations::Recompute).unwrap();
+        let forward = model.forward(packed, targets, Activations::KeepLast(0)).unwrap();
         let log_probs = forward.read_log_probs().unwrap();
         model.backward_from(forward, &upstream, &gradients).unwrap();
         (log_probs, gradients)

@@ -57,7 +57,7 @@ fn a_block_has_few_launches() {
     // norm its gradients and the sum of its weight's gradients.
     assert_eq!(block(&llama, Activations::Keep), (5 + 9, 4 + 8));
     // All but the activation and the last product.
-    assert_eq!(block(&llama, Activations::Recompute), (5 + 4 + 9, 4 + 3 + 8));
+    assert_eq!(block(&llama, Activations::KeepLast(0)), (5 + 4 + 9, 4 + 3 + 8));
     // Two more norms and two rotations each way, and two sums.
     assert_eq!(block(&qwen3, Activations::Keep), (5 + 4 + 9 + 6, 4 + 8));
 }
@@ -69,8 +69,8 @@ fn memory_that_is_used_again_changes_nothing() {
     for keys in [serde_json::json!({}), serde_json::json!({"model_type": "olmo2"})] {
         let config = config(3, &keys);
         let kept = pass(&place, &config, Activations::Keep, 1).1;
-        let recomputed = pass(&place, &config, Activations::Recompute, 1).1;
-        let twice = pass(&place, &config, Activations::Recompute, 2).1;
+        let recomputed = pass(&place, &config, Activations::KeepLast(0), 1).1;
+        let twice = pass(&place, &config, Activations::KeepLast(0), 2).1;
         for ((kept, recomputed), twice) in kept.iter().zip(&recomputed).zip(&twice) {
             let values = |x: &Tensor| x.to_vec1::<f64>().unwrap();
             assert_eq!(values(kept), values(recomputed));

@@ -8,6 +8,7 @@ use spag_dist::{JoinOptions, LaunchEnv, ProcessGroup, Single, TcpGroup, Token};
 use spag_emulator::Place;
 use spag_model::checkpoint::{LoadOptions, WriteOptions, save_model};
 use spag_model::dtype::WeightDtype;
+use spag_model::model::Activations;
 use spag_model::{Model, ModelConfig};
 use spag_tests::reserve_port;
 use spag_train::{ModelShard, Placement, ShardingPlan, TimingConfig, ZeroStage, time_steps_of_rank};
@@ -61,7 +62,7 @@ fn losses(dir: &Path, place: &Place, dtypes: [WeightDtype; 2], plan: ShardingPla
             warmup: 0,
             vocab_size: 50,
             seed: 5,
-            gradient_checkpointing: false,
+            activations: Activations::Keep,
             accumulation: 2,
             optim_grad_dtype,
         };
