@@ -87,7 +87,7 @@ pub(crate) fn run(args: RunArgs) -> Result<()> {
     }
     let port = args.watch.filter(|_| env.rank == 0);
     let _page = port.map(|port| OwnPage::start(&config.run_dir, port)).transpose()?;
-    // A stage that runs on one rank may take long. Heartbeats detect lost ranks.
+    // A stage that runs on one rank may take long: the others wait for it on the host. Heartbeats detect lost ranks.
     let options = JoinOptions { collective_timeout: Duration::from_secs(24 * 3600), ..JoinOptions::detect()? };
     let group = spag_dist::join_on(&env, &options, config.device.open(env.local_rank)?.device())?;
     let progress: &mut dyn Progress = if env.rank == 0 { &mut TerminalProgress::default() } else { &mut Silent };

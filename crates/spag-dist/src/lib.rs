@@ -34,6 +34,8 @@
 //! # Ok::<(), spag_dist::Error>(())
 //! ```
 
+#[cfg(any(feature = "cuda", test))]
+mod answer;
 mod env;
 mod error;
 mod exchange;

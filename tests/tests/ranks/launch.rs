@@ -96,6 +96,10 @@ fn environment_of_every_rank_is_set() {
     let mut configured = launch(&["--nproc_per_node", "2", "--master_port", "4711", "--master_addr", "::1"], script);
     let (_, err) = run(configured.env("SPAG_TOKEN", "mine").env("RAYON_NUM_THREADS", "5"), 0);
     assert_eq!(sorted(&err), ["[rank 0] meet 4711 mine 5", "[rank 1] meet 4711 mine 5"]);
+
+    let timeouts = "echo $SPAG_JOIN_TIMEOUT,$SPAG_HEARTBEAT_TIMEOUT,$SPAG_COLLECTIVE_TIMEOUT";
+    let flags = ["--nproc_per_node", "1", "--join_timeout", "300", "--collective_timeout", "1800"];
+    assert_eq!(run(&mut launch(&flags, timeouts), 0).0.trim(), "300,,1800");
 }
 
 #[test]
@@ -334,6 +338,9 @@ fn bad_flags_are_rejected_before_a_rank_starts() {
         (vec!["--nproc_per_node", "1", "--grace", "nan"], "--grace"),
         (vec!["--nproc_per_node", "1", "--grace", "inf"], "--grace"),
         (vec!["--nproc_per_node", "1", "--grace", "-1"], "--grace"),
+        (vec!["--nproc_per_node", "1", "--heartbeat_timeout", "2"], "at least 3"),
+        (vec!["--nproc_per_node", "1", "--join_timeout", "0"], "at least 1"),
+        (vec!["--nproc_per_node", "1", "--collective_timeout", "10m"], "--collective_timeout"),
         (with(&[]), "--node_rank"),
         (with(&["--node_rank", "2"]), "--node_rank 2"),
         (with(&["--node_rank", "0"]), "--master_addr"),

@@ -62,3 +62,22 @@ fn stand_in_a_killed_rank_ends_the_run_on_all_ranks() {
     assert_eq!(ended[0].status.code(), Some(1), "{}", all(&ended));
     assert!(ended[0].output.contains("rank 1") && ended[0].output.contains("lost"), "{}", all(&ended));
 }
+
+/// NCCL has no timeout of its own while it connects the ranks.
+#[test]
+#[ignore = "needs the stand-in for NVIDIA's libraries: scripts/stand-in.sh check"]
+fn stand_in_nccl_that_never_connects_ends_the_run() {
+    let work = prepared();
+    let output = work.path().join("out");
+    let hanging = |_| {
+        let mut command = train(work.path(), &output, 2, "--zero_stage 3");
+        command.env("STAND_IN_NCCL_HANGS", "1").env("SPAG_COLLECTIVE_TIMEOUT", "5");
+        command
+    };
+    let ended = Ranks::start(2, hanging).ended(LIMIT, None);
+    for one in &ended {
+        assert_eq!(one.status.code(), Some(1), "{}", all(&ended));
+        assert!(one.output.contains("NCCL has not connected") && one.output.contains("rank "), "{}", all(&ended));
+    }
+    assert!(!output.join("model.safetensors").exists());
+}

@@ -160,7 +160,11 @@ pub(crate) const REFERENCE_FLAGS: &[FlagGroup] = &[
     // Ranks.
     flags("local_rank", One, NoEffect("ranks are read from the launcher's environment")),
     flags("ddp_backend", One, NoEffect("the device selects the backend: NCCL for GPUs, TCP for CPUs")),
-    flags("ddp_timeout", One, NoEffect("lost ranks are detected by heartbeats")),
+    flags(
+        "ddp_timeout",
+        One,
+        NoEffect("lost ranks are detected by heartbeats; SPAG_COLLECTIVE_TIMEOUT limits collectives"),
+    ),
     flags("ddp_bucket_cap_mb", One, NoEffect("gradients are reduced layer by layer")),
     flags("ddp_broadcast_buffers", Switch, NoEffect("the models have no buffers")),
     flags("ddp_find_unused_parameters", Switch, NoEffect("every parameter is used")),

@@ -21,6 +21,9 @@ use clap::Args;
 use spag_io::parser;
 
 use crate::env::{DEFAULT_PORT, MAX_WORLD_SIZE};
+use crate::net::{
+    COLLECTIVE_TIMEOUT_VARIABLE, HEARTBEAT_TIMEOUT, HEARTBEAT_TIMEOUT_VARIABLE, JOIN_TIMEOUT_VARIABLE, TIMEOUT,
+};
 pub use error::LaunchError;
 use error::Result;
 use port::{MasterPort, ReservedPort};
@@ -69,6 +72,15 @@ pub struct LaunchArgs {
     /// Seconds between SIGTERM and SIGKILL when ranks are stopped. A second Ctrl-C kills at once.
     #[arg(long, value_name = "SECONDS", default_value = "30", value_parser = parser(0.0..=MAX_GRACE))]
     grace: f64,
+    /// Seconds that ranks wait for each other at the start [default: 60].
+    #[arg(long, value_name = "SECONDS", value_parser = parser(TIMEOUT))]
+    join_timeout: Option<usize>,
+    /// Seconds after which a rank without heartbeats is lost [default: 10].
+    #[arg(long, value_name = "SECONDS", value_parser = parser(HEARTBEAT_TIMEOUT))]
+    heartbeat_timeout: Option<usize>,
+    /// Seconds after which a collective fails although all ranks are alive [default: 600].
+    #[arg(long, value_name = "SECONDS", value_parser = parser(TIMEOUT))]
+    collective_timeout: Option<usize>,
     /// The program and its arguments, after `--`. spag-train and the like are looked up beside this program first.
     #[arg(last = true, required = true, value_name = "PROGRAM")]
     program: Vec<OsString>,
@@ -233,6 +245,12 @@ fn resolve(args: LaunchArgs) -> Result<LaunchConfig> {
         let problem = "there is no such program beside this one or in PATH";
         return Err(bad(PathBuf::from(name).display().to_string(), problem));
     };
+    let timeouts = [
+        (JOIN_TIMEOUT_VARIABLE, args.join_timeout),
+        (HEARTBEAT_TIMEOUT_VARIABLE, args.heartbeat_timeout),
+        (COLLECTIVE_TIMEOUT_VARIABLE, args.collective_timeout),
+    ];
+    let timeouts = timeouts.into_iter().filter_map(|(name, seconds)| Some((name, seconds?))).collect();
     let cores = thread::available_parallelism().map_or(1, NonZero::get);
     let threads_set = std::env::var_os("RAYON_NUM_THREADS").is_some_and(|value| !value.is_empty());
     Ok(LaunchConfig {
@@ -244,6 +262,7 @@ fn resolve(args: LaunchArgs) -> Result<LaunchConfig> {
         master_addr,
         master_port,
         token,
+        timeouts,
         threads: (!threads_set).then_some((cores / nproc_per_node).max(1)),
     })
 }

@@ -34,6 +34,8 @@ pub(super) struct LaunchConfig {
     pub(super) master_addr: String,
     pub(super) master_port: MasterPort,
     pub(super) token: String,
+    /// Variables of timeouts that are set, in seconds.
+    pub(super) timeouts: Vec<(&'static str, usize)>,
     /// RAYON_NUM_THREADS of each rank, unless the environment sets it.
     pub(super) threads: Option<usize>,
 }
@@ -56,6 +58,7 @@ impl LaunchConfig {
             ("SPAG_TOKEN", self.token.clone()),
             ("SPAG_RESTART_COUNT", restarts.to_string()),
         ];
+        all.extend(self.timeouts.iter().map(|(name, seconds)| (*name, seconds.to_string())));
         all.extend(self.threads.map(|threads| ("RAYON_NUM_THREADS", threads.to_string())));
         all
     }
@@ -253,6 +256,7 @@ mod tests {
             master_addr: "node0".into(),
             master_port: MasterPort::Fixed(29500),
             token: "secret".into(),
+            timeouts: Vec::new(),
             threads: Some(3),
         };
         let environment = config.environment(2, 1);

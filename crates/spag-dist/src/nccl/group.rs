@@ -1,6 +1,6 @@
 //! The NCCL process group.
 
-use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
+use std::sync::mpsc::{self, Receiver, Sender};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -11,13 +11,12 @@ use cudarc::driver::{CudaEvent, CudaStream};
 use super::communicator::{Communicator, ID_LEN, Operation, bind, driver, new_id, sum_type, version};
 use super::memory::address;
 use super::watchdog::{Watched, run_watchdog};
+use crate::answer::{POLL_INTERVAL, wait};
 use crate::net::thread;
 use crate::tcp::{GroupState, RingPosition, thread_ended};
 use crate::{Collective, Error, JoinOptions, LaunchEnv, Pending, ProcessGroup, Result, TcpGroup, Traffic};
 use crate::{agree, broadcast_text};
 
-/// Interval at which a waiting host thread checks whether the group has failed.
-const POLL_INTERVAL: Duration = Duration::from_millis(50);
 /// Time that dropping a failed group waits for a thread inside an NCCL call.
 const DROP_TIMEOUT: Duration = Duration::from_secs(2);
 
@@ -90,11 +89,11 @@ impl NcclGroup {
             jobs: Mutex::new(None),
             threads: Vec::new(),
         };
-        group.connect(&state, options.collective_timeout).inspect_err(|error| group.tcp.abort(&error.to_string()))?;
+        group.connect(&state, options.device_timeout).inspect_err(|error| group.tcp.abort(&error.to_string()))?;
         Ok(group)
     }
 
-    /// Creates the communicator and starts the threads.
+    /// Creates the communicator and starts the threads. NCCL has `timeout` to connect the ranks, and each collective to complete.
     fn connect(&mut self, state: &Arc<GroupState>, timeout: Duration) -> Result<()> {
         agree(&self.tcp, &[("the version of NCCL", version()?.to_string())])?;
         let own = if self.rank() == 0 { spag_io::hex(&new_id()?) } else { String::new() };
@@ -110,6 +109,7 @@ impl NcclGroup {
             compute: Arc::clone(&self.compute),
         };
         // NCCL waits without a timeout for all ranks, so this runs on a thread that can be abandoned.
+        let deadline = Instant::now() + timeout;
         self.threads.push(thread("nccl", move || {
             match Communicator::join(runner.position, id, &runner.stream).map(Arc::new) {
                 Ok(communicator) => {
@@ -119,7 +119,15 @@ impl NcclGroup {
                 Err(error) => drop(ready.send(Err(error))),
             }
         })?);
-        let communicator = wait(&joined, state)??;
+        let communicator = wait(&joined, state, Some(deadline))?.ok_or_else(|| {
+            let rank = state.position.rank;
+            let seconds = timeout.as_secs();
+            let why = "NCCL_DEBUG=INFO prints why; NCCL_SOCKET_IFNAME names the network of the hosts";
+            Error::lost(
+                rank,
+                format!("NCCL has not connected its GPU to those of the other ranks within {seconds} s; {why}"),
+            )
+        })??;
         let (watched, state, stream) = (Arc::clone(&self.watched), Arc::clone(state), Arc::clone(&self.stream));
         let aborted = Arc::clone(&communicator);
         let watchdog = move || run_watchdog(&aborted, &stream, &state, &watched, timeout);
@@ -153,23 +161,11 @@ impl NcclGroup {
         }
         let state = Arc::clone(state);
         Ok(Pending::new(move || {
-            wait(&result, &state)??.wait()?;
+            // The watchdog fails the group if it takes too long.
+            wait(&result, &state, None)?.ok_or_else(|| thread_ended(state.position.rank))??.wait()?;
             // A collective that was pending when the group failed has no result.
             state.check()
         }))
-    }
-}
-
-/// Waits until another thread answers or the group fails.
-fn wait<T>(answer: &Receiver<T>, state: &GroupState) -> Result<T> {
-    loop {
-        match answer.recv_timeout(POLL_INTERVAL) {
-            Ok(answer) => return Ok(answer),
-            Err(RecvTimeoutError::Disconnected) => {
-                return Err(state.failure().unwrap_or_else(|| thread_ended(state.position.rank)));
-            }
-            Err(RecvTimeoutError::Timeout) => state.check()?,
-        }
     }
 }
 

@@ -17,6 +17,9 @@ pub(crate) use channel::Channel;
 pub(crate) use endpoint::Endpoint;
 pub(crate) use handshake::{Hello, NO_SESSION, Service, Session, new_session};
 pub(crate) use joining::{Applicant, Membership, Welcome};
+pub(crate) use options::{
+    COLLECTIVE_TIMEOUT_VARIABLE, HEARTBEAT_TIMEOUT, HEARTBEAT_TIMEOUT_VARIABLE, JOIN_TIMEOUT_VARIABLE, TIMEOUT,
+};
 pub use options::{JoinOptions, PortChoice, RESTART_COUNT_VARIABLE};
 pub(crate) use peers::{PeerEvent, Peers};
 pub(crate) use rendezvous::{Connection, RendezvousListener, connect, connect_to_rank0};

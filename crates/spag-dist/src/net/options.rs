@@ -1,5 +1,6 @@
 //! Ports, token and timeouts of a process group.
 
+use std::ops::RangeInclusive;
 use std::time::Duration;
 
 use super::Token;
@@ -12,6 +13,16 @@ const PORT_VARIABLE: &str = "SPAG_PORT";
 const TOKEN_VARIABLE: &str = "SPAG_TOKEN";
 /// The environment variable in which `spag launch` counts restarts.
 pub const RESTART_COUNT_VARIABLE: &str = "SPAG_RESTART_COUNT";
+/// The environment variable with the seconds that ranks wait for each other at the start.
+pub(crate) const JOIN_TIMEOUT_VARIABLE: &str = "SPAG_JOIN_TIMEOUT";
+/// The environment variable with the seconds after which a silent rank is lost.
+pub(crate) const HEARTBEAT_TIMEOUT_VARIABLE: &str = "SPAG_HEARTBEAT_TIMEOUT";
+/// The environment variable with the seconds after which a collective fails.
+pub(crate) const COLLECTIVE_TIMEOUT_VARIABLE: &str = "SPAG_COLLECTIVE_TIMEOUT";
+/// Seconds of a timeout, up to a week.
+pub(crate) const TIMEOUT: RangeInclusive<usize> = 1..=604_800;
+/// Those of heartbeats, several of which fit in the least.
+pub(crate) const HEARTBEAT_TIMEOUT: RangeInclusive<usize> = 3..=*TIMEOUT.end();
 /// Set by torchrun if its own store listens on MASTER_PORT.
 const AGENT_STORE_VARIABLE: &str = "TORCHELASTIC_USE_AGENT_STORE";
 
@@ -45,8 +56,10 @@ pub struct JoinOptions {
     pub heartbeat_interval: Duration,
     /// A rank that sends nothing for this long is lost; 10 s by default.
     pub heartbeat_timeout: Duration,
-    /// A collective that makes no progress for this long fails; 600 s by default.
+    /// A collective on buffers of the host that makes no progress for this long fails; 600 s by default.
     pub collective_timeout: Duration,
+    /// A collective of GPUs that takes longer fails, and so does NCCL if it takes longer to connect the ranks; 600 s by default.
+    pub device_timeout: Duration,
 }
 
 impl Default for JoinOptions {
@@ -60,16 +73,17 @@ impl Default for JoinOptions {
             heartbeat_interval: Duration::from_secs(1),
             heartbeat_timeout: Duration::from_secs(10),
             collective_timeout: Duration::from_secs(600),
+            device_timeout: Duration::from_secs(600),
         }
     }
 }
 
 impl JoinOptions {
-    /// The defaults, with port (`SPAG_PORT`), restart count (`SPAG_RESTART_COUNT`) and token (`SPAG_TOKEN`) from the
-    /// environment.
+    /// The defaults, with port (`SPAG_PORT`), restart count (`SPAG_RESTART_COUNT`), token (`SPAG_TOKEN`) and timeouts
+    /// (`SPAG_JOIN_TIMEOUT`, `SPAG_HEARTBEAT_TIMEOUT`, and `SPAG_COLLECTIVE_TIMEOUT` for hosts and GPUs, in seconds) from the environment.
     ///
     /// # Errors
-    /// An invalid port or count, or a token that is too short.
+    /// An invalid port, count or timeout, or a token that is too short.
     pub fn detect() -> Result<Self> {
         Self::detect_with(|name| std::env::var_os(name).map(|value| value.to_string_lossy().into_owned()))
     }
@@ -89,6 +103,20 @@ impl JoinOptions {
         };
         let restart_count = number(&lookup, RESTART_COUNT_VARIABLE, 0..=MAX_RESTARTS)?;
         let token = lookup(TOKEN_VARIABLE).map(|text| Token::new(&text)).transpose()?;
-        Ok(Self { port, restart_count, token, ..Self::default() })
+        let default = Self::default();
+        let seconds =
+            |name, range| Ok::<_, crate::Error>(number(&lookup, name, range)?.map(|n| Duration::from_secs(n as u64)));
+        let collective = seconds(COLLECTIVE_TIMEOUT_VARIABLE, TIMEOUT)?;
+        Ok(Self {
+            port,
+            restart_count,
+            token,
+            join_timeout: seconds(JOIN_TIMEOUT_VARIABLE, TIMEOUT)?.unwrap_or(default.join_timeout),
+            heartbeat_timeout: seconds(HEARTBEAT_TIMEOUT_VARIABLE, HEARTBEAT_TIMEOUT)?
+                .unwrap_or(default.heartbeat_timeout),
+            collective_timeout: collective.unwrap_or(default.collective_timeout),
+            device_timeout: collective.unwrap_or(default.device_timeout),
+            ..default
+        })
     }
 }

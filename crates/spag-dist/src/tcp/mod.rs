@@ -25,9 +25,9 @@ mod schedule;
 mod state;
 
 pub use group::TcpGroup;
-#[cfg(feature = "cuda")]
+#[cfg(any(feature = "cuda", test))]
 pub(crate) use group::thread_ended;
-#[cfg(feature = "cuda")]
+#[cfg(any(feature = "cuda", test))]
 pub(crate) use schedule::RingPosition;
-#[cfg(feature = "cuda")]
+#[cfg(any(feature = "cuda", test))]
 pub(crate) use state::GroupState;

@@ -225,3 +225,26 @@ fn join_options_read_port_and_token_from_the_environment() {
     assert!(matches!(detect(&[("SPAG_TOKEN", "short")]), Err(Error::Token(_))));
     assert!(detect(&[("SPAG_TOKEN", "0123456789abcdef")]).unwrap().token.is_some());
 }
+
+#[test]
+fn join_options_read_timeouts_from_the_environment() {
+    let detect = |pairs: &'static [(&'static str, &'static str)]| {
+        JoinOptions::detect_with(|name| pairs.iter().find(|(key, _)| *key == name).map(|(_, value)| (*value).into()))
+    };
+    let seconds = |options: JoinOptions| {
+        let JoinOptions { join_timeout, heartbeat_timeout, collective_timeout, device_timeout, .. } = options;
+        [join_timeout, heartbeat_timeout, collective_timeout, device_timeout].map(|timeout| timeout.as_secs())
+    };
+    assert_eq!(seconds(detect(&[]).unwrap()), [60, 10, 600, 600]);
+    let all = [("SPAG_JOIN_TIMEOUT", "300"), ("SPAG_HEARTBEAT_TIMEOUT", "30"), ("SPAG_COLLECTIVE_TIMEOUT", "1800")];
+    let found =
+        JoinOptions::detect_with(|name| all.iter().find(|(key, _)| *key == name).map(|(_, value)| (*value).into()));
+    assert_eq!(seconds(found.unwrap()), [300, 30, 1800, 1800]);
+    // Shorter than the interval of heartbeats, and no number.
+    for (name, value) in
+        [("SPAG_HEARTBEAT_TIMEOUT", "2"), ("SPAG_JOIN_TIMEOUT", "0"), ("SPAG_COLLECTIVE_TIMEOUT", "10m")]
+    {
+        let error = JoinOptions::detect_with(|key| (key == name).then(|| value.to_owned())).unwrap_err().to_string();
+        assert!(error.contains(name) && error.contains(value), "{error}");
+    }
+}
