@@ -17,7 +17,7 @@ use super::matmul::Arithmetic;
 use super::pool::recycle;
 use super::product::{CpuPath, Element};
 use super::{cpu, matmul, pool, simd};
-use crate::kernels;
+use crate::kernels::{self, Accumulate};
 use crate::sample::restrict;
 
 pub use targets::Targets;
@@ -258,7 +258,7 @@ fn rows_backward(
         let rows = start..start + targets.len();
         let gradients = gradients(logits, Arithmetic::of(head), targets.tokens, (&lse[rows.clone()], &upstream[rows]))?;
         if let Some(dhead) = dhead {
-            matmul::linear_backward_weight(&gradients, &x, dhead, Arithmetic::of(head))?;
+            matmul::linear_backward_weight(&gradients, &x, (dhead, Accumulate::Yes), Arithmetic::of(head))?;
         }
         dhidden.push(matmul::linear_backward_input(&[(&gradients, head)])?);
         recycle(gradients)?;

@@ -183,30 +183,39 @@ pub fn linear_backward_input(layers: &[(&Tensor, &Tensor)]) -> Result<Tensor> {
     cpu::tensor(dx, (n, i))
 }
 
-/// dW += dyᵀ·x, in place. `dy` [N, O], `x` [N, I], `dw` [O, I]. On a CPU they are multiplied in `arithmetic`, and `dw` is f32.
+/// dW = [dW +] dyᵀ·x, in place. `dy` [N, O], `x` [N, I], `dw` [O, I]. On a CPU they are multiplied in `arithmetic`, and `dw` is f32.
 ///
 /// # Errors
 /// Mismatched shapes, or tensors that are not contiguous f32. With bf16 arithmetic, `dy` and `x` can be bf16.
-pub fn linear_backward_weight(dy: &Tensor, x: &Tensor, dw: &Tensor, arithmetic: Arithmetic) -> Result<()> {
+pub fn linear_backward_weight(
+    dy: &Tensor,
+    x: &Tensor,
+    (dw, accumulate): (&Tensor, Accumulate),
+    arithmetic: Arithmetic,
+) -> Result<()> {
     let ((n, o), (xn, i)) = (dy.dims2()?, x.dims2()?);
     if xn != n || dw.dims() != [o, i] {
         bail!("linear backward: dy is [{n}, {o}], x is [{xn}, {i}], dw is {:?}", dw.dims());
     }
     if let Some(kernels) = kernels::of(dy.device())? {
-        return launch_backward_weight(&*kernels, dy, x, dw);
+        return launch_backward_weight(&*kernels, dy, x, (dw, accumulate));
     }
+    let start = match accumulate {
+        Accumulate::Yes => Start::Output,
+        Accumulate::No => Start::Zero,
+    };
     match arithmetic {
         Arithmetic::F32 => cpu::read(dy, |dy| {
             cpu::read(x, |x| {
                 let product =
-                    |dw: &mut [f32]| product((o, n, i), dw, Start::Output, (dy, Side::Columns), (x, Side::Rows));
+                    |dw: &mut [f32]| product((o, n, i), dw, start, (dy, Side::Columns), (x, Side::Rows));
                 cpu::update(dw, product)
             })
         }),
         Arithmetic::Bf16 => Values::read(dy, |dy| {
             Values::read(x, |x| {
                 let x = RightOperand::Rows(x);
-                cpu::update(dw, |dw| product_bf16((o, n, i), dw, Start::Output, (dy, Side::Columns), x))
+                cpu::update(dw, |dw| product_bf16((o, n, i), dw, start, (dy, Side::Columns), x))
             })
         }),
     }
@@ -262,7 +271,11 @@ pub(super) fn launch_backward_input_into(
     Ok(())
 }
 
-fn launch_backward_weight(kernels: &dyn Kernels, dy: &Tensor, x: &Tensor, dw: &Tensor) -> Result<()> {
-    let (accumulate, order) = (Accumulate::Yes, SumOrder::Any);
-    kernels.gemm(&Gemm { a: transposed(dy), b: normal(x), c: dw, accumulate, order })
+fn launch_backward_weight(
+    kernels: &dyn Kernels,
+    dy: &Tensor,
+    x: &Tensor,
+    (dw, accumulate): (&Tensor, Accumulate),
+) -> Result<()> {
+    kernels.gemm(&Gemm { a: transposed(dy), b: normal(x), c: dw, accumulate, order: SumOrder::Any })
 }

@@ -21,14 +21,16 @@ pub(crate) struct FinishedModel<'a> {
 }
 
 impl FinishedModel<'_> {
-    /// Writes the model to a folder: with an adapter the sum.
+    /// Writes the model to a folder: with an adapter the sum, which rank 0 makes a layer at a time.
     pub(crate) fn write_model(&self, dir: &Path) -> Result<()> {
-        let sum = self.learner.merged()?;
-        let weights: &dyn WeightSource = sum.as_ref().map_or(self.learner.trained(), |sum| sum);
+        let adapter = self.learner.trained_adapter()?;
+        let sum = adapter.as_ref().zip(self.learner.frozen()).map(|(adapter, base)| adapter.merged_with(base));
         if self.learner.group().rank() > 0 {
-            return gather_layers(weights);
+            // Frozen weights are whole on every rank.
+            return if sum.is_some() { Ok(()) } else { gather_layers(self.learner.trained()) };
         }
         self.begin(dir)?;
+        let weights: &dyn WeightSource = sum.as_ref().map_or(self.learner.trained(), |sum| sum);
         save_checkpoint(self.learner.network().config(), weights, Some(self.tokenizer), dir, self.options)?;
         Ok(())
     }

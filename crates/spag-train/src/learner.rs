@@ -252,18 +252,6 @@ impl Learner {
         Ok(Some(adapter.with_weights(&FlatBuffers::gathered(self.trained())?)?))
     }
 
-    /// The sum of the frozen weights and the adapter that is trained, on the host; `None` if all weights are trained. All ranks have to
-    /// call it.
-    ///
-    /// # Errors
-    /// Too little memory, or a lost rank.
-    pub fn merged(&self) -> Result<Option<FlatBuffers>> {
-        let (Some(base), Some(adapter)) = (&self.base, self.trained_adapter()?) else { return Ok(None) };
-        let sum = FlatBuffers::gathered(&*base.base)?;
-        adapter.merge_into(&sum)?;
-        Ok(Some(sum))
-    }
-
     /// The loss.
     pub fn loss(&self) -> &dyn Loss {
         &*self.loss

@@ -37,6 +37,14 @@ pub trait Observer {
         Ok(())
     }
 
+    /// A step has been taken. Checkpoints that are written in the background may be complete.
+    ///
+    /// # Errors
+    /// A checkpoint that could not be written; the run stops.
+    fn stepped(&mut self, _learner: &Learner) -> Result<()> {
+        Ok(())
+    }
+
     /// A checkpoint is due.
     ///
     /// # Errors
@@ -102,6 +110,7 @@ impl<'a> OfflineRun<'a> {
             let done = self.step(learner, &micro_batches)?;
             clock.seconds += started.elapsed().as_secs_f64();
             clock.tokens += done.tokens;
+            observer.stepped(learner)?;
             let step = done.step;
             let epoch_ends = step.is_multiple_of(self.sampler.steps_per_epoch);
             if step.is_multiple_of(config.logging_steps) || step == total {

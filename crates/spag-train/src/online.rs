@@ -12,7 +12,7 @@ use spag_model::{Model, Tokenizer};
 use spag_ops::DeviceChoice;
 use spag_run::Provenance;
 
-use crate::checkpoint::{self, Origin, SavedRun, latest_checkpoint};
+use crate::checkpoint::{self, Origin, SavedRun, Writing, latest_checkpoint};
 use crate::config::{JobSettings, TrainConfig};
 use crate::error::{Error, Result};
 use crate::finished::FinishedModel;
@@ -269,21 +269,20 @@ impl OnlineLearner {
     }
 
     fn write_checkpoint(&self) -> Result<()> {
-        if self.learner.group().rank() > 0 {
-            return checkpoint::follow_write(&self.learner);
-        }
+        let group = self.learner.group();
         let origin = Origin {
             tokenizer: &self.tokenizer,
             config: &self.job.config,
             scheduler: None,
             data_sha256: "",
             samples: 0,
-            ranks: self.learner.group().size(),
+            ranks: group.size(),
             reference_sha256: Default::default(),
             made_from: &self.made_from,
         };
-        checkpoint::write(&self.job.output_dir, &self.learner, &origin)?;
-        Ok(())
+        let origin = Some(&origin).filter(|_| group.rank() == 0);
+        // The run counts on it when this returns.
+        Writing::start(&self.job.output_dir, &self.learner, self.job.config.write_options(), origin)?.finish(group)
     }
 
     /// Writes the model to a folder, on rank 0: with an adapter the sum. All ranks have to call it.

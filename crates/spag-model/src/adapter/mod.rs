@@ -4,6 +4,7 @@
 mod base;
 mod config;
 mod keys;
+mod merged;
 mod modules;
 mod names;
 mod places;
@@ -25,6 +26,7 @@ use spag_ops::cast::converted;
 
 pub use base::BaseDigest;
 pub use config::LoraConfig;
+pub use merged::MergedWeights;
 
 /// An adapter for the models of an architecture.
 #[derive(Clone, Debug)]
@@ -134,9 +136,17 @@ impl Adapter {
         dir: impl AsRef<Path>,
         options: WriteOptions,
     ) -> Result<Vec<WrittenFile>> {
-        write_json_atomically(dir.as_ref().join(keys::FILE), &self.config.to_json())?;
-        BaseDigest::record(self.base.as_ref(), dir.as_ref())?;
+        self.save_settings(dir.as_ref())?;
         write_buffers(weights, dir, ADAPTER, options)
+    }
+
+    /// Writes `adapter_config.json` and the record of the base model, without the matrices.
+    ///
+    /// # Errors
+    /// The folder cannot be written.
+    pub fn save_settings(&self, dir: &Path) -> Result<()> {
+        write_json_atomically(dir.join(keys::FILE), &self.config.to_json())?;
+        BaseDigest::record(self.base.as_ref(), dir)
     }
 
     /// Its settings.
@@ -169,22 +179,36 @@ impl Adapter {
     /// # Errors
     /// The weights are of another architecture.
     pub fn merge_into(&self, parameters: &FlatBuffers) -> Result<()> {
-        for (layer, adapted) in self.weights.layout().layers.iter().enumerate() {
-            for (at, pair) in adapted.views.chunks_exact(2).enumerate() {
-                let view = self.view_of(parameters.layout(), layer, &pair[0])?;
-                let (a, b) = (self.weights.view(layer, 2 * at)?, self.weights.view(layer, 2 * at + 1)?);
-                let scale = self.config.scale(module_of(&pair[0])).map_err(Error::Config)?;
-                let change = (b.matmul(&a)? * scale)?;
-                let weight = parameters.view(layer, view)?.to_device(&Device::Cpu)?;
-                let sum = (converted(&weight, WeightDtype::F32.into())? + change)?;
-                parameters.set_view(layer, view, &self.as_stored(&sum, parameters)?)?;
+        for layer in 0..self.weights.layout().layers.len() {
+            for (view, sum) in self.sums(parameters.layout(), layer, |view| parameters.view(layer, view))? {
+                parameters.set_view(layer, view, &converted(&sum, parameters.dtype().into())?)?;
             }
         }
         Ok(())
     }
 
-    fn as_stored(&self, sum: &Tensor, parameters: &FlatBuffers) -> Result<Tensor> {
-        Ok(converted(sum, parameters.dtype().into())?.to_device(parameters.device())?)
+    /// The weights of a model with s·B·A added to them, a layer at a time. Bits are those of [`Adapter::merge_into`].
+    pub fn merged_with<'a>(&'a self, base: &'a dyn WeightSource) -> MergedWeights<'a> {
+        MergedWeights { base, adapter: self }
+    }
+
+    /// W + s·B·A of each weight W of a layer that has matrices, in f32 on the host, with its view. `weight` gives W.
+    fn sums(
+        &self,
+        layout: &Layout,
+        layer: usize,
+        weight: impl Fn(usize) -> Result<Tensor>,
+    ) -> Result<Vec<(usize, Tensor)>> {
+        let pairs = self.weights.layout().layers.get(layer).map(|own| own.views.chunks_exact(2));
+        let sum = |(at, pair): (usize, &[View])| {
+            let view = self.view_of(layout, layer, &pair[0])?;
+            let (a, b) = (self.weights.view(layer, 2 * at)?, self.weights.view(layer, 2 * at + 1)?);
+            let scale = self.config.scale(module_of(&pair[0])).map_err(Error::Config)?;
+            let change = (b.matmul(&a)? * scale)?;
+            let weight = converted(&weight(view)?.to_device(&Device::Cpu)?, WeightDtype::F32.into())?;
+            Ok((view, (weight + change)?))
+        };
+        pairs.into_iter().flatten().enumerate().map(sum).collect()
     }
 
     /// The view of the weight that an adapter matrix belongs to.

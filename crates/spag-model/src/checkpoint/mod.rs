@@ -34,11 +34,11 @@ pub use read::{
     read_tensors, weights_digest,
 };
 pub use shard_size::ShardSize;
-pub use shards::write_buffers;
+pub use shards::{ShardFiles, write_buffers};
 pub use source_files::python_files;
 pub use tensor_file::WrittenFile;
-pub(crate) use weight_files::ADAPTER;
-pub use write::{save_checkpoint, save_model, write_random_model};
+pub use weight_files::{ADAPTER, MODEL};
+pub use write::{save_checkpoint, save_model, write_config, write_random_model};
 
 /// A model with its tokenizer.
 #[derive(Clone, Debug)]

@@ -36,6 +36,11 @@ impl WriteOptions {
         Self { dtype, max_shard_bytes: ShardSize::default().bytes() }
     }
 
+    /// Limits shards to so many bytes, if they are not smaller already.
+    pub fn at_most(self, bytes: u64) -> Self {
+        Self { max_shard_bytes: self.max_shard_bytes.min(bytes), ..self }
+    }
+
     /// Sets the maximum shard size.
     pub fn sharded(self, size: ShardSize) -> Self {
         Self { max_shard_bytes: size.bytes(), ..self }

@@ -5,7 +5,7 @@ use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::fs;
 use std::io::ErrorKind;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use candle_core::Tensor;
 use serde_json::json;
@@ -13,6 +13,7 @@ use spag_io::write_json_atomically;
 
 use super::options::WriteOptions;
 use super::tensor_file::{self, TensorEntry, TensorProvider, WrittenFile};
+use crate::dtype::WeightDtype;
 use crate::error::Result;
 use crate::params::{Layout, WeightSource};
 
@@ -59,44 +60,121 @@ pub(super) fn write_tensors(
     options: WriteOptions,
     tensors: TensorProvider<'_>,
 ) -> Result<Vec<WrittenFile>> {
-    let mut shards: Vec<Vec<TensorEntry<'_>>> = vec![Vec::new()];
-    let mut filled = 0u64;
-    for (l, layer) in layout.layers.iter().enumerate() {
-        for (v, view) in layer.views.iter().enumerate() {
-            let bytes = (view.len() * options.dtype.bytes()) as u64;
-            if filled > 0 && filled + bytes > options.max_shard_bytes {
-                shards.push(Vec::new());
-                filled = 0;
-            }
-            filled += bytes;
-            if let Some(shard) = shards.last_mut() {
-                shard.push((l, v, view));
+    let files = ShardFiles::new(layout, stem, options);
+    files.begin(dir)?;
+    let written = (0..files.count()).map(|file| files.write(dir, file, tensors)).collect::<Result<_>>()?;
+    files.finish(dir)?;
+    Ok(written)
+}
+
+/// The files that the tensors of a layout are written to: one, or shards with an index. They may be written in any order, by several
+/// processes, between [`ShardFiles::begin`] and [`ShardFiles::finish`].
+#[derive(Clone, Debug)]
+pub struct ShardFiles {
+    layout: Layout,
+    stem: String,
+    dtype: WeightDtype,
+    /// The layer and view of each tensor of each file, in order.
+    files: Vec<Vec<(usize, usize)>>,
+}
+
+impl ShardFiles {
+    /// `stem.safetensors`, or shards if the tensors have more bytes than the options allow in a file.
+    pub fn new(layout: &Layout, stem: &str, options: WriteOptions) -> Self {
+        let mut files: Vec<Vec<(usize, usize)>> = vec![Vec::new()];
+        let mut filled = 0u64;
+        for (l, layer) in layout.layers.iter().enumerate() {
+            for (v, view) in layer.views.iter().enumerate() {
+                let bytes = (view.len() * options.dtype.bytes()) as u64;
+                if filled > 0 && filled + bytes > options.max_shard_bytes {
+                    files.push(Vec::new());
+                    filled = 0;
+                }
+                filled += bytes;
+                if let Some(file) = files.last_mut() {
+                    file.push((l, v));
+                }
             }
         }
+        Self { layout: layout.clone(), stem: stem.to_owned(), dtype: options.dtype, files }
     }
-    let (single, index) = (dir.join(format!("{stem}.safetensors")), dir.join(format!("{stem}.safetensors.index.json")));
-    if let [shard] = shards.as_slice() {
-        let written = tensor_file::write(dir, &format!("{stem}.safetensors"), shard, options.dtype, tensors)?;
-        // A single file takes precedence over an index, so leftovers of an earlier checkpoint only take space.
-        let _ = fs::remove_file(index);
-        remove_other_shards(dir, stem, 0);
-        return Ok(vec![written]);
+
+    /// Number of files.
+    pub fn count(&self) -> usize {
+        self.files.len()
     }
-    // Shards may replace those of an earlier checkpoint one by one: without an index, no reader accepts the mixture.
-    remove(&index)?;
-    let (mut map, mut written, count) = (BTreeMap::new(), Vec::new(), shards.len());
-    for (number, shard) in shards.iter().enumerate() {
-        let file = shard_name(stem, number + 1, count);
-        written.push(tensor_file::write(dir, &file, shard, options.dtype, tensors)?);
-        map.extend(shard.iter().map(|(_, _, view)| (view.name.clone(), file.clone())));
+
+    /// The layers with tensors of a file, ascending.
+    pub fn layers(&self, file: usize) -> Vec<usize> {
+        let mut layers: Vec<usize> = self.files[file].iter().map(|(layer, _)| *layer).collect();
+        layers.dedup();
+        layers
     }
-    let total = layout.len() * options.dtype.bytes();
-    let contents = json!({"metadata": {"total_size": total}, "weight_map": map});
-    // A single file of an earlier checkpoint would take precedence over the index.
-    remove(&single)?;
-    write_json_atomically(&index, &contents)?;
-    remove_other_shards(dir, stem, count);
-    Ok(written)
+
+    /// The layout of the tensors.
+    pub fn layout(&self) -> &Layout {
+        &self.layout
+    }
+
+    /// Before the first file. Shards may replace those of an earlier checkpoint one by one: without an index, no reader accepts the
+    /// mixture.
+    ///
+    /// # Errors
+    /// An index that cannot be removed.
+    pub fn begin(&self, dir: &Path) -> Result<()> {
+        if self.count() > 1 { remove(&self.index(dir)) } else { Ok(()) }
+    }
+
+    /// Writes a file. `tensors` gives the tensor of a layer and a view, in order.
+    ///
+    /// # Errors
+    /// The folder cannot be written, or what `tensors` returns.
+    pub fn write(
+        &self,
+        dir: &Path,
+        file: usize,
+        tensors: &dyn Fn(usize, usize) -> Result<Tensor>,
+    ) -> Result<WrittenFile> {
+        let views = |(layer, view): &(usize, usize)| (*layer, *view, &self.layout.layers[*layer].views[*view]);
+        let entries: Vec<TensorEntry<'_>> = self.files[file].iter().map(views).collect();
+        tensor_file::write(dir, &self.name(file), &entries, self.dtype, tensors)
+    }
+
+    /// After the last file: the index, if there are several, and an end to what an earlier checkpoint has left.
+    ///
+    /// # Errors
+    /// The folder cannot be written.
+    pub fn finish(&self, dir: &Path) -> Result<()> {
+        let Self { stem, files, layout, .. } = self;
+        if self.count() == 1 {
+            // A single file takes precedence over an index, so leftovers of an earlier checkpoint only take space.
+            let _ = fs::remove_file(self.index(dir));
+            remove_other_shards(dir, stem, 0);
+            return Ok(());
+        }
+        let mut map = BTreeMap::new();
+        for (number, file) in files.iter().enumerate() {
+            let name = |(layer, view): &(usize, usize)| layout.layers[*layer].views[*view].name.clone();
+            map.extend(file.iter().map(|tensor| (name(tensor), self.name(number))));
+        }
+        let contents = json!({"metadata": {"total_size": layout.len() * self.dtype.bytes()}, "weight_map": map});
+        // A single file of an earlier checkpoint would take precedence over the index.
+        remove(&dir.join(format!("{stem}.safetensors")))?;
+        write_json_atomically(self.index(dir), &contents)?;
+        remove_other_shards(dir, stem, self.count());
+        Ok(())
+    }
+
+    fn name(&self, file: usize) -> String {
+        match self.count() {
+            1 => format!("{}.safetensors", self.stem),
+            count => shard_name(&self.stem, file + 1, count),
+        }
+    }
+
+    fn index(&self, dir: &Path) -> PathBuf {
+        dir.join(format!("{}.safetensors.index.json", self.stem))
+    }
 }
 
 fn shard_name(stem: &str, number: usize, count: usize) -> String {

@@ -20,9 +20,9 @@ const MAX_INDEX: u64 = 64 << 20;
 /// Buffers saved by older versions of transformers, which are derived from the configuration.
 const COMPUTED: [&str; 3] = [".rotary_emb.inv_freq", ".rotary_emb.cos_cached", ".rotary_emb.sin_cached"];
 /// The stem of a model's weights.
-pub(super) const MODEL: &str = "model";
+pub const MODEL: &str = "model";
 /// The stem of an adapter's weights in a PEFT folder.
-pub(crate) const ADAPTER: &str = "adapter_model";
+pub const ADAPTER: &str = "adapter_model";
 
 /// The weight files found in a folder.
 struct Found {

@@ -69,7 +69,15 @@ fn require_room(layout: &Layout, dir: &Path, dtype: WeightDtype) -> Result<()> {
 }
 
 /// Writes the tokenizer's files and `config.json`.
-fn write_config(config: &ModelConfig, tokenizer: Option<&Tokenizer>, dir: &Path, options: WriteOptions) -> Result<()> {
+///
+/// # Errors
+/// The folder cannot be written.
+pub fn write_config(
+    config: &ModelConfig,
+    tokenizer: Option<&Tokenizer>,
+    dir: &Path,
+    options: WriteOptions,
+) -> Result<()> {
     let mut keys = config.keys().clone();
     if let Some(tokenizer) = tokenizer {
         for (name, contents) in tokenizer.files() {

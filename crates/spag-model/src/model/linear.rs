@@ -3,6 +3,7 @@
 use candle_core::{DType, Result, Tensor, bail};
 
 use crate::params::Pair;
+use spag_ops::kernels::Accumulate;
 use spag_ops::cast::in_compute_dtype;
 use spag_ops::matmul::{self, Arithmetic};
 use spag_ops::pool::recycle;
@@ -64,19 +65,22 @@ impl LinearWeight {
         matmul::linear_backward_input(&all)
     }
 
-    /// Adds the gradients of the weight: dW += dyᵀ·x, or those of the adapter's matrices, f32.
+    /// Adds the gradients of the weight, or writes them: dW = [dW +] dyᵀ·x, or those of the adapter's matrices, f32.
     pub(crate) fn backward_weight(&self, dy: &Tensor, x: &Tensor, gradient: &WeightGradient) -> Result<()> {
         let arithmetic = Arithmetic::of(self.dense());
         match (self, gradient) {
-            (Self::Dense(_), WeightGradient::Dense(gradient)) => {
-                matmul::linear_backward_weight(dy, x, gradient, arithmetic)
+            (Self::Dense(_), WeightGradient::Dense(gradient, accumulate)) => {
+                matmul::linear_backward_weight(dy, x, (gradient, *accumulate), arithmetic)
             }
             (Self::Adapted(_, pair), WeightGradient::Adapter(gradient)) => {
-                matmul::linear_backward_weight(dy, &pair.reduced(x)?, &gradient.b, arithmetic)?;
-                matmul::linear_backward_weight(&pair.expanded_backward(dy)?, x, &gradient.a, arithmetic)
+                let add = |dy: &Tensor, x: &Tensor, gradient| {
+                    matmul::linear_backward_weight(dy, x, (gradient, Accumulate::Yes), arithmetic)
+                };
+                add(dy, &pair.reduced(x)?, &gradient.b)?;
+                add(&pair.expanded_backward(dy)?, x, &gradient.a)
             }
             (_, WeightGradient::Frozen) => Ok(()),
-            (Self::Dense(_), WeightGradient::Adapter(_)) | (Self::Adapted(..), WeightGradient::Dense(_)) => {
+            (Self::Dense(_), WeightGradient::Adapter(_)) | (Self::Adapted(..), WeightGradient::Dense(..)) => {
                 bail!("a linear layer and its gradient are of different kinds")
             }
         }
@@ -142,8 +146,8 @@ pub(super) struct LinearGradient {
 pub(crate) enum WeightGradient {
     /// None.
     Frozen,
-    /// A matrix [O, I].
-    Dense(Tensor),
+    /// A matrix [O, I], which is added to or written.
+    Dense(Tensor, Accumulate),
     /// Those of its adapter's matrices; the scale is not used.
     Adapter(Pair),
 }

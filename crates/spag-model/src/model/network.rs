@@ -327,10 +327,10 @@ impl Network {
                     Saved::All(saved) => *saved,
                     Saved::Input(x) => train_block::recompute(x, &block, &shape, index)?,
                 };
-                let buffer = gradients.buffer(index + 1)?;
+                let (buffer, add) = gradients.block_buffer(index + 1)?;
                 let grads = match weights.adapter() {
-                    Some(adapter) => BlockGradients::of_adapter(&buffer, adapter.places, &block, index + 1)?,
-                    None => BlockGradients::of(&buffer, gradients.layout(), index + 1)?,
+                    Some(adapter) => BlockGradients::of_adapter(&buffer, add, adapter.places, &block, index + 1)?,
+                    None => BlockGradients::of(&buffer, add, gradients.layout(), index + 1)?,
                 };
                 dx = train_block::backward(saved, dx, &block, &grads, &shape, index)?;
             }

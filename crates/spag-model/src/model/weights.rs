@@ -5,8 +5,9 @@ use candle_core::{DType, Device, Result, Tensor};
 use super::linear::{Linear, LinearGradient, LinearWeight, WeightGradient};
 use crate::error::Error;
 use crate::params::{AdapterPlaces, BlockNorms, Layout, Part, Update};
+use spag_ops::accumulate::set_zero;
 use spag_ops::cast::{in_compute_dtype, narrowed};
-use spag_ops::kernels;
+use spag_ops::kernels::{self, Accumulate};
 use spag_ops::rms_norm::RmsNorm;
 
 /// The tensors of a block, with an `L` for each linear layer.
@@ -109,8 +110,19 @@ impl BlockWeights {
 
 impl BlockGradients {
     /// Views of a layer's gradients. Frozen weights and biases have none. The gradients of frozen norms, by-products of the
-    /// gradients of their inputs, are accumulated in temporary memory.
-    pub(super) fn of(buffer: &Tensor, layout: &Layout, layer: usize) -> crate::Result<Self> {
+    /// gradients of their inputs, are accumulated in temporary memory. If the buffer holds nothing to add to, the products write
+    /// their matrices, and everything else is set to zero.
+    pub(super) fn of(
+        buffer: &Tensor,
+        accumulate: Accumulate,
+        layout: &Layout,
+        layer: usize,
+    ) -> crate::Result<Self> {
+        if accumulate == Accumulate::No {
+            for rest in layout.outside_trained_matrices(layer, buffer.elem_count()) {
+                set_zero(&buffer.narrow(0, rest.start, rest.len())?)?;
+            }
+        }
         let trained = |parts: &[Part]| {
             let update = layout.update(layer, parts[0]);
             if parts.iter().any(|part| layout.update(layer, *part) != update) {
@@ -123,7 +135,8 @@ impl BlockGradients {
             (trained, _) => Ok(trained),
         };
         let linear = |weight: &[Part], bias: &[Part]| {
-            let weight = trained(weight)?.map_or(WeightGradient::Frozen, WeightGradient::Dense);
+            let weight = trained(weight)?;
+            let weight = weight.map_or(WeightGradient::Frozen, |weight| WeightGradient::Dense(weight, accumulate));
             Ok::<_, Error>(LinearGradient { weight, bias: trained(bias)? })
         };
         Self::collect(Products::on(buffer.device())?, norm, linear)
@@ -132,10 +145,14 @@ impl BlockGradients {
     /// The gradients of an adapter's layer over `weights`. Gradients of norms, also by-products, are dropped.
     pub(super) fn of_adapter(
         buffer: &Tensor,
+        accumulate: Accumulate,
         places: &AdapterPlaces,
         weights: &BlockWeights,
         layer: usize,
     ) -> crate::Result<Self> {
+        if accumulate == Accumulate::No {
+            set_zero(buffer)?;
+        }
         let dropped = |norm: &Tensor| Tensor::zeros(norm.shape(), DType::F32, norm.device());
         let linear = |weight: &[Part], _: &[Part]| {
             let pair = places.pair(buffer, layer, weight[0])?;

@@ -227,6 +227,19 @@ impl Layout {
         Some(view.update)
     }
 
+    /// The parts of a layer's buffer of `len` elements outside its trained matrices.
+    pub(crate) fn outside_trained_matrices(&self, layer: usize, len: usize) -> Vec<Range<usize>> {
+        let views = self.layers.get(layer).map(|layer| layer.views.as_slice()).unwrap_or_default();
+        let (mut outside, mut from) = (Vec::new(), 0);
+        for view in views.iter().filter(|view| view.shape.len() == 2 && view.update == Update::Trained) {
+            outside.push(from..view.offset);
+            from = view.offset + view.len();
+        }
+        outside.push(from..len);
+        outside.retain(|range| !range.is_empty());
+        outside
+    }
+
     /// Whether both have the same tensors in the same positions, trained or frozen.
     pub(crate) fn has_tensors_of(&self, other: &Self) -> bool {
         self == other || {

@@ -6,6 +6,7 @@ use super::adapter::AdapterPlaces;
 use super::{FlatBuffers, Layout};
 use crate::dtype::WeightDtype;
 use crate::error::{Error, Result};
+use spag_ops::kernels::Accumulate;
 
 /// Provides the parameters of a model one layer at a time.
 ///
@@ -112,6 +113,15 @@ pub trait GradientSink: Send + Sync {
     /// # Errors
     /// A layer outside the layout, or out of memory.
     fn buffer(&self, layer: usize) -> Result<Tensor>;
+
+    /// As [`GradientSink::buffer`] for a block, which a pass requests once. If it need not be added to, it holds numbers without a
+    /// meaning, and the pass writes all of it.
+    ///
+    /// # Errors
+    /// As [`GradientSink::buffer`].
+    fn block_buffer(&self, layer: usize) -> Result<(Tensor, Accumulate)> {
+        Ok((self.buffer(layer)?, Accumulate::Yes))
+    }
 
     /// Called when a layer's gradients are complete, e.g. to start their reduction.
     ///

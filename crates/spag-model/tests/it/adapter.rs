@@ -256,6 +256,10 @@ fn passes_with_an_adapter_are_those_of_the_sum() {
         let of_adapter = tempfile::tempdir().unwrap();
         let adapter = random_adapter(of_adapter.path(), &base, modules);
         adapter.merge_into(sum.model.parameters()).unwrap();
+        let by_layer = FlatBuffers::gathered(&adapter.merged_with(base.model.parameters())).unwrap();
+        for (one, all) in by_layer.layers().iter().zip(sum.model.parameters().layers()) {
+            assert_eq!(one.to_vec1::<f32>().unwrap(), all.to_vec1::<f32>().unwrap(), "{family}");
+        }
         let adapted = adapted(&base, &adapter, adapter.weights());
         let layout = adapter.places().layout();
         let (log_probs, gradients) = pass(&base, &adapted, layout, Activations::Keep);

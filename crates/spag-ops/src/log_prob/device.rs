@@ -4,7 +4,7 @@
 use candle_core::{DType, Result, Tensor};
 
 use super::{DEVICE_CHUNK_ELEMENTS, LogProbs, Targets};
-use crate::kernels::{Arg, Kernels, Launch, Module, THREADS, blocks, module, suffix, vector_len};
+use crate::kernels::{Accumulate, Arg, Kernels, Launch, Module, THREADS, blocks, module, suffix, vector_len};
 use crate::matmul;
 use crate::sample::restrict_with;
 
@@ -128,7 +128,7 @@ pub(super) fn backward(
         })?;
         drop(logits);
         if let Some(dhead) = dhead {
-            matmul::linear_backward_weight(&gradients, &x, dhead, matmul::Arithmetic::of(head))?;
+            matmul::linear_backward_weight(&gradients, &x, (dhead, Accumulate::Yes), matmul::Arithmetic::of(head))?;
         }
         matmul::launch_backward_input_into(kernels, &[(&gradients, head)], &dhidden.narrow(0, start, rows)?)?;
     }

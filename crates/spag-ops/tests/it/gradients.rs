@@ -6,7 +6,7 @@ use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use spag_ops::attention::{self, Heads, Mask, Sequences};
 use spag_ops::glu::Activation;
-use spag_ops::kernels::SumOrder;
+use spag_ops::kernels::{Accumulate, SumOrder};
 use spag_ops::log_prob::Targets;
 use spag_ops::packed_linear::{self, PackedWeight};
 use spag_ops::rope::{self, Direction, Positions, RopeTable};
@@ -19,7 +19,7 @@ fn linear() {
     for (n, i, o) in [(5, 7, 3), (1, 4, 9), (17, 16, 33)] {
         let (x, w, g) = (random((n, i), &mut rng), random((o, i), &mut rng), random((n, o), &mut rng));
         let dw = ones(&[o, i]);
-        matmul::linear_backward_weight(&g, &x, &dw, matmul::Arithmetic::F32).unwrap();
+        matmul::linear_backward_weight(&g, &x, (&dw, Accumulate::Yes), matmul::Arithmetic::F32).unwrap();
         let dx = matmul::linear_backward_input(&[(&g, &w)]).unwrap();
         differences(&x, &dx, |x| scalar(&matmul::linear(x, &w).unwrap(), &g), "dx");
         differences(&w, &minus_ones(&dw), |w| scalar(&matmul::linear(&x, w).unwrap(), &g), "dw");

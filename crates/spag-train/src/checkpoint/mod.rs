@@ -10,11 +10,13 @@
 //!     master.safetensors               f32 master weights, if the model's are bf16
 //! ```
 //!
-//! It is written under a temporary name, synced and renamed, so a folder of this name is complete.
+//! It is written under a temporary name, synced and renamed, so a folder of this name is complete. Several ranks divide large buffers
+//! among files with an index.
 
 mod folders;
 mod origin;
 mod read;
+mod shares;
 mod state;
 mod write;
 
@@ -25,7 +27,7 @@ pub use state::SavedState;
 
 pub(crate) use folders::{has_state, named_checkpoints, prune, remove, remove_leftovers};
 pub(crate) use origin::Origin;
-pub(crate) use write::{follow_write, gather_layers, write};
+pub(crate) use write::{Writing, gather_layers};
 
 /// The folder inside a checkpoint for what only training reads.
 pub(crate) const TRAINER_STATE: &str = "trainer_state";

@@ -6,7 +6,7 @@ use serde_json::{Map, Value};
 use spag_io::{CommandFiles, Contents, FileLock, read_json, write_json_atomically};
 
 use super::{Start, TrainJob};
-use crate::checkpoint::{self, CHANGEABLE, Origin, checkpoint_folders};
+use crate::checkpoint::{self, CHANGEABLE, Origin, Writing, checkpoint_folders};
 use crate::config::{IntervalStrategy, TrainConfig};
 use crate::deepspeed::DeepSpeed;
 use crate::error::{Error, Result};
@@ -137,15 +137,6 @@ pub(super) struct RunWriter<'a> {
 }
 
 impl RunWriter<'_> {
-    fn write_checkpoint(&self, learner: &Learner) -> Result<()> {
-        self.output.check()?;
-        // A checkpoint must not be newer than the metrics on the disk.
-        self.metrics.sync()?;
-        let (dir, config) = (self.output.path.as_path(), self.origin.config);
-        checkpoint::write(dir, learner, &self.origin)?;
-        self.output.prune(config)
-    }
-
     fn scalars(&mut self, step: usize, group: &str, values: &[(&str, f64)]) -> Result<()> {
         let Some(events) = &mut self.events else { return Ok(()) };
         let tagged: Vec<(String, f64)> =
@@ -155,34 +146,82 @@ impl RunWriter<'_> {
     }
 }
 
-/// Rank 0 writes. The other ranks have `None`, and take part in the collectives of a checkpoint.
-pub(super) struct RankObserver<'a>(pub(super) Option<RunWriter<'a>>);
+/// Writes what a rank observes: rank 0 metrics, and all ranks their part of checkpoints.
+pub(super) struct RankObserver<'a> {
+    job: &'a TrainJob,
+    /// Of rank 0.
+    writer: Option<RunWriter<'a>>,
+    /// The checkpoint that is being written.
+    writing: Option<Writing>,
+}
 
-impl RankObserver<'_> {
-    /// Waits until the metrics are on the disk.
-    pub(super) fn finish(&mut self) -> Result<()> {
-        self.0.as_mut().map_or(Ok(()), |writer| writer.output.unless_gone(writer.metrics.sync()))
+impl<'a> RankObserver<'a> {
+    /// Rank 0 has a writer.
+    pub(super) fn new(job: &'a TrainJob, writer: Option<RunWriter<'a>>) -> Self {
+        Self { job, writer, writing: None }
+    }
+
+    /// Waits until checkpoints and metrics are on the disk.
+    pub(super) fn finish(&mut self, learner: &Learner) -> Result<()> {
+        self.finish_checkpoint(learner)?;
+        self.writer.as_ref().map_or(Ok(()), |writer| writer.output.unless_gone(writer.metrics.sync()))
+    }
+
+    fn finish_checkpoint(&mut self, learner: &Learner) -> Result<()> {
+        match self.writing.take() {
+            Some(writing) => self.published(writing.finish(learner.group())),
+            None => Ok(()),
+        }
+    }
+
+    /// After a checkpoint has been written, or has failed to be.
+    fn published(&self, result: Result<()>) -> Result<()> {
+        let Some(writer) = &self.writer else { return result };
+        writer.output.unless_gone(result.and_then(|()| writer.output.prune(&self.job.config)))?;
+        // A folder that was removed in between has been made again, with this checkpoint alone.
+        writer.output.check()
     }
 }
 
 impl Observer for RankObserver<'_> {
     fn record(&mut self, record: &Record) -> Result<()> {
-        let Some(writer) = &mut self.0 else { return Ok(()) };
+        let Some(writer) = &mut self.writer else { return Ok(()) };
         writer.output.check()?;
         writer.metrics.append(record)?;
         writer.scalars(record.step, "train", &record.named())
     }
 
     fn evaluated(&mut self, record: &EvalRecord) -> Result<()> {
-        let Some(writer) = &mut self.0 else { return Ok(()) };
+        let Some(writer) = &mut self.writer else { return Ok(()) };
         writer.metrics.append(record)?;
         writer.scalars(record.step, "eval", &[("loss", record.eval_loss), ("runtime", record.eval_runtime)])
     }
 
+    fn stepped(&mut self, learner: &Learner) -> Result<()> {
+        let Some(writing) = &mut self.writing else { return Ok(()) };
+        match writing.poll(learner.group()) {
+            Ok(false) => Ok(()),
+            done => {
+                self.writing = None;
+                self.published(done.map(drop))
+            }
+        }
+    }
+
     fn save(&mut self, learner: &Learner) -> Result<()> {
-        let Some(writer) = &self.0 else { return checkpoint::follow_write(learner) };
-        writer.output.unless_gone(writer.write_checkpoint(learner))?;
-        // A folder that was removed in between has been made again, with this checkpoint alone.
-        writer.output.check()
+        self.finish_checkpoint(learner)?;
+        if let Some(writer) = &self.writer {
+            writer.output.check()?;
+            // A checkpoint must not be newer than the metrics on the disk.
+            writer.output.unless_gone(writer.metrics.sync())?;
+        }
+        let (dir, options) = (&self.job.output_dir, self.job.config.write_options());
+        let origin = self.writer.as_ref().map(|writer| &writer.origin);
+        let started = Writing::start(dir, learner, options, origin);
+        self.writing = Some(match &self.writer {
+            Some(writer) => writer.output.unless_gone(started)?,
+            None => started?,
+        });
+        Ok(())
     }
 }

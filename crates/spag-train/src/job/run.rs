@@ -166,9 +166,10 @@ fn train(
     let mut learner = plan.open_learner(|saved, learner| saved.restore(learner, &run.sampler))?;
     let resumed_at = learner.position().step;
     let writer = output.as_ref().map(|output| output.writer(job, deepspeed, origin, resumed_at)).transpose()?;
-    let mut observer = RankObserver(writer);
+    let mut observer = RankObserver::new(job, writer);
     run.run(&mut learner, eval.as_ref(), &mut observer, progress)?;
-    observer.finish()?;
+    observer.finish(&learner)?;
+    drop(observer);
     output.as_ref().map_or(Ok(()), OutputDir::check)?;
     let finished = FinishedModel {
         learner: &learner,

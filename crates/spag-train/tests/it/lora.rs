@@ -211,7 +211,8 @@ fn after_steps(ranks: usize, stage: u64) -> Vec<Vec<f32>> {
         for _ in 0..3 {
             learner.step(&own).unwrap();
         }
-        let sum = learner.merged().unwrap().unwrap();
+        let adapter = learner.trained_adapter().unwrap().unwrap();
+        let sum = FlatBuffers::gathered(&adapter.merged_with(learner.frozen().unwrap())).unwrap();
         let adapted = learner.weights();
         let matrices = FlatBuffers::gathered(adapted.adapter().unwrap().weights).unwrap();
         let layers = [matrices.layers(), sum.layers()].concat();

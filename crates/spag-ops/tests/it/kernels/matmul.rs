@@ -3,6 +3,7 @@
 
 use candle_core::DType;
 use spag_emulator::Place;
+use spag_ops::kernels::Accumulate;
 use spag_ops::matmul::{self, Arithmetic};
 
 use super::random::{Random, close, tolerance};
@@ -33,8 +34,8 @@ fn kernels_match_the_cpu() {
             let want = matmul::linear_backward_input(&[(&dy, &w), (&residual, &other_w)]).unwrap();
             close(&dx, &want, tolerance(dtype), "dx");
             let (hdw, want) = (place.put(&dw, DType::F32).unwrap(), dw.copy().unwrap());
-            place.run(|| matmul::linear_backward_weight(&hdy, &hx, &hdw, Arithmetic::F32)).unwrap();
-            matmul::linear_backward_weight(&dy, &x, &want, Arithmetic::F32).unwrap();
+            place.run(|| matmul::linear_backward_weight(&hdy, &hx, (&hdw, Accumulate::Yes), Arithmetic::F32)).unwrap();
+            matmul::linear_backward_weight(&dy, &x, (&want, Accumulate::Yes), Arithmetic::F32).unwrap();
             close(&hdw, &want, 2e-5, "dw");
         }
     }

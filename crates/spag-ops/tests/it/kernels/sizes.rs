@@ -4,6 +4,7 @@
 use candle_core::{DType, Result, Tensor};
 use spag_emulator::Place;
 use spag_ops::attention::{self, Heads, Mask, Sequences};
+use spag_ops::kernels::Accumulate;
 use spag_ops::matmul::{self, Arithmetic};
 use spag_ops::paged_attention::{PageShape, Plan, Span, append, forward};
 
@@ -92,7 +93,7 @@ fn products_and_their_gradients() {
         let y = matmul::linear(&x, &w)?;
         let dx = matmul::linear_backward_input(&[(&dy, &w)])?;
         let dw = Tensor::zeros(w.dims(), DType::F32, place.device())?;
-        matmul::linear_backward_weight(&dy, &x, &dw, Arithmetic::F32)?;
+        matmul::linear_backward_weight(&dy, &x, (&dw, Accumulate::Yes), Arithmetic::F32)?;
         Ok(vec![y, dx, dw])
     });
     check(results, &["the product", "dx", "dw"]);
