@@ -13,8 +13,8 @@ use super::memory::address;
 use super::watchdog::{Watched, run_watchdog};
 use crate::net::thread;
 use crate::tcp::{GroupState, RingPosition, thread_ended};
-use crate::{Collective, Error, JoinOptions, LaunchEnv, Pending, ProcessGroup, Result, TcpGroup, Traffic};
-use crate::{agree, broadcast_text};
+use crate::{Collective, Error, HostGroups, JoinOptions, LaunchEnv, Pending, ProcessGroup, Result, Single, TcpGroup};
+use crate::{Traffic, agree, broadcast_text};
 
 /// Interval at which a waiting host thread checks whether the group has failed.
 const POLL_INTERVAL: Duration = Duration::from_millis(50);
@@ -25,6 +25,8 @@ const DROP_TIMEOUT: Duration = Duration::from_secs(2);
 #[derive(Debug)]
 pub struct NcclGroup {
     tcp: TcpGroup,
+    /// Of a collective.
+    timeout: Duration,
     compute: Arc<CudaStream>,
     stream: Arc<CudaStream>,
     communicator: Option<Arc<Communicator>>,
@@ -77,12 +79,19 @@ impl NcclGroup {
         let Device::Cuda(cuda) = device else {
             return Err(Error::Nccl { what: "joining", reason: "the device is no NVIDIA GPU".into() });
         };
-        let compute = cuda.cuda_stream();
-        let stream = compute.context().new_stream().map_err(driver("a stream for collectives"))?;
         let tcp = TcpGroup::join(env, options)?;
+        let abort = |error: &Error| tcp.abort(&error.to_string());
+        version().and_then(|own| agree(&tcp, &[("the version of NCCL", own.to_string())])).inspect_err(abort)?;
+        Self::over(tcp, cuda.cuda_stream(), options.collective_timeout)
+    }
+
+    /// The ranks of `tcp` with a communicator of their own.
+    fn over(tcp: TcpGroup, compute: Arc<CudaStream>, timeout: Duration) -> Result<Self> {
+        let stream = compute.context().new_stream().map_err(driver("a stream for collectives"))?;
         let state = Arc::clone(tcp.state());
         let mut group = Self {
             tcp,
+            timeout,
             compute,
             stream,
             communicator: None,
@@ -90,20 +99,19 @@ impl NcclGroup {
             jobs: Mutex::new(None),
             threads: Vec::new(),
         };
-        group.connect(&state, options.collective_timeout).inspect_err(|error| group.tcp.abort(&error.to_string()))?;
+        group.connect(&state, timeout).inspect_err(|error| group.tcp.abort(&error.to_string()))?;
         Ok(group)
     }
 
     /// Creates the communicator and starts the threads.
     fn connect(&mut self, state: &Arc<GroupState>, timeout: Duration) -> Result<()> {
-        agree(&self.tcp, &[("the version of NCCL", version()?.to_string())])?;
         let own = if self.rank() == 0 { spag_io::hex(&new_id()?) } else { String::new() };
         let id = from_hex(&broadcast_text(&self.tcp, &own)?)
             .ok_or_else(|| Error::Nccl { what: "joining", reason: "rank 0 sent no unique ID".into() })?;
         let (sender, jobs) = mpsc::channel();
         let (ready, joined) = mpsc::channel();
         let runner = CollectiveRunner {
-            position: state.position,
+            position: self.tcp.members().position(),
             state: Arc::clone(state),
             watched: Arc::clone(&self.watched),
             stream: Arc::clone(&self.stream),
@@ -140,7 +148,9 @@ impl NcclGroup {
         if buffer.elem_count() == 0 {
             return Ok(Pending::done());
         }
-        state.add_traffic(collective.ring_traffic(self.rank(), self.size()));
+        let (sent, received) = collective.ring_traffic(self.rank(), self.size());
+        let members = self.tcp.members();
+        state.add_traffic(members.scope, members.traffic(sent, received));
         let (enqueued, result) = mpsc::channel();
         {
             // The lock keeps collectives and their events in the same order.
@@ -149,7 +159,7 @@ impl NcclGroup {
             let ready = self.compute.record_event(None).map_err(driver("an event"))?;
             let job = Job { collective, buffer, address, ready, enqueued };
             let sent = jobs.as_ref().map(|jobs| jobs.send(job));
-            sent.and_then(Result::ok).ok_or_else(|| thread_ended(self.rank()))?;
+            sent.and_then(Result::ok).ok_or_else(|| thread_ended(state.position.rank))?;
         }
         let state = Arc::clone(state);
         Ok(Pending::new(move || {
@@ -192,7 +202,7 @@ impl CollectiveRunner {
             };
             if let Err(error) = &result {
                 // The other ranks wait for this rank's data. An earlier failure takes precedence.
-                self.state.fail_all(Error::aborted(self.position.rank, error.to_string()));
+                self.state.fail_all(Error::aborted(self.state.position.rank, error.to_string()));
             }
             // If the caller has dropped its handle, dropping the result makes the compute stream wait.
             let _ = enqueued.send(result);
@@ -230,6 +240,17 @@ impl ProcessGroup for NcclGroup {
 
     fn traffic(&self) -> Traffic {
         self.tcp.traffic()
+    }
+
+    fn by_host(&self) -> Result<Option<HostGroups>> {
+        let group = |tcp: Option<TcpGroup>| -> Result<Arc<dyn ProcessGroup>> {
+            Ok(match tcp {
+                Some(tcp) => Arc::new(Self::over(tcp, Arc::clone(&self.compute), self.timeout)?),
+                None => Arc::new(Single),
+            })
+        };
+        let Some([within, between]) = self.tcp.split_by_host()? else { return Ok(None) };
+        Ok(Some(HostGroups { within: group(within)?, between: group(between)? }))
     }
 
     fn abort(&self, reason: &str) {
