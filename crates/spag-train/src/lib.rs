@@ -63,8 +63,8 @@ pub use adapted::LearnedWeights;
 pub use batch::{Batch, BatchSample};
 pub use checkpoint::{SavedRun, SavedState, checkpoint_folders, latest_checkpoint, remove_checkpoints_after};
 pub use config::{
-    DataOrder, FirstStepRate, IntervalStrategy, JobSettings, Optim, Packing, Placement, SchedulerType, ShardingPlan,
-    ShardingRequest, TargetModules, TrainConfig, TrainMethod, ZeroStage, limits,
+    DataOrder, FirstStepRate, IntervalStrategy, JobSettings, Optim, Packing, Placement, SchedulerType, ShardWithin,
+    ShardingPlan, ShardingRequest, TargetModules, TrainConfig, TrainMethod, ZeroStage, limits,
 };
 pub use dataset::{CutSamples, Dataset};
 pub use encode::encode;

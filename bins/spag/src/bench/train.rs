@@ -13,8 +13,8 @@ use spag_model::dtype::WeightDtype;
 use spag_ops::OpenDevice;
 use spag_selfplay::limits;
 use spag_train::{
-    Beside, ModelShard, Placement, RankMemory, ShardingPlan, ShardingRequest, StepTiming, TimingConfig, TrainConfig,
-    ZeroStage, fit, median, peak_memory_of, time_steps_of_rank,
+    Beside, ModelShard, Placement, RankMemory, ShardWithin, ShardingPlan, ShardingRequest, StepTiming, TimingConfig,
+    TrainConfig, ZeroStage, fit, median, peak_memory_of, time_steps_of_rank,
 };
 
 use super::card::card;
@@ -68,6 +68,9 @@ pub(crate) struct TrainArgs {
     /// What is split over the ranks: 0 nothing, 1 AdamW's state, 2 gradients too, 3 parameters too.
     #[arg(long, value_name = "STAGE", default_value = "0", help_heading = "Ranks")]
     zero_stage: ZeroStage,
+    /// The ranks that it is split over: all, or host: those of each host.
+    #[arg(long, value_name = "RANKS", default_value = "all", help_heading = "Ranks")]
+    shard_within: ShardWithin,
     /// Where the parameters of ZeRO stage 3 are stored between their uses: none (on the device) or cpu (in host memory).
     #[arg(long, value_name = "PLACE", default_value = "none", help_heading = "Ranks")]
     offload_param: Placement,
@@ -108,7 +111,10 @@ impl TrainArgs {
 
     /// What is split over the ranks, and where it is stored.
     fn plan(&self, env: &LaunchEnv, device: &OpenDevice) -> Result<ShardingPlan> {
-        let request = ShardingRequest::new(Some(self.zero_stage), self.offload_optimizer, self.offload_param, None)?;
+        let request = ShardingRequest {
+            within: self.shard_within,
+            ..ShardingRequest::new(Some(self.zero_stage), self.offload_optimizer, self.offload_param, None)?
+        };
         let model = load_config(&self.model_name_or_path)?;
         Ok(fit(&model, &self.config(), request, (env.world_size, env.local_size), Beside::default(), device)?)
     }
@@ -254,10 +260,12 @@ fn line(measured: &Measured, variant: Option<&str>, device: &OpenDevice, ranks: 
         "accumulation": args.accumulation,
         "ranks": ranks,
         "zero_stage": plan.stage.number(),
+        "shard_within": plan.within.to_string(),
         "offload_optimizer": plan.optimizer.to_string(),
         "offload_param": plan.parameters.to_string(),
         "optim_grad_dtype": args.optim_grad_dtype.to_string(),
         "bytes_sent_per_step": step.traffic.sent,
+        "bytes_sent_between_hosts_per_step": step.traffic.sent_between_hosts,
         "cpu_path": cpu_path(device),
     })
 }

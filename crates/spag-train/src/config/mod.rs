@@ -21,7 +21,7 @@ pub use crate::loss::TrainMethod;
 pub use crate::packing::Packing;
 pub use choices::{DataOrder, FirstStepRate, IntervalStrategy, Optim, SchedulerType};
 pub use job_settings::JobSettings;
-pub use placement::{Placement, ShardingPlan, ShardingRequest, ZeroStage};
+pub use placement::{Placement, ShardWithin, ShardingPlan, ShardingRequest, ZeroStage};
 pub use target_modules::TargetModules;
 
 spag_io::settings! {

@@ -62,5 +62,6 @@ fn zero(reader: &mut Reader<'_>) -> ShardingPlan {
     let stage = reader.or("zero_optimization.stage", STAGE, ZeroStage::Disabled);
     let mut offload =
         |section: &str| reader.or(&format!("zero_optimization.{section}.device"), DEVICE, Placement::Device);
-    ShardingPlan { stage, optimizer: offload("offload_optimizer"), parameters: offload("offload_param") }
+    let (optimizer, parameters) = (offload("offload_optimizer"), offload("offload_param"));
+    ShardingPlan { stage, optimizer, parameters, ..ShardingPlan::default() }
 }

@@ -25,7 +25,7 @@ const fn refuse(refuses: fn(&Value) -> bool, advice: &'static str, keys: &'stati
 const REMOVE: &str = "remove the key or turn it off";
 const RECOMPUTE: &str = "use --gradient_checkpointing";
 const PLAIN_FOLDERS: &str = "checkpoints are plain folders: remove the section";
-const SHARDED: &str = "state is sharded over all ranks: remove the key";
+const SHARDED: &str = "remove the key, and use --shard_within host to shard within hosts";
 
 /// Features that this program does not have. The scaling of losses needs no entry, because float16 is refused.
 const REFUSED: &[Refusal] = &[

@@ -64,8 +64,8 @@ pub fn fit(
     beside: Beside,
     device: &OpenDevice,
 ) -> Result<ShardingPlan> {
-    let ShardingRequest { stage, parameters, optimizer } = request;
-    let plan = ShardingPlan { stage, parameters, optimizer: Placement::Device };
+    let ShardingRequest { stage, within, parameters, optimizer } = request;
+    let plan = ShardingPlan { stage, within, parameters, optimizer: Placement::Device };
     if device.device().is_cpu() {
         return Ok(plan);
     }
@@ -153,7 +153,8 @@ impl PlannedRun<'_> {
 
     /// The memory of one rank.
     pub fn memory(&self) -> RankMemory {
-        let memory = RankMemory::on_gpu(self.model, &self.config, self.plan, self.world_size);
+        let memory =
+            RankMemory::on_gpu(self.model, &self.config, self.plan, self.plan.shards(self.world_size, self.local_size));
         memory.with_further_adapters(self.further_adapters)
     }
 
@@ -208,7 +209,8 @@ impl PlannedRun<'_> {
             let needed = format_gib(sharded.on_host());
             ways.push(format!("with --zero_stage 3 the ranks here would need {needed} of the host"));
         }
-        let on_device = ShardingPlan { stage: self.plan.stage, ..ShardingPlan::default() };
+        let (optimizer, parameters) = (Placement::Device, Placement::Device);
+        let on_device = ShardingPlan { optimizer, parameters, ..self.plan };
         ways.push(format!(
             "with {}, the run would need {} of the device, and {} are free",
             match self.plan.parameters {
@@ -324,7 +326,8 @@ mod tests {
     #[test]
     fn ranks_share_the_host_and_shard_by_stage() {
         let of = |ranks, stage, parameters, optimizer, free: &Free| {
-            fit(&config(), ranks, ShardingPlan { stage, parameters, optimizer: Device }, optimizer, free)
+            let plan = ShardingPlan { stage, parameters, ..ShardingPlan::default() };
+            fit(&config(), ranks, plan, optimizer, free)
         };
         let whole = ZeroStage::Disabled;
         // Each rank stores the whole state on the one host.

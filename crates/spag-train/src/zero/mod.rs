@@ -13,11 +13,24 @@
 //! step costs another Ψ, in stage 3 three.
 //!
 //! Buffers are sharded per layer ([`Partition`]).
+//!
+//! With `--shard_within host` (hybrid sharding: FSDP's `HYBRID_SHARD`) each of H hosts has a whole state, sharded over its L ranks
+//! ([`StateRanks`](ranks::StateRanks)). The traffic of the table is then within hosts, with L for N. After the last pass of a step,
+//! each rank's shards of the sums, Ψ / L gradients, are summed with those of its peers on the other hosts, the ranks with the same
+//! local rank, before norm and update. Of each shard a rank sends 2 · (H − 1)/H to another host, in parts of ⌈length / H⌉:
+//!
+//! ```text
+//! bytes between hosts, of each host in a step = 2 · (H − 1)/H · (bytes of all gradients, padded to L shards a layer)
+//! ```
+//!
+//! whatever the stage and the number of passes. Sums are in the order: ranks of a host in each pass, passes, hosts. So all stages give
+//! the same bits here, too, but those of a run over all ranks up to rounding.
 
 mod grad_shards;
 mod layer_cache;
 mod param_shards;
 mod partition;
+mod ranks;
 mod state;
 
 pub(crate) use grad_shards::REDUCING_LAYERS;
