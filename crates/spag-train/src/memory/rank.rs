@@ -103,6 +103,10 @@ impl RankMemory {
         let bytes = LayerBytes {
             parameters: &|layer| if gathers { padded(layer) * element } else { 0 },
             gradients: &|layer| if shards > 1 { padded(layer) * 4 } else { 0 },
+            rounded: &|layer| match config.reduce_dtype {
+                WeightDtype::Bf16 if shards > 1 => padded(layer) * 2,
+                _ => 0,
+            },
         };
         let whole = WholeLayers::new(partition.layout(), model.architecture.is_tied(), &bytes);
         // Blocks and head do not compute at the same time.

@@ -5,8 +5,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use candle_core::{DType, Device, Tensor};
 use spag_dist::{Collective, Pending, ProcessGroup};
+use spag_model::dtype::WeightDtype;
 use spag_model::params::{GradientSink, Layout};
 use spag_ops::accumulate::{add_into, set_zero};
+use spag_ops::cast::{converted, widened};
 
 use super::Partition;
 use crate::error::Result;
@@ -20,12 +22,14 @@ pub(crate) struct GradShards {
     group: Arc<dyn ProcessGroup>,
     partition: Partition,
     device: Device,
+    /// Whole layers are rounded to this format before they are reduced.
+    dtype: WeightDtype,
     /// f32, one per layer.
     shards: Vec<Tensor>,
     buffers: Mutex<Buffers>,
 }
 
-/// Whole layers, f32.
+/// Whole layers, f32 unless they are being reduced.
 #[derive(Default)]
 struct Buffers {
     /// The pass adds gradients to these.
@@ -37,14 +41,14 @@ struct Buffers {
 }
 
 impl GradShards {
-    /// Accumulates the own shards of the sums in `shards`.
+    /// Accumulates the own shards of the sums in `shards`; gradients are reduced in `dtype`.
     pub(crate) fn new(
         group: Arc<dyn ProcessGroup>,
         partition: Partition,
         shards: Vec<Tensor>,
-        device: &Device,
+        (device, dtype): (&Device, WeightDtype),
     ) -> Self {
-        Self { group, partition, device: device.clone(), shards, buffers: Mutex::default() }
+        Self { group, partition, device: device.clone(), dtype, shards, buffers: Mutex::default() }
     }
 
     /// The own shards of the sums.
@@ -75,8 +79,10 @@ impl GradShards {
     fn finish_oldest(&self, buffers: &mut Buffers) -> Result<Option<usize>> {
         let Some((layer, buffer, pending)) = buffers.reducing.pop_front() else { return Ok(None) };
         pending.wait()?;
-        add_into(&self.partition.own(&buffer, layer)?, &self.shards[layer])?;
-        buffers.spare = Some(buffer);
+        add_into(&widened(&self.partition.own(&buffer, layer)?)?, &self.shards[layer])?;
+        if buffer.dtype() == DType::F32 {
+            buffers.spare = Some(buffer);
+        }
         Ok(Some(layer))
     }
 
@@ -106,8 +112,12 @@ impl GradShards {
             // An adapter has no parameters in the first and the last layer, and devices run no kernel of zero blocks.
             return Ok(None);
         }
-        let pending = self.group.start(Collective::ReduceScatter(buffer.clone()))?;
-        buffers.reducing.push_back((layer, buffer, pending));
+        let sent = converted(&buffer, self.dtype.into())?;
+        let pending = self.group.start(Collective::ReduceScatter(sent.clone()))?;
+        if sent.dtype() != DType::F32 {
+            buffers.spare = Some(buffer);
+        }
+        buffers.reducing.push_back((layer, sent, pending));
         if buffers.reducing.len() > REDUCING_LAYERS { self.finish_oldest(&mut buffers) } else { Ok(None) }
     }
 }
@@ -123,5 +133,40 @@ impl GradientSink for GradShards {
 
     fn complete(&self, layer: usize) -> spag_model::Result<()> {
         self.reduce(layer).map(drop).map_err(super::into_model)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use spag_dist::Single;
+    use spag_model::ModelConfig;
+
+    use super::*;
+
+    #[test]
+    fn gradients_are_rounded_before_they_are_reduced_and_added_in_f32() {
+        let config: ModelConfig = serde_json::from_str(
+            r#"{"hidden_size": 4, "intermediate_size": 6, "vocab_size": 8, "num_hidden_layers": 1,
+                "num_attention_heads": 1, "max_position_embeddings": 8}"#,
+        )
+        .unwrap();
+        let partition = Partition::whole(&Layout::new(&config.architecture));
+        // 1 + 2^-12 and the sum 1 + 2^-10 are no bf16 numbers.
+        for (dtype, sum) in [(WeightDtype::F32, 1.0f32 + 5.0 / 4096.0), (WeightDtype::Bf16, 1.0 + 4.0 / 4096.0)] {
+            let sums = partition.zeros(DType::F32, &Device::Cpu).unwrap();
+            let gradients = GradShards::new(Arc::new(Single), partition.clone(), sums, (&Device::Cpu, dtype));
+            for gradient in [1.0 + 1.0 / 4096.0, 1.0f32 / 1024.0] {
+                for layer in [2, 1, 0] {
+                    let buffer = gradients.buffer(layer).unwrap();
+                    let zeros = buffer.to_vec1::<f32>().unwrap();
+                    assert!(zeros.iter().all(|zero| *zero == 0.0), "a buffer that is used again begins at zero");
+                    buffer.slice_set(&Tensor::full(gradient, buffer.dims(), &Device::Cpu).unwrap(), 0, 0).unwrap();
+                    gradients.complete(layer).unwrap();
+                }
+                gradients.finish().unwrap();
+            }
+            let got: Vec<Vec<f32>> = gradients.shards().iter().map(|shard| shard.to_vec1().unwrap()).collect();
+            assert!(got.iter().flatten().all(|value| *value == sum), "{dtype}: {got:?}, not {sum}");
+        }
     }
 }

@@ -23,8 +23,12 @@
 //! bytes between hosts, of each host in a step = 2 · (H − 1)/H · (bytes of all gradients, padded to L shards a layer)
 //! ```
 //!
-//! whatever the stage and the number of passes. Sums are in the order: ranks of a host in each pass, passes, hosts. So all stages give
+//! (of f32, or half with `--reduce_dtype bf16`) whatever the stage and the number of passes. Sums are in the order: ranks of a host in each pass, passes, hosts. So all stages give
 //! the same bits here, too, but those of a run over all ranks up to rounding.
+//!
+//! With `--reduce_dtype bf16`, the gradients of a layer, sums of f32 over the tokens of a pass, are rounded to bf16, and so is each
+//! sum of two ranks' while they are reduce-scattered, in the order of [`Collective`](spag_dist::Collective). The own shard is widened
+//! and added in f32 to the sum over passes. Sums between hosts are rounded likewise, once more. Norm, clipping and optimizer get f32.
 
 mod grad_shards;
 mod layer_cache;

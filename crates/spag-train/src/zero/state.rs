@@ -24,6 +24,8 @@ pub(crate) struct ShardedState {
     weights: Weights,
     gradients: Gradients,
     optimizer: OptimizerState,
+    /// The number format of sums over ranks.
+    reduce_dtype: WeightDtype,
     /// What this rank updates: its shards, or everything in stage 0.
     updated: Partition,
 }
@@ -144,7 +146,8 @@ impl ShardedState {
         let group = &ranks.shards;
         let partition = Partition::new(layout, group.rank(), group.size());
         let device = weights.source().device().clone();
-        let shards = |sums| GradShards::new(group.clone(), partition.clone(), sums, &device);
+        let format = (&device, config.reduce_dtype);
+        let shards = |sums| GradShards::new(group.clone(), partition.clone(), sums, format);
         let gradients = match (group.size(), plan.stage) {
             (1, _) => Gradients::Whole(FlatBuffers::zeros(layout, &device)?),
             (_, ZeroStage::Disabled) => {
@@ -172,7 +175,8 @@ impl ShardedState {
             gradients: config.optim_grad_dtype,
         };
         let optimizer = OptimizerState::sharded(optimizer, parameters, plan.optimizer)?;
-        Ok(Self { ranks, stage: plan.stage, weights, gradients, optimizer, updated })
+        let (stage, reduce_dtype) = (plan.stage, config.reduce_dtype);
+        Ok(Self { ranks, stage, weights, gradients, optimizer, reduce_dtype, updated })
     }
 
     /// All ranks that train together.
@@ -223,7 +227,7 @@ impl ShardedState {
         if let Gradients::Sharded(own) | Gradients::Replicated { own, .. } = &self.gradients {
             own.finish()?;
         }
-        self.ranks.sum_over_replicas(self.own_gradients(), WeightDtype::F32)
+        self.ranks.sum_over_replicas(self.own_gradients(), self.reduce_dtype)
     }
 
     /// The own shards of the gradients, in the layers' order.

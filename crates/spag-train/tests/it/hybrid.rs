@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use spag_dist::{HostGroups, JoinOptions, LaunchEnv, ProcessGroup, Rendezvous, TcpGroup, Token, Traffic};
 use spag_model::checkpoint::LoadOptions;
+use spag_model::dtype::WeightDtype;
 use spag_model::params::{FlatBuffers, Layout};
 use spag_tests::{fixture, reserve_port};
 use spag_train::{
@@ -149,6 +150,27 @@ fn adapters_have_the_same_bits_in_all_stages() {
         assert_near(&trained, &over_all, &format!("adapter, stage {stage}"));
         assert!(*first.get_or_insert_with(|| trained.clone()) == trained, "stage {stage}: other bits than stage 0");
         assert_eq!(between.sent, bytes(&layout, 2) / 2, "stage {stage}");
+    }
+}
+
+#[test]
+fn bf16_halves_the_bytes_of_sums_and_all_stages_have_the_same_bits() {
+    let (exact, ..) = train([2, 2], plan(1, ShardWithin::Host), &config());
+    let config = TrainConfig { reduce_dtype: WeightDtype::Bf16, ..config() };
+    let mut first = None;
+    for stage in 0..=3 {
+        let (trained, [within, between], layout) = train([2, 2], plan(stage, ShardWithin::Host), &config);
+        assert!(*first.get_or_insert_with(|| trained.clone()) == trained, "stage {stage}: other bits than stage 0");
+        let all = bytes(&layout, 2);
+        assert_eq!(between.sent, all / 2 / 2, "stage {stage}");
+        if stage < 3 {
+            // Four passes in bf16, and one gather in f32.
+            assert_eq!(within.sent, 4 * all / 4 + all / 2, "stage {stage}");
+        }
+        for (got, want) in trained.steps.iter().zip(&exact.steps) {
+            assert!((got.grad_norm - want.grad_norm).abs() <= 1e-2 * want.grad_norm, "{got:?} {want:?}");
+            assert!(got.grad_norm != want.grad_norm, "nothing is rounded");
+        }
     }
 }
 
