@@ -1,5 +1,7 @@
 //! Collectives, the process group trait, and the single-process group.
 
+use std::sync::Arc;
+
 use candle_core::Tensor;
 
 use crate::{Error, HostGroups, Result};
@@ -184,6 +186,14 @@ pub trait ProcessGroup: Send + Sync {
     /// [by host](ProcessGroup::by_host) too.
     fn traffic(&self) -> Traffic;
 
+    /// A group of the same ranks whose collectives overtake those of this one, for what passes wait for. On GPUs it has a communicator
+    /// of its own, on a stream of higher priority; on CPUs its collectives are ordered with those of this group. All ranks have to
+    /// call it.
+    ///
+    /// # Errors
+    /// Another communicator cannot be made, or a rank is lost.
+    fn with_priority(&self) -> Result<Arc<dyn ProcessGroup>>;
+
     /// This rank's groups within its host and between hosts; `None` if all ranks are on one host. All ranks have to call it.
     ///
     /// # Errors
@@ -254,6 +264,10 @@ impl ProcessGroup for Single {
 
     fn traffic(&self) -> Traffic {
         Traffic::default()
+    }
+
+    fn with_priority(&self) -> Result<Arc<dyn ProcessGroup>> {
+        Ok(Arc::new(Self))
     }
 
     fn by_host(&self) -> Result<Option<HostGroups>> {

@@ -6,6 +6,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use candle_core::{Device, Tensor};
+use cudarc::driver::result::stream::get_priority_range;
 use cudarc::driver::{CudaEvent, CudaStream};
 
 use super::communicator::{Communicator, ID_LEN, Operation, bind, driver, new_id, sum_type, version};
@@ -34,6 +35,13 @@ pub struct NcclGroup {
     /// `None` during drop.
     jobs: Mutex<Option<Sender<Job>>>,
     threads: Vec<JoinHandle<()>>,
+}
+
+/// How soon the device runs the kernels of a stream that compete with those of others.
+#[derive(Clone, Copy, Debug)]
+enum StreamPriority {
+    Default,
+    Highest,
 }
 
 /// A collective that has been started.
@@ -82,12 +90,12 @@ impl NcclGroup {
         let tcp = TcpGroup::join(env, options)?;
         let abort = |error: &Error| tcp.abort(&error.to_string());
         version().and_then(|own| agree(&tcp, &[("the version of NCCL", own.to_string())])).inspect_err(abort)?;
-        Self::over(tcp, cuda.cuda_stream(), options.collective_timeout)
+        Self::over(tcp, cuda.cuda_stream(), StreamPriority::Default, options.collective_timeout)
     }
 
     /// The ranks of `tcp` with a communicator of their own.
-    fn over(tcp: TcpGroup, compute: Arc<CudaStream>, timeout: Duration) -> Result<Self> {
-        let stream = compute.context().new_stream().map_err(driver("a stream for collectives"))?;
+    fn over(tcp: TcpGroup, compute: Arc<CudaStream>, priority: StreamPriority, timeout: Duration) -> Result<Self> {
+        let stream = new_stream(&compute, priority).inspect_err(|error| tcp.abort(&error.to_string()))?;
         let state = Arc::clone(tcp.state());
         let mut group = Self {
             tcp,
@@ -101,6 +109,11 @@ impl NcclGroup {
         };
         group.connect(&state, timeout).inspect_err(|error| group.tcp.abort(&error.to_string()))?;
         Ok(group)
+    }
+
+    /// A further communicator on this device.
+    fn beside(&self, tcp: TcpGroup, priority: StreamPriority) -> Result<Self> {
+        Self::over(tcp, Arc::clone(&self.compute), priority, self.timeout)
     }
 
     /// Creates the communicator and starts the threads.
@@ -168,6 +181,19 @@ impl NcclGroup {
             state.check()
         }))
     }
+}
+
+/// A stream for collectives on the device of `compute`.
+fn new_stream(compute: &CudaStream, priority: StreamPriority) -> Result<Arc<CudaStream>> {
+    bind(compute)?;
+    let context = compute.context();
+    let stream = match priority {
+        StreamPriority::Default => context.new_stream(),
+        StreamPriority::Highest => {
+            get_priority_range().and_then(|(_, highest)| context.new_stream_with_priority(highest))
+        }
+    };
+    stream.map_err(driver("a stream for collectives"))
 }
 
 /// Waits until another thread answers or the group fails.
@@ -242,10 +268,14 @@ impl ProcessGroup for NcclGroup {
         self.tcp.traffic()
     }
 
+    fn with_priority(&self) -> Result<Arc<dyn ProcessGroup>> {
+        Ok(Arc::new(self.beside(self.tcp.clone(), StreamPriority::Highest)?))
+    }
+
     fn by_host(&self) -> Result<Option<HostGroups>> {
         let group = |tcp: Option<TcpGroup>| -> Result<Arc<dyn ProcessGroup>> {
             Ok(match tcp {
-                Some(tcp) => Arc::new(Self::over(tcp, Arc::clone(&self.compute), self.timeout)?),
+                Some(tcp) => Arc::new(self.beside(tcp, StreamPriority::Default)?),
                 None => Arc::new(Single),
             })
         };

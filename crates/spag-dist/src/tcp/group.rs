@@ -22,7 +22,7 @@ const ABORT_TIMEOUT: Duration = Duration::from_secs(1);
 ///
 /// Dropping it and its groups [by host](ProcessGroup::by_host) completes the started collectives and leaves the group. The other
 /// ranks fail only if they start more collectives.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct TcpGroup {
     members: Members,
     connections: Arc<Connections>,
@@ -58,8 +58,14 @@ impl TcpGroup {
         let control = Some(thread("control", move || control.run())?);
         let places = joined.places();
         let rings = places.rings_of(env.rank);
-        let mut connections =
-            Connections { state: Arc::clone(&state), places, rings, jobs: Mutex::new(None), collectives: None, control };
+        let mut connections = Connections {
+            state: Arc::clone(&state),
+            places,
+            rings,
+            jobs: Mutex::new(None),
+            collectives: None,
+            control,
+        };
         let rings = joined
             .connect_rings(&connections.rings, &state)
             .inspect_err(|error| connections.abort(&error.to_string()))?;
@@ -144,6 +150,10 @@ impl ProcessGroup for TcpGroup {
 
     fn traffic(&self) -> Traffic {
         self.connections.state.traffic(self.members.scope)
+    }
+
+    fn with_priority(&self) -> Result<Arc<dyn ProcessGroup>> {
+        Ok(Arc::new(self.clone()))
     }
 
     fn by_host(&self) -> Result<Option<HostGroups>> {

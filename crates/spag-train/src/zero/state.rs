@@ -123,7 +123,8 @@ impl ShardedState {
             };
             let parts = partition.zeros(DType::from(*dtype), stored_on)?;
             fill(Target::Shards(&partition, &parts))?;
-            let shards = ParamShards::new(group.clone(), partition, parts, *dtype, device);
+            // Passes wait for gathers, and for reductions only in the end.
+            let shards = ParamShards::new(group.with_priority()?, partition, parts, *dtype, device);
             Weights::Sharded(match plan.parameters {
                 Placement::Device => shards,
                 Placement::Host => shards.on_host().locked()?,
