@@ -28,12 +28,20 @@ pub struct Ended {
 impl Ranks {
     /// Starts `count` processes, each on one thread; `command` returns the command of a rank.
     pub fn start(count: usize, command: impl Fn(usize) -> Command) -> Self {
-        let port = reserve_port().to_string();
+        Self::start_on_hosts(1, count, command)
+    }
+
+    /// As [`Ranks::start`], with the environment of `local` ranks on each of `hosts` hosts, which are all this machine.
+    pub fn start_on_hosts(hosts: usize, local: usize, command: impl Fn(usize) -> Command) -> Self {
+        let (count, port) = (hosts * local, reserve_port().to_string());
+        // 127.0.0.1 is refused as the address of several machines.
+        let address = if hosts == 1 { "127.0.0.1" } else { "0.0.0.0" };
         let start = |rank: usize| {
             let mut command = command(rank);
-            let numbers = [("RANK", rank), ("LOCAL_RANK", rank), ("WORLD_SIZE", count), ("LOCAL_WORLD_SIZE", count)];
+            let places = [("LOCAL_RANK", rank % local), ("LOCAL_WORLD_SIZE", local)];
+            let numbers = [("RANK", rank), ("WORLD_SIZE", count)].into_iter().chain(places);
             command.envs(numbers.map(|(name, value)| (name, value.to_string())));
-            command.env("MASTER_ADDR", "127.0.0.1").env("MASTER_PORT", &port);
+            command.env("MASTER_ADDR", address).env("MASTER_PORT", &port);
             command.env("SPAG_TOKEN", "the token of the tests").env("RAYON_NUM_THREADS", "1");
             Rank::start(&mut command)
         };

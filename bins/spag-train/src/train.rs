@@ -62,6 +62,7 @@ fn job(args: TrainArgs, mut notes: Notes) -> Result<(TrainJob, Notes)> {
         model_dir: None,
         deepspeed: args.job.deepspeed,
         zero_stage: args.job.zero_stage,
+        shard_within: args.job.shard_within.unwrap_or_default(),
         offload_param: args.job.offload_param.unwrap_or_default(),
         logging_dir,
         add_bos_token: args.bos.rule(),

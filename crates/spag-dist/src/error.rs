@@ -205,6 +205,32 @@ pub enum Error {
         /// The rejected connections, as text; may be empty.
         rejected: String,
     },
+    /// Hosts have different numbers of ranks, so that shards within a host would differ.
+    #[error(
+        "rank {rank} is on a host with {theirs} ranks, and rank 0 on one with {first}: shards within a host need as many ranks on \
+         every host; start equally many, or shard over all ranks"
+    )]
+    UnequalHosts {
+        /// The first rank on a host of another size.
+        rank: usize,
+        /// Ranks on its host.
+        theirs: usize,
+        /// Ranks on rank 0's host.
+        first: usize,
+    },
+    /// The ranks of a host do not follow each other.
+    #[error(
+        "rank {rank} has the local rank {local_rank}, not {expected}: shards within a host need ranks that are numbered host by host \
+         (srun --distribution=block, mpirun --map-by slot) and a launcher that sets the number of ranks on each host"
+    )]
+    HostOrder {
+        /// The first rank out of order.
+        rank: usize,
+        /// Its local rank.
+        local_rank: usize,
+        /// The local rank of its place.
+        expected: usize,
+    },
     /// Two processes joined with the same rank.
     #[error("two processes joined as rank {rank}; every process of a run needs its own rank")]
     DuplicateRank {
@@ -267,6 +293,8 @@ impl Classify for Error {
             | Self::Token(_)
             | Self::TokenFile { .. }
             | Self::TokenMismatch { .. }
+            | Self::UnequalHosts { .. }
+            | Self::HostOrder { .. }
             | Self::DuplicateRank { .. }
             | Self::NoGroup { .. } => ErrorClass::BadInput,
         }

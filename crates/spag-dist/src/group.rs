@@ -1,8 +1,10 @@
 //! Collectives, the process group trait, and the single-process group.
 
+use std::sync::Arc;
+
 use candle_core::Tensor;
 
-use crate::{Error, Result};
+use crate::{Error, HostGroups, Result};
 
 /// A collective operation, in place on one flat buffer per rank.
 ///
@@ -78,10 +80,10 @@ impl Collective {
 
     /// Payload bytes that `rank` of `size` ranks sends and receives if the collective runs as a ring.
     #[cfg(feature = "cuda")]
-    pub(crate) fn ring_traffic(&self, rank: usize, size: usize) -> Traffic {
+    pub(crate) fn ring_traffic(&self, rank: usize, size: usize) -> (u64, u64) {
         let bytes = self.buffer().map_or(0, |buffer| buffer.elem_count() * buffer.dtype().size_in_bytes()) as u64;
         let parts = bytes * (size as u64 - 1) / size as u64;
-        let (sent, received) = match self {
+        match self {
             Self::AllReduce(_) => (2 * parts, 2 * parts),
             Self::ReduceScatter(_) | Self::AllGather(_) => (parts, parts),
             // The last rank of the ring does not forward.
@@ -89,8 +91,7 @@ impl Collective {
                 (if (rank + 1) % size == *root { 0 } else { bytes }, if rank == *root { 0 } else { bytes })
             }
             Self::Barrier => (0, 0),
-        };
-        Traffic { sent, received }
+        }
     }
 }
 
@@ -131,6 +132,37 @@ pub struct Traffic {
     pub sent: u64,
     /// Received.
     pub received: u64,
+    /// Those of the sent bytes that went to a rank of another host.
+    pub sent_between_hosts: u64,
+    /// Those of the received bytes that came from a rank of another host.
+    pub received_between_hosts: u64,
+}
+
+impl Traffic {
+    /// What was moved after `before`, an earlier count of the same group.
+    pub fn since(self, before: Self) -> Self {
+        self.with(before, u64::saturating_sub)
+    }
+
+    /// The mean of `count` equal parts; everything for 0.
+    pub fn mean_of(self, count: u64) -> Self {
+        let count = count.max(1);
+        let all = Self { sent: count, received: count, sent_between_hosts: count, received_between_hosts: count };
+        self.with(all, |bytes, count| bytes / count)
+    }
+
+    pub(crate) fn plus(self, more: Self) -> Self {
+        self.with(more, u64::saturating_add)
+    }
+
+    fn with(self, other: Self, of: fn(u64, u64) -> u64) -> Self {
+        Self {
+            sent: of(self.sent, other.sent),
+            received: of(self.received, other.received),
+            sent_between_hosts: of(self.sent_between_hosts, other.sent_between_hosts),
+            received_between_hosts: of(self.received_between_hosts, other.received_between_hosts),
+        }
+    }
 }
 
 /// A fixed set of processes that run collectives.
@@ -150,8 +182,23 @@ pub trait ProcessGroup: Send + Sync {
     /// The buffer does not fit the collective, or the group has already failed.
     fn start(&self, collective: Collective) -> Result<Pending>;
 
-    /// Bytes sent and received so far.
+    /// Bytes that this rank has sent and received so far in this group; in the group of all ranks, those of its groups
+    /// [by host](ProcessGroup::by_host) too.
     fn traffic(&self) -> Traffic;
+
+    /// A group of the same ranks whose collectives overtake those of this one, for what passes wait for. On GPUs it has a communicator
+    /// of its own, on a stream of higher priority; on CPUs its collectives are ordered with those of this group. All ranks have to
+    /// call it.
+    ///
+    /// # Errors
+    /// Another communicator cannot be made, or a rank is lost.
+    fn with_priority(&self) -> Result<Arc<dyn ProcessGroup>>;
+
+    /// This rank's groups within its host and between hosts; `None` if all ranks are on one host. All ranks have to call it.
+    ///
+    /// # Errors
+    /// Hosts have unequal numbers of ranks, the ranks of a host do not follow each other, or a rank is lost.
+    fn by_host(&self) -> Result<Option<HostGroups>>;
 
     /// Fails the group on all ranks with this reason, including every pending collective.
     fn abort(&self, reason: &str);
@@ -217,6 +264,14 @@ impl ProcessGroup for Single {
 
     fn traffic(&self) -> Traffic {
         Traffic::default()
+    }
+
+    fn with_priority(&self) -> Result<Arc<dyn ProcessGroup>> {
+        Ok(Arc::new(Self))
+    }
+
+    fn by_host(&self) -> Result<Option<HostGroups>> {
+        Ok(None)
     }
 
     fn abort(&self, _reason: &str) {}

@@ -4,7 +4,7 @@
 //!   `srun`, `mpirun`).
 //! - [`ProcessGroup`] runs [`Collective`]s on 1-D tensors. [`Single`] is the group of one process, [`TcpGroup`] a ring
 //!   of CPU ranks, and `NcclGroup` (feature `cuda`) a group of NVIDIA GPUs. [`join`] and [`join_on`] choose between
-//!   them.
+//!   them. [`ProcessGroup::by_host`] gives the groups within a host and between hosts.
 //! - [`launch`] starts the ranks of a run on a machine and stops them together.
 //! - [`queue`] assigns the items of a list to ranks, and reassigns the items of dead ranks.
 //!
@@ -40,6 +40,7 @@ mod env;
 mod error;
 mod exchange;
 mod group;
+mod hosts;
 pub mod launch;
 #[cfg(feature = "cuda")]
 mod nccl;
@@ -53,6 +54,7 @@ pub use env::{DEFAULT_PORT, LaunchEnv, Launcher, MAX_WORLD_SIZE, Rendezvous};
 pub use error::{Error, Result};
 pub use exchange::{agree, broadcast_text, gather_lists, gather_numbers, gather_texts};
 pub use group::{Collective, Pending, ProcessGroup, Single, Traffic};
+pub use hosts::HostGroups;
 #[cfg(feature = "cuda")]
 pub use nccl::NcclGroup;
 pub use net::{JoinOptions, PortChoice, RESTART_COUNT_VARIABLE, Token};

@@ -207,8 +207,7 @@ pub fn linear_backward_weight(
     match arithmetic {
         Arithmetic::F32 => cpu::read(dy, |dy| {
             cpu::read(x, |x| {
-                let product =
-                    |dw: &mut [f32]| product((o, n, i), dw, start, (dy, Side::Columns), (x, Side::Rows));
+                let product = |dw: &mut [f32]| product((o, n, i), dw, start, (dy, Side::Columns), (x, Side::Rows));
                 cpu::update(dw, product)
             })
         }),

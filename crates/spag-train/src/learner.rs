@@ -338,7 +338,7 @@ impl Learner {
     pub(crate) fn step_on(&mut self, samples: &StepSamples<'_>) -> Result<StepRecord> {
         let group = self.state.group().clone();
         let own = samples.passes(&*self.loss, self.layout, (group.rank(), group.size()));
-        self.state.zero_gradients()?;
+        self.state.begin_gradients();
         let reads_at_once = group.size() == 1 && kernels::of(self.state.weights().device())?.is_none();
         let mode = if reads_at_once { StepMode::StopEarly } else { StepMode::RunAll };
         let weights = LearnedWeights::new(self.state.weights(), self.base.as_ref());

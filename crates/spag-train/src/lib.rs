@@ -64,7 +64,7 @@ pub use batch::{Batch, BatchSample};
 pub use checkpoint::{SavedRun, SavedState, checkpoint_folders, latest_checkpoint, remove_checkpoints_after};
 pub use config::{
     DataOrder, FirstStepRate, IntervalStrategy, JobSettings, KeptBlocks, Optim, Packing, Placement, SchedulerType,
-    ShardingPlan, ShardingRequest, TargetModules, TrainConfig, TrainMethod, ZeroStage, limits,
+    ShardWithin, ShardingPlan, ShardingRequest, TargetModules, TrainConfig, TrainMethod, ZeroStage, limits,
 };
 pub use dataset::{CutSamples, Dataset};
 pub use encode::encode;

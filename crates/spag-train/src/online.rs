@@ -141,9 +141,10 @@ impl OnlineLearner {
         let ranks = Ranks { device: &device, env, group, beside: job.beside, shared };
         let plan = beginning.plan(&config, job.steps, &job.sharding, ranks)?;
         let fitted = plan.fitted;
+        let shards = fitted.sharding.shards(world_size, env.local_size);
         let planned = match device.device().is_cpu() {
-            true => RankMemory::on_cpu_exact(&plan.architecture, &plan.config, fitted.sharding, world_size),
-            false => RankMemory::on_gpu(&plan.architecture, &plan.config, fitted.sharding, world_size),
+            true => RankMemory::on_cpu_exact(&plan.architecture, &plan.config, fitted.sharding, shards),
+            false => RankMemory::on_gpu(&plan.architecture, &plan.config, fitted.sharding, shards),
         };
         // The plan of a first learner has the memory of those beside it.
         let planned = shared.map_or(planned.with_further_adapters(job.beside.further_adapters).on_device(), |_| 0);

@@ -75,8 +75,11 @@ impl Beginning {
         let run = RunFacts { config, world_size, total_steps: steps };
         let deepspeed = sharding.deepspeed.as_deref().map(|file| load_deepspeed(file, &run)).transpose()?;
         let file = deepspeed.as_ref().map(DeepSpeed::sharding_plan);
-        let JobSettings { zero_stage, offload_optimizer, offload_param, .. } = sharding;
-        let request = ShardingRequest::new(*zero_stage, *offload_optimizer, offload_param.unwrap_or_default(), file)?;
+        let JobSettings { zero_stage, shard_within, offload_optimizer, offload_param, .. } = sharding;
+        let request = ShardingRequest {
+            within: shard_within.unwrap_or_default(),
+            ..ShardingRequest::new(*zero_stage, *offload_optimizer, offload_param.unwrap_or_default(), file)?
+        };
         let (fitted, frozen) = match shared {
             // The plan of the first learner has room for this one.
             Some(SharedBase { frozen, fitted }) => (fitted, Some(frozen)),

@@ -123,10 +123,7 @@ fn timed<E: From<Error>>(
         seconds: median(seconds).unwrap_or(f64::NAN) + if with_reference { reference_seconds } else { 0.0 },
         reference_seconds,
         loss: learner.position().last_loss.unwrap_or(f64::NAN),
-        traffic: Traffic {
-            sent: (after.0.sent - before.0.sent) / steps,
-            received: (after.0.received - before.0.received) / steps,
-        },
+        traffic: after.0.since(before.0).mean_of(steps),
         launched: Launched {
             kernels: (after.1.kernels - before.1.kernels) / steps,
             products: (after.1.products - before.1.products) / steps,

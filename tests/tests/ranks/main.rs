@@ -2,6 +2,7 @@
 //!
 //! The tests with Open MPI and torchrun are ignored by default; `-- --ignored` runs them.
 
+mod hybrid;
 mod launch;
 mod launchers;
 mod many_ranks;

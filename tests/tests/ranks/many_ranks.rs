@@ -22,7 +22,7 @@ const METHODS: [(&str, &str); 2] = [
 const MICRO_BATCHES: usize = 4;
 
 /// One epoch, unless `more` says how many.
-fn train(method: &str, ranks: usize, output: &Path, more: &str) -> Command {
+pub(crate) fn train(method: &str, ranks: usize, output: &Path, more: &str) -> Command {
     let (_, flags) = METHODS.iter().find(|(name, _)| *name == method).unwrap();
     let mut command = train_command(output);
     command.arg("--gradient_accumulation_steps").arg((MICRO_BATCHES / ranks).to_string());
@@ -39,7 +39,7 @@ fn train_on(method: &str, ranks: usize, output: &Path, more: &str) {
 }
 
 /// Loss, learning rate and gradient norm of each step.
-fn curve(output: &Path) -> Vec<[f64; 3]> {
+pub(crate) fn curve(output: &Path) -> Vec<[f64; 3]> {
     let lines = json_lines(output.join("metrics.jsonl")).into_iter();
     lines.map(|line| ["loss", "learning_rate", "grad_norm"].map(|key| line[key].as_f64().unwrap())).collect()
 }
@@ -53,13 +53,13 @@ fn weights(file: &Path) -> Vec<(String, Vec<f32>)> {
 }
 
 /// The end of a run: its curve, and the bytes of its model.
-fn end(output: &Path) -> (Vec<[f64; 3]>, Vec<u8>) {
+pub(crate) fn end(output: &Path) -> (Vec<[f64; 3]>, Vec<u8>) {
     (curve(output), fs::read(output.join("model.safetensors")).unwrap())
 }
 
 /// Whether two models differ by less than 1e-5, except elements whose gradient is rounding noise, which AdamW scales to
 /// whole steps.
-fn assert_close(got: &Path, want: &Path, what: &str) {
+pub(crate) fn assert_close(got: &Path, want: &Path, what: &str) {
     let (mut apart, mut count, mut worst) = (Vec::new(), 0, 0f32);
     for ((name, got), (of, want)) in weights(got).into_iter().zip(weights(want)) {
         assert_eq!(name, of);
@@ -74,7 +74,7 @@ fn assert_close(got: &Path, want: &Path, what: &str) {
     assert!(apart.len() <= 2 && worst < 2e-4 && count > 0, "{what}: {} apart by up to {worst}: {apart:?}", apart.len());
 }
 
-fn assert_same_curve(got: &[[f64; 3]], want: &[[f64; 3]], what: &str) {
+pub(crate) fn assert_same_curve(got: &[[f64; 3]], want: &[[f64; 3]], what: &str) {
     assert_eq!(got.len(), want.len(), "{what}");
     for (step, (got, want)) in got.iter().zip(want).enumerate() {
         for (got, want) in got.iter().zip(want) {
@@ -280,7 +280,7 @@ fn training(work: &Path, ranks: usize, more: impl Fn(usize) -> String) -> Ranks 
     ranks
 }
 
-fn assert_named(ended: Vec<spag_tests::Ended>, rank: usize, words: &[&str]) {
+pub(crate) fn assert_named(ended: Vec<spag_tests::Ended>, rank: usize, words: &[&str]) {
     for ended in ended.iter().filter(|ended| ended.status.code().is_some()) {
         assert!(!ended.status.success());
         let said = &ended.output;

@@ -14,8 +14,8 @@ use spag_model::model::Activations;
 use spag_ops::OpenDevice;
 use spag_selfplay::limits;
 use spag_train::{
-    Beside, Fitted, KeptBlocks, ModelShard, Placement, RankMemory, ShardingPlan, ShardingRequest, StepTiming,
-    TimingConfig, TrainConfig, ZeroStage, fit, median, peak_memory_of, time_steps_of_rank,
+    Beside, Fitted, KeptBlocks, ModelShard, Placement, RankMemory, ShardWithin, ShardingPlan, ShardingRequest,
+    StepTiming, TimingConfig, TrainConfig, ZeroStage, fit, median, peak_memory_of, time_steps_of_rank,
 };
 
 use super::card::card;
@@ -72,6 +72,9 @@ pub(crate) struct TrainArgs {
     /// What is split over the ranks: 0 nothing, 1 AdamW's state, 2 gradients too, 3 parameters too.
     #[arg(long, value_name = "STAGE", default_value = "0", help_heading = "Ranks")]
     zero_stage: ZeroStage,
+    /// The ranks that it is split over: all, or host: those of each host.
+    #[arg(long, value_name = "RANKS", default_value = "all", help_heading = "Ranks")]
+    shard_within: ShardWithin,
     /// Where the parameters of ZeRO stage 3 are stored between their uses: none (on the device) or cpu (in host memory).
     #[arg(long, value_name = "PLACE", default_value = "none", help_heading = "Ranks")]
     offload_param: Placement,
@@ -115,7 +118,10 @@ impl TrainArgs {
     /// What is split over the ranks, where it is stored, and the activations that are kept.
     fn plan(&self, env: &LaunchEnv, device: &OpenDevice) -> Result<Fitted> {
         self.config().check()?;
-        let request = ShardingRequest::new(Some(self.zero_stage), self.offload_optimizer, self.offload_param, None)?;
+        let request = ShardingRequest {
+            within: self.shard_within,
+            ..ShardingRequest::new(Some(self.zero_stage), self.offload_optimizer, self.offload_param, None)?
+        };
         let model = load_config(&self.model_name_or_path)?;
         Ok(fit(&model, &self.config(), request, (env.world_size, env.local_size), Beside::default(), device)?)
     }
@@ -266,10 +272,12 @@ fn line(measured: &Measured, variant: Option<&str>, device: &OpenDevice, ranks: 
         "accumulation": args.accumulation,
         "ranks": ranks,
         "zero_stage": plan.sharding.stage.number(),
+        "shard_within": plan.sharding.within.to_string(),
         "offload_optimizer": plan.sharding.optimizer.to_string(),
         "offload_param": plan.sharding.parameters.to_string(),
         "optim_grad_dtype": args.optim_grad_dtype.to_string(),
         "bytes_sent_per_step": step.traffic.sent,
+        "bytes_sent_between_hosts_per_step": step.traffic.sent_between_hosts,
         "cpu_path": cpu_path(device),
     })
 }

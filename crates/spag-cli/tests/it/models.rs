@@ -235,10 +235,12 @@ fn bench_train_prints_the_keys_of_the_baseline() {
             "accumulation",
             "ranks",
             "zero_stage",
+            "shard_within",
             "offload_optimizer",
             "offload_param",
             "optim_grad_dtype",
             "bytes_sent_per_step",
+            "bytes_sent_between_hosts_per_step",
             "cpu_path",
         ];
         assert_eq!(keys, wanted);

@@ -6,6 +6,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use candle_core::{Device, Tensor};
+use cudarc::driver::result::stream::get_priority_range;
 use cudarc::driver::{CudaEvent, CudaStream};
 
 use super::communicator::{Communicator, ID_LEN, Operation, bind, driver, new_id, sum_type, version};
@@ -14,8 +15,8 @@ use super::watchdog::{Watched, run_watchdog};
 use crate::answer::{POLL_INTERVAL, wait};
 use crate::net::thread;
 use crate::tcp::{GroupState, RingPosition, thread_ended};
-use crate::{Collective, Error, JoinOptions, LaunchEnv, Pending, ProcessGroup, Result, TcpGroup, Traffic};
-use crate::{agree, broadcast_text};
+use crate::{Collective, Error, HostGroups, JoinOptions, LaunchEnv, Pending, ProcessGroup, Result, Single, TcpGroup};
+use crate::{Traffic, agree, broadcast_text};
 
 /// Time that dropping a failed group waits for a thread inside an NCCL call.
 const DROP_TIMEOUT: Duration = Duration::from_secs(2);
@@ -24,6 +25,8 @@ const DROP_TIMEOUT: Duration = Duration::from_secs(2);
 #[derive(Debug)]
 pub struct NcclGroup {
     tcp: TcpGroup,
+    /// Of a collective.
+    timeout: Duration,
     compute: Arc<CudaStream>,
     stream: Arc<CudaStream>,
     communicator: Option<Arc<Communicator>>,
@@ -31,6 +34,13 @@ pub struct NcclGroup {
     /// `None` during drop.
     jobs: Mutex<Option<Sender<Job>>>,
     threads: Vec<JoinHandle<()>>,
+}
+
+/// How soon the device runs the kernels of a stream that compete with those of others.
+#[derive(Clone, Copy, Debug)]
+enum StreamPriority {
+    Default,
+    Highest,
 }
 
 /// A collective that has been started.
@@ -76,12 +86,19 @@ impl NcclGroup {
         let Device::Cuda(cuda) = device else {
             return Err(Error::Nccl { what: "joining", reason: "the device is no NVIDIA GPU".into() });
         };
-        let compute = cuda.cuda_stream();
-        let stream = compute.context().new_stream().map_err(driver("a stream for collectives"))?;
         let tcp = TcpGroup::join(env, options)?;
+        let abort = |error: &Error| tcp.abort(&error.to_string());
+        version().and_then(|own| agree(&tcp, &[("the version of NCCL", own.to_string())])).inspect_err(abort)?;
+        Self::over(tcp, cuda.cuda_stream(), StreamPriority::Default, options.device_timeout)
+    }
+
+    /// The ranks of `tcp` with a communicator of their own.
+    fn over(tcp: TcpGroup, compute: Arc<CudaStream>, priority: StreamPriority, timeout: Duration) -> Result<Self> {
+        let stream = new_stream(&compute, priority).inspect_err(|error| tcp.abort(&error.to_string()))?;
         let state = Arc::clone(tcp.state());
         let mut group = Self {
             tcp,
+            timeout,
             compute,
             stream,
             communicator: None,
@@ -89,20 +106,24 @@ impl NcclGroup {
             jobs: Mutex::new(None),
             threads: Vec::new(),
         };
-        group.connect(&state, options.device_timeout).inspect_err(|error| group.tcp.abort(&error.to_string()))?;
+        group.connect(&state, timeout).inspect_err(|error| group.tcp.abort(&error.to_string()))?;
         Ok(group)
+    }
+
+    /// A further communicator on this device.
+    fn beside(&self, tcp: TcpGroup, priority: StreamPriority) -> Result<Self> {
+        Self::over(tcp, Arc::clone(&self.compute), priority, self.timeout)
     }
 
     /// Creates the communicator and starts the threads. NCCL has `timeout` to connect the ranks, and each collective to complete.
     fn connect(&mut self, state: &Arc<GroupState>, timeout: Duration) -> Result<()> {
-        agree(&self.tcp, &[("the version of NCCL", version()?.to_string())])?;
         let own = if self.rank() == 0 { spag_io::hex(&new_id()?) } else { String::new() };
         let id = from_hex(&broadcast_text(&self.tcp, &own)?)
             .ok_or_else(|| Error::Nccl { what: "joining", reason: "rank 0 sent no unique ID".into() })?;
         let (sender, jobs) = mpsc::channel();
         let (ready, joined) = mpsc::channel();
         let runner = CollectiveRunner {
-            position: state.position,
+            position: self.tcp.members().position(),
             state: Arc::clone(state),
             watched: Arc::clone(&self.watched),
             stream: Arc::clone(&self.stream),
@@ -148,7 +169,9 @@ impl NcclGroup {
         if buffer.elem_count() == 0 {
             return Ok(Pending::done());
         }
-        state.add_traffic(collective.ring_traffic(self.rank(), self.size()));
+        let (sent, received) = collective.ring_traffic(self.rank(), self.size());
+        let members = self.tcp.members();
+        state.add_traffic(members.scope, members.traffic(sent, received));
         let (enqueued, result) = mpsc::channel();
         {
             // The lock keeps collectives and their events in the same order.
@@ -157,7 +180,7 @@ impl NcclGroup {
             let ready = self.compute.record_event(None).map_err(driver("an event"))?;
             let job = Job { collective, buffer, address, ready, enqueued };
             let sent = jobs.as_ref().map(|jobs| jobs.send(job));
-            sent.and_then(Result::ok).ok_or_else(|| thread_ended(self.rank()))?;
+            sent.and_then(Result::ok).ok_or_else(|| thread_ended(state.position.rank))?;
         }
         let state = Arc::clone(state);
         Ok(Pending::new(move || {
@@ -167,6 +190,19 @@ impl NcclGroup {
             state.check()
         }))
     }
+}
+
+/// A stream for collectives on the device of `compute`.
+fn new_stream(compute: &CudaStream, priority: StreamPriority) -> Result<Arc<CudaStream>> {
+    bind(compute)?;
+    let context = compute.context();
+    let stream = match priority {
+        StreamPriority::Default => context.new_stream(),
+        StreamPriority::Highest => {
+            get_priority_range().and_then(|(_, highest)| context.new_stream_with_priority(highest))
+        }
+    };
+    stream.map_err(driver("a stream for collectives"))
 }
 
 /// The thread that calls NCCL, so that no NCCL call can block the caller.
@@ -188,7 +224,7 @@ impl CollectiveRunner {
             };
             if let Err(error) = &result {
                 // The other ranks wait for this rank's data. An earlier failure takes precedence.
-                self.state.fail_all(Error::aborted(self.position.rank, error.to_string()));
+                self.state.fail_all(Error::aborted(self.state.position.rank, error.to_string()));
             }
             // If the caller has dropped its handle, dropping the result makes the compute stream wait.
             let _ = enqueued.send(result);
@@ -226,6 +262,21 @@ impl ProcessGroup for NcclGroup {
 
     fn traffic(&self) -> Traffic {
         self.tcp.traffic()
+    }
+
+    fn with_priority(&self) -> Result<Arc<dyn ProcessGroup>> {
+        Ok(Arc::new(self.beside(self.tcp.clone(), StreamPriority::Highest)?))
+    }
+
+    fn by_host(&self) -> Result<Option<HostGroups>> {
+        let group = |tcp: Option<TcpGroup>| -> Result<Arc<dyn ProcessGroup>> {
+            Ok(match tcp {
+                Some(tcp) => Arc::new(self.beside(tcp, StreamPriority::Default)?),
+                None => Arc::new(Single),
+            })
+        };
+        let Some([within, between]) = self.tcp.split_by_host()? else { return Ok(None) };
+        Ok(Some(HostGroups { within: group(within)?, between: group(between)? }))
     }
 
     fn abort(&self, reason: &str) {

@@ -5,6 +5,9 @@
 //!
 //! Collectives run on their own CUDA stream. Starting one makes this stream wait for the compute stream, and
 //! [`Pending::wait`](crate::Pending::wait) makes the compute stream wait for the collective; the host waits for neither.
+//! Groups [by host](crate::ProcessGroup::by_host) and [with priority](crate::ProcessGroup::with_priority) have communicators and streams
+//! of their own, whose unique IDs are sent over TCP, too.
+//!
 //! If the group fails, the communicator is aborted, so that its kernels do not spin forever. Pending collectives then
 //! have no result, and later ones fail with the same error.
 //!

@@ -16,7 +16,7 @@ use super::remaining;
 use super::token::{PROOF_LEN, Token, random_bytes};
 
 /// Incremented with every change of the messages between ranks.
-pub(crate) const PROTOCOL: u32 = 3;
+pub(crate) const PROTOCOL: u32 = 4;
 const MAGIC: &[u8] = b"SPAGdist";
 const NONCE_LEN: usize = 32;
 const HELLO_LEN: usize = 8 + 4 + 1 + 4 + SESSION_LEN + NONCE_LEN;
@@ -38,6 +38,14 @@ pub(crate) enum Service {
     Ring = 2,
     /// To rank 0's work queue.
     Queue = 3,
+    /// To the next rank of the ring within a host.
+    RingWithinHost = 4,
+    /// To the next rank of the ring between hosts.
+    RingBetweenHosts = 5,
+}
+
+impl Service {
+    const ALL: [Self; 5] = [Self::Group, Self::Ring, Self::Queue, Self::RingWithinHost, Self::RingBetweenHosts];
 }
 
 /// The purpose and identity of a client.
@@ -111,8 +119,7 @@ pub(crate) fn receive(
     let Some((code, rest)) = rest.split_first() else { return Err(wrong_protocol()) };
     let Some((rank, rest)) = rest.split_first_chunk::<4>() else { return Err(wrong_protocol()) };
     let Some((session, _)) = rest.split_first_chunk::<SESSION_LEN>() else { return Err(wrong_protocol()) };
-    let services = [Service::Group, Service::Ring, Service::Queue];
-    let Some(service) = services.into_iter().find(|service| *service as u8 == *code) else {
+    let Some(service) = Service::ALL.into_iter().find(|service| *service as u8 == *code) else {
         return Err(wrong_protocol());
     };
     let hello = Hello { service, rank: u32::from_le_bytes(*rank), session: *session };

@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::peers::lost;
 use super::{Channel, Hello, JoinOptions, Session};
+use crate::hosts::HostPlace;
 use crate::{Error, LaunchEnv, Result};
 
 /// Time limit for an authenticated connection to send its request.
@@ -18,6 +19,8 @@ const ERROR_TIMEOUT: Duration = Duration::from_secs(2);
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Membership {
     world_size: usize,
+    /// Where the rank is; not compared.
+    pub(crate) place: HostPlace,
     /// Compared if both sides have one.
     pub(crate) restart_count: Option<usize>,
     /// Names and values.
@@ -38,6 +41,8 @@ pub(crate) struct Welcome {
     pub(crate) session: Session,
     /// The address on which each rank accepts the previous rank of a ring.
     pub(crate) ring: Vec<Option<SocketAddr>>,
+    /// The place of each rank.
+    pub(crate) places: Vec<HostPlace>,
 }
 
 /// A rank that has asked rank 0 to join.
@@ -45,7 +50,7 @@ pub(crate) struct Applicant {
     pub(crate) rank: usize,
     pub(crate) channel: Channel,
     pub(crate) ring: Option<SocketAddr>,
-    membership: Membership,
+    pub(crate) membership: Membership,
 }
 
 impl Membership {
@@ -54,7 +59,7 @@ impl Membership {
         let common =
             [("the program's version", options.version.clone()), ("the number of ranks", env.world_size.to_string())];
         let facts = common.iter().chain(more).map(|(name, value)| ((*name).to_owned(), value.clone())).collect();
-        Self { world_size: env.world_size, restart_count: None, facts }
+        Self { world_size: env.world_size, place: HostPlace::of(env), restart_count: None, facts }
     }
 
     /// Asks rank 0 to join, and waits for its answer.

@@ -96,8 +96,8 @@ impl Control {
             Command::Fail(error) => self.peers.send(|_| true, &Message::Failed(error)),
             Command::ReportSuspect(error) if self.is_rank0() || self.peers.ranks().is_empty() => self.suspect(error),
             Command::ReportSuspect(error) => self.peers.send(|_| true, &Message::Suspect(error)),
-            Command::ReportMismatch { own, theirs } => {
-                let (rank, neighbour) = (self.state.position.rank, self.state.position.previous());
+            Command::ReportMismatch { own, neighbour, theirs } => {
+                let rank = self.state.position.rank;
                 let (sequence, own, theirs) = (own.sequence, own.to_string(), theirs.to_string());
                 let mismatch = Mismatch { sequence, rank, own, neighbour, theirs };
                 match self.is_rank0() {

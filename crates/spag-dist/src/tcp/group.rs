@@ -9,22 +9,31 @@ use super::collectives::{Job, run_collectives};
 use super::control::Control;
 use super::header::Header;
 use super::join::join_ranks;
-use super::ring::Ring;
 use super::schedule::RingPosition;
 use super::state::{Command, GroupState};
+use crate::hosts::{HostPlaces, Members, Scope};
 use crate::net::{JoinOptions, Peers, thread};
-use crate::{Collective, Error, LaunchEnv, Pending, ProcessGroup, Result, Traffic};
+use crate::{Collective, Error, HostGroups, LaunchEnv, Pending, ProcessGroup, Result, Single, Traffic};
 
 /// Time that [`TcpGroup::abort`] waits for its message to be sent.
 const ABORT_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// CPU ranks in a ring of TCP connections.
 ///
-/// Dropping it completes the started collectives and leaves the group. The other ranks fail only if they start more
-/// collectives.
-#[derive(Debug)]
+/// Dropping it and its groups [by host](ProcessGroup::by_host) completes the started collectives and leaves the group. The other
+/// ranks fail only if they start more collectives.
+#[derive(Clone, Debug)]
 pub struct TcpGroup {
+    members: Members,
+    connections: Arc<Connections>,
+}
+
+/// What the groups of a rank share: threads, connections and the first failure.
+#[derive(Debug)]
+struct Connections {
     state: Arc<GroupState>,
+    places: HostPlaces,
+    rings: Vec<Members>,
     /// `None` during drop.
     jobs: Mutex<Option<Sender<Job>>>,
     collectives: Option<JoinHandle<()>>,
@@ -47,21 +56,53 @@ impl TcpGroup {
             mismatch: None,
         };
         let control = Some(thread("control", move || control.run())?);
-        let mut group = Self { state: Arc::clone(&state), jobs: Mutex::new(None), collectives: None, control };
-        let ring = joined
-            .connect_ring(&state)
-            .and_then(|(next, previous)| Ring::new(next, previous).map_err(Error::system("the ring")))
-            .inspect_err(|error| group.abort(&error.to_string()))?;
+        let places = joined.places();
+        let rings = places.rings_of(env.rank);
+        let mut connections = Connections {
+            state: Arc::clone(&state),
+            places,
+            rings,
+            jobs: Mutex::new(None),
+            collectives: None,
+            control,
+        };
+        let rings = joined
+            .connect_rings(&connections.rings, &state)
+            .inspect_err(|error| connections.abort(&error.to_string()))?;
         let (sender, jobs) = mpsc::channel();
         let timeout = options.collective_timeout;
-        group.collectives = Some(thread("collectives", move || run_collectives(ring, &jobs, &state, timeout))?);
-        group.jobs = Mutex::new(Some(sender));
-        Ok(group)
+        connections.collectives = Some(thread("collectives", move || run_collectives(rings, &jobs, &state, timeout))?);
+        connections.jobs = Mutex::new(Some(sender));
+        // The first ring is that of all ranks.
+        Ok(Self { members: connections.rings[0].clone(), connections: Arc::new(connections) })
+    }
+
+    /// The groups within the host and between hosts, each `None` if it is of one rank; `None` if all ranks are on one host.
+    pub(crate) fn split_by_host(&self) -> Result<Option<[Option<Self>; 2]>> {
+        let rings = &self.connections.rings;
+        let of = |scope| {
+            let ring = rings.iter().find(|ring| ring.scope == scope);
+            ring.map(|ring| Self { members: ring.clone(), connections: Arc::clone(&self.connections) })
+        };
+        Ok(match self.members.scope {
+            Scope::WithinHost => None,
+            Scope::BetweenHosts => Some([None, of(Scope::BetweenHosts)]),
+            Scope::World => match self.connections.places.ranks_per_host()? {
+                all if all == self.size() => None,
+                1 => Some([None, of(Scope::World)]),
+                _ => Some([of(Scope::WithinHost), of(Scope::BetweenHosts)]),
+            },
+        })
     }
 
     #[cfg(feature = "cuda")]
     pub(crate) fn state(&self) -> &Arc<GroupState> {
-        &self.state
+        &self.connections.state
+    }
+
+    #[cfg(feature = "cuda")]
+    pub(crate) fn members(&self) -> &Members {
+        &self.members
     }
 }
 
@@ -72,11 +113,11 @@ pub(crate) fn thread_ended(rank: usize) -> Error {
 
 impl ProcessGroup for TcpGroup {
     fn rank(&self) -> usize {
-        self.state.position.rank
+        self.members.position().rank
     }
 
     fn size(&self) -> usize {
-        self.state.position.size
+        self.members.position().size
     }
 
     fn start(&self, collective: Collective) -> Result<Pending> {
@@ -94,29 +135,51 @@ impl ProcessGroup for TcpGroup {
             }
         }
         let (done, result) = mpsc::channel();
-        self.state.start(|sequence| {
+        let Connections { state, jobs, .. } = &*self.connections;
+        let (scope, rank) = (self.members.scope, state.position.rank);
+        state.start(|sequence| {
             let format = collective.buffer().map_or("none", |buffer| buffer.dtype().as_str());
-            let header = Header::new(sequence, &collective)
+            let header = Header::new(sequence, scope, &collective)
                 .ok_or_else(|| wrong(format!("numbers of type {format} are not supported")))?;
-            let jobs = self.jobs.lock().unwrap_or_else(PoisonError::into_inner);
-            let sent = jobs.as_ref().map(|jobs| jobs.send(Job { header, collective, done }));
-            sent.and_then(Result::ok).ok_or_else(|| thread_ended(self.rank()))
+            let jobs = jobs.lock().unwrap_or_else(PoisonError::into_inner);
+            let sent = jobs.as_ref().map(|jobs| jobs.send(Job { scope, header, collective, done }));
+            sent.and_then(Result::ok).ok_or_else(|| thread_ended(rank))
         })?;
-        let rank = self.rank();
         Ok(Pending::new(move || result.recv().unwrap_or_else(|_| Err(thread_ended(rank)))))
     }
 
     fn traffic(&self) -> Traffic {
-        self.state.traffic()
+        self.connections.state.traffic(self.members.scope)
+    }
+
+    fn with_priority(&self) -> Result<Arc<dyn ProcessGroup>> {
+        Ok(Arc::new(self.clone()))
+    }
+
+    fn by_host(&self) -> Result<Option<HostGroups>> {
+        let group = |group: Option<Self>| -> Arc<dyn ProcessGroup> {
+            match group {
+                Some(group) => Arc::new(group),
+                None => Arc::new(Single),
+            }
+        };
+        let split = self.split_by_host()?;
+        Ok(split.map(|[within, between]| HostGroups { within: group(within), between: group(between) }))
     }
 
     fn abort(&self, reason: &str) {
-        self.state.fail_all(Error::aborted(self.rank(), reason));
+        self.connections.abort(reason);
+    }
+}
+
+impl Connections {
+    fn abort(&self, reason: &str) {
+        self.state.fail_all(Error::aborted(self.state.position.rank, reason));
         self.state.wait_until_idle(ABORT_TIMEOUT);
     }
 }
 
-impl Drop for TcpGroup {
+impl Drop for Connections {
     fn drop(&mut self) {
         // Ends the thread after the jobs in the channel.
         self.jobs.lock().unwrap_or_else(PoisonError::into_inner).take();

@@ -4,6 +4,7 @@ use bytemuck::{Pod, Zeroable};
 use candle_core::DType;
 
 use crate::Collective;
+use crate::hosts::Scope;
 
 /// Bytes of an encoded header.
 pub(crate) const HEADER_LEN: usize = 32;
@@ -18,7 +19,8 @@ pub(crate) struct Header {
     root: u32,
     kind: u8,
     format: u8,
-    unused: [u8; 10],
+    scope: u8,
+    unused: [u8; 9],
 }
 
 /// [`Collective::name`].
@@ -28,13 +30,13 @@ const FORMATS: [DType; 9] =
 
 impl Header {
     /// `None` for unsupported number formats.
-    pub(crate) fn new(sequence: u64, collective: &Collective) -> Option<Self> {
+    pub(crate) fn new(sequence: u64, scope: Scope, collective: &Collective) -> Option<Self> {
         let kind = KINDS.iter().position(|kind| *kind == collective.name())? as u8;
         let root = if let Collective::Broadcast(_, root) = collective { *root as u32 } else { 0 };
         let (format, length) =
             collective.buffer().map_or((DType::U8, 0), |buffer| (buffer.dtype(), buffer.elem_count() as u64));
         let format = FORMATS.iter().position(|known| *known == format)? as u8;
-        Some(Self { sequence, length, root, kind, format, unused: [0; 10] })
+        Some(Self { sequence, length, root, kind, format, scope: scope as u8, unused: [0; 9] })
     }
 
     pub(crate) fn to_bytes(self) -> [u8; HEADER_LEN] {
@@ -57,7 +59,11 @@ impl std::fmt::Display for Header {
         if *kind == "broadcast" {
             write!(f, " from rank {}", self.root)?;
         }
-        Ok(())
+        match self.scope {
+            scope if scope == Scope::WithinHost as u8 => f.write_str(" within the host"),
+            scope if scope == Scope::BetweenHosts as u8 => f.write_str(" between hosts"),
+            _ => Ok(()),
+        }
     }
 }
 
@@ -70,12 +76,13 @@ mod tests {
     #[test]
     fn header_round_trips_and_names_the_collective() {
         let buffer = Tensor::zeros(6, DType::BF16, &Device::Cpu).unwrap();
-        for (collective, text) in [
-            (Collective::AllReduce(buffer.clone()), "all_reduce of 6 bf16"),
-            (Collective::Broadcast(buffer, 3), "broadcast of 6 bf16 from rank 3"),
-            (Collective::Barrier, "barrier"),
+        for (scope, collective, text) in [
+            (Scope::World, Collective::AllReduce(buffer.clone()), "all_reduce of 6 bf16"),
+            (Scope::BetweenHosts, Collective::AllReduce(buffer.clone()), "all_reduce of 6 bf16 between hosts"),
+            (Scope::World, Collective::Broadcast(buffer, 3), "broadcast of 6 bf16 from rank 3"),
+            (Scope::WithinHost, Collective::Barrier, "barrier within the host"),
         ] {
-            let header = Header::new(7, &collective).unwrap();
+            let header = Header::new(7, scope, &collective).unwrap();
             assert_eq!(Header::from_bytes(&header.to_bytes()), header);
             assert_eq!(header.to_string(), text);
             assert!(text.starts_with(collective.name()));

@@ -4,8 +4,9 @@ use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
 use std::time::{Duration, Instant};
 
-use super::schedule::RingPosition;
+use super::ring::Ring;
 use super::state::GroupState;
+use crate::hosts::{HostPlace, HostPlaces, Members, Scope};
 use crate::net::{
     Acceptor, Applicant, Connection, Endpoint, Hello, Incoming, JoinOptions, Membership, NO_SESSION, Peers,
     RendezvousListener, Service, Token, Welcome, connect, connect_to_rank0, new_session, remaining,
@@ -74,7 +75,9 @@ fn accept_ranks(
         accepted.map_err(|error| ranks.fail(error, &listener.acceptor))?;
     }
     let ring = std::iter::once(Some(ring_address)).chain(ranks.joined.values().map(|rank| rank.ring)).collect();
-    let welcome = Welcome { session: new_session()?, ring };
+    let joined = ranks.joined.values().map(|rank| rank.membership.place);
+    let places = std::iter::once(HostPlace::of(env)).chain(joined).collect();
+    let welcome = Welcome { session: new_session()?, ring, places };
     let mut peers = Peers::new(options);
     for (rank, applicant) in ranks.joined {
         peers.add(rank, applicant.welcome(welcome.clone()));
@@ -196,29 +199,42 @@ fn join_rank0_once(
 }
 
 impl JoinedRank {
-    /// Connects to the next rank and waits for the previous one; returns both connections.
+    /// The hosts of all ranks.
+    pub(crate) fn places(&self) -> HostPlaces {
+        HostPlaces::new(self.welcome.places.clone())
+    }
+
+    /// Connects the rings to their next ranks and waits for their previous ones.
     ///
     /// # Errors
     /// A neighbour cannot be reached or does not connect, or the group has failed.
-    pub(crate) fn connect_ring(self, state: &GroupState) -> Result<(TcpStream, TcpStream)> {
-        let position = state.position;
-        let next = self.connect_next(state)?;
-        while !remaining(self.deadline).is_zero() {
+    pub(crate) fn connect_rings(self, rings: &[Members], state: &GroupState) -> Result<Vec<Ring>> {
+        let next: Vec<TcpStream> = rings.iter().map(|ring| self.connect_next(ring, state)).collect::<Result<_>>()?;
+        let mut previous: Vec<Option<TcpStream>> = rings.iter().map(|_| None).collect();
+        while let Some(missing) = previous.iter().position(Option::is_none) {
             state.check()?;
+            if remaining(self.deadline).is_zero() {
+                let reason = format!("it did not connect to rank {}", state.position.rank);
+                return Err(Error::lost(rings[missing].previous(), reason));
+            }
             if let Some(Incoming::Accepted(hello, stream, _)) = self.acceptor.next(Instant::now() + POLL_INTERVAL)
-                && (hello.service, hello.session) == (Service::Ring, self.welcome.session)
-                && hello.rank as usize == position.previous()
+                && hello.session == self.welcome.session
+                && let Some(at) = rings
+                    .iter()
+                    .position(|ring| (hello.service, hello.rank as usize) == (service(ring.scope), ring.previous()))
             {
-                return Ok((next, stream));
+                previous[at] = Some(stream);
             }
         }
-        Err(Error::lost(position.previous(), format!("it did not connect to rank {}", position.rank)))
+        let streams = next.into_iter().zip(previous.into_iter().flatten());
+        let connected =
+            rings.iter().zip(streams).map(|(ring, (next, previous))| Ring::new(ring.clone(), next, previous));
+        connected.collect::<std::io::Result<_>>().map_err(Error::system("the ring"))
     }
 
-    fn connect_next(&self, state: &GroupState) -> Result<TcpStream> {
-        let RingPosition { rank, .. } = state.position;
-        let next = state.position.next();
-        let hello = Hello { service: Service::Ring, rank: rank as u32, session: self.welcome.session };
+    fn connect_next(&self, ring: &Members, state: &GroupState) -> Result<TcpStream> {
+        let (rank, next) = (state.position.rank, ring.next());
+        let hello = Hello { service: service(ring.scope), rank: rank as u32, session: self.welcome.session };
         let mut reason = "rank 0 does not have its address".to_owned();
         while let Some(Some(address)) = self.welcome.ring.get(next)
             && !remaining(self.deadline).is_zero()
@@ -231,5 +247,14 @@ impl JoinedRank {
             }
         }
         Err(Error::lost(next, format!("rank {rank} did not reach it: {reason}")))
+    }
+}
+
+/// The purpose of a ring's connections.
+fn service(scope: Scope) -> Service {
+    match scope {
+        Scope::World => Service::Ring,
+        Scope::WithinHost => Service::RingWithinHost,
+        Scope::BetweenHosts => Service::RingBetweenHosts,
     }
 }

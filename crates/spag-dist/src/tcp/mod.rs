@@ -1,8 +1,11 @@
 //! A process group of CPU ranks in a ring of TCP connections.
 //!
 //! Every rank is connected to the next and the previous rank. Buffers are sent in place and in slices, so that sending,
-//! receiving and adding overlap. One thread per group runs the collectives in their start order. A tensor's storage is
+//! receiving and adding overlap. A tensor's storage is
 //! locked for one slice at a time, so other views of it can be used concurrently.
+//!
+//! On several hosts there are a ring within each host and rings between hosts, too ([`HostGroups`](crate::HostGroups)). One thread
+//! per rank runs the collectives of all its rings in their start order.
 //!
 //! A control connection from every rank to rank 0 carries heartbeats, the number of collectives started by each rank,
 //! and failures. A rank that loses its neighbour reports it to rank 0 and waits for its decision, so that all ranks

@@ -15,6 +15,7 @@ use super::memory::with_bytes;
 use super::schedule::{OnReceive, Schedule};
 use super::state::GroupState;
 use crate::Error;
+use crate::hosts::Members;
 use crate::net::poll_until;
 
 /// Maximum bytes per call, small enough to stay in a core's cache between receiving and adding.
@@ -46,6 +47,7 @@ impl From<Error> for RingError {
 /// The two connections of a rank to its neighbours.
 #[derive(Debug)]
 pub(crate) struct Ring {
+    pub(crate) members: Members,
     next: TcpStream,
     previous: TcpStream,
     /// Received bytes that are not added yet; `u64` aligns them for every format.
@@ -96,13 +98,13 @@ struct Transfer<'a> {
 impl Ring {
     /// # Errors
     /// A system error.
-    pub(crate) fn new(next: TcpStream, previous: TcpStream) -> io::Result<Self> {
+    pub(crate) fn new(members: Members, next: TcpStream, previous: TcpStream) -> io::Result<Self> {
         for stream in [&next, &previous] {
             stream.set_nodelay(true)?;
             stream.set_nonblocking(true)?;
             limit_local_buffers(stream);
         }
-        Ok(Self { next, previous, scratch: vec![0; SLICE / size_of::<u64>()] })
+        Ok(Self { members, next, previous, scratch: vec![0; SLICE / size_of::<u64>()] })
     }
 
     /// Runs one collective.

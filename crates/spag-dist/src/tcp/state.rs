@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use super::header::Header;
 use super::schedule::RingPosition;
+use crate::hosts::Scope;
 use crate::net::Waker;
 use crate::{Error, Result, Traffic};
 
@@ -20,8 +21,8 @@ pub(crate) enum Command {
     Fail(Error),
     /// Report a neighbour that seems to be lost; rank 0 decides which rank failed first.
     ReportSuspect(Error),
-    /// Report that the previous rank runs another collective.
-    ReportMismatch { own: Header, theirs: Header },
+    /// Report that the previous rank of a ring runs another collective.
+    ReportMismatch { own: Header, neighbour: usize, theirs: Header },
     /// This rank leaves the group.
     Leave,
 }
@@ -29,6 +30,7 @@ pub(crate) enum Command {
 /// Shared by the callers, the thread that runs collectives, and the control thread.
 #[derive(Debug)]
 pub(crate) struct GroupState {
+    /// Among all ranks.
     pub(crate) position: RingPosition,
     state: Mutex<State>,
     changed: Condvar,
@@ -50,7 +52,8 @@ struct State {
     idle: bool,
     /// The latest collectives that this rank has begun to run, newest first.
     begun: VecDeque<Header>,
-    traffic: Traffic,
+    /// Of each [`Scope`].
+    traffic: [Traffic; 3],
 }
 
 impl GroupState {
@@ -65,7 +68,7 @@ impl GroupState {
                 commands: Vec::new(),
                 idle: true,
                 begun: VecDeque::new(),
-                traffic: Traffic::default(),
+                traffic: Default::default(),
             }),
             changed: Condvar::new(),
             failed: AtomicBool::new(false),
@@ -218,13 +221,17 @@ impl GroupState {
         drop(self.wait(timeout, |state| state.idle));
     }
 
-    pub(crate) fn add_traffic(&self, moved: Traffic) {
-        let traffic = &mut self.state().traffic;
-        traffic.sent += moved.sent;
-        traffic.received += moved.received;
+    pub(crate) fn add_traffic(&self, scope: Scope, moved: Traffic) {
+        let of_scope = &mut self.state().traffic[scope as usize];
+        *of_scope = of_scope.plus(moved);
     }
 
-    pub(crate) fn traffic(&self) -> Traffic {
-        self.state().traffic
+    /// The traffic of a scope; the ring of all ranks has that of all.
+    pub(crate) fn traffic(&self, scope: Scope) -> Traffic {
+        let traffic = self.state().traffic;
+        match scope {
+            Scope::World => traffic.into_iter().fold(Traffic::default(), Traffic::plus),
+            scope => traffic[scope as usize],
+        }
     }
 }

@@ -1,5 +1,6 @@
 //! The launcher environment, process groups and the work queue; most tests start ranks as real processes.
 
+mod hosts;
 mod launch_env;
 mod queue;
 mod ranks;

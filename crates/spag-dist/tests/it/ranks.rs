@@ -7,7 +7,7 @@ use std::time::Duration;
 use spag_dist::{JoinOptions, LaunchEnv};
 use spag_tests::{Running, reserve_port, send_signal, test_process};
 
-use crate::{queue, tcp, tcp_join};
+use crate::{hosts, queue, tcp, tcp_join};
 
 /// The environment variable with the job of a rank.
 const JOB: &str = "SPAG_DIST_TEST_JOB";
@@ -21,6 +21,7 @@ fn rank_process() {
     match job.as_str() {
         "work" | "beside" => queue::rank(&job),
         "join" => tcp_join::rank(),
+        "by-host" | "within-forever" => hosts::rank(&job),
         _ => tcp::rank(&job),
     }
 }
@@ -72,6 +73,16 @@ impl Launch {
     pub(crate) fn with_for(mut self, rank: usize, name: &str, value: impl ToString) -> Self {
         self.one.push((rank, name.into(), value.to_string()));
         self
+    }
+
+    /// Ranks on `hosts` hosts, equally many on each. They connect at 0.0.0.0, since 127.0.0.1 is refused as the address of several
+    /// machines.
+    pub(crate) fn on_hosts(mut self, hosts: usize) -> Self {
+        let local = self.size / hosts;
+        for rank in 0..self.size {
+            self = self.with_for(rank, "LOCAL_RANK", rank % local);
+        }
+        self.with("LOCAL_WORLD_SIZE", local).with("MASTER_ADDR", "0.0.0.0").with("SPAG_TOKEN", "0123456789abcdef")
     }
 
     /// Heartbeats that are fast, but not too fast for a busy machine.

@@ -3,8 +3,8 @@
 use candle_core::{DType, Result, Tensor, bail};
 
 use crate::params::Pair;
-use spag_ops::kernels::Accumulate;
 use spag_ops::cast::in_compute_dtype;
+use spag_ops::kernels::Accumulate;
 use spag_ops::matmul::{self, Arithmetic};
 use spag_ops::pool::recycle;
 use spag_ops::rms_norm::RmsNorm;

@@ -112,12 +112,7 @@ impl BlockGradients {
     /// Views of a layer's gradients. Frozen weights and biases have none. The gradients of frozen norms, by-products of the
     /// gradients of their inputs, are accumulated in temporary memory. If the buffer holds nothing to add to, the products write
     /// their matrices, and everything else is set to zero.
-    pub(super) fn of(
-        buffer: &Tensor,
-        accumulate: Accumulate,
-        layout: &Layout,
-        layer: usize,
-    ) -> crate::Result<Self> {
+    pub(super) fn of(buffer: &Tensor, accumulate: Accumulate, layout: &Layout, layer: usize) -> crate::Result<Self> {
         if accumulate == Accumulate::No {
             for rest in layout.outside_trained_matrices(layer, buffer.elem_count()) {
                 set_zero(&buffer.narrow(0, rest.start, rest.len())?)?;

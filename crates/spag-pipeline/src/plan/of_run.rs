@@ -213,8 +213,8 @@ impl Planner<'_> {
                 None => {
                     let plan = ShardingPlan {
                         stage: training.settings.job.zero_stage.unwrap_or_default(),
-                        optimizer: Placement::Device,
-                        parameters: Placement::Device,
+                        within: training.settings.job.shard_within.unwrap_or_default(),
+                        ..ShardingPlan::default()
                     };
                     format_gib(self.on_cpu(training, plan).on_device())
                 }
@@ -249,7 +249,8 @@ impl Planner<'_> {
     pub(super) fn on_cpu(&self, training: &PlannedTraining, plan: ShardingPlan) -> RankMemory {
         let of = if training.on_policy { RankMemory::on_cpu_exact } else { RankMemory::on_cpu };
         let further = self.online.as_ref().filter(|_| training.on_policy).map_or(0, OnlineMemory::further_adapters);
-        of(self.model, &training.settings, plan, self.ranks).with_further_adapters(further)
+        let local = self.config.hardware.machine.gpus_per_node.unwrap_or(8);
+        of(self.model, &training.settings, plan, plan.shards(self.ranks, local)).with_further_adapters(further)
     }
 
     fn assumptions(&self) -> String {

@@ -90,6 +90,7 @@ impl Settings {
             fits.map_err(|problem| bad_setting("lora_target_modules", "", &problem))?;
         }
         let (optimizer, parameters) = (job.offload_optimizer, job.offload_param);
+        let within = job.shard_within.unwrap_or_default();
         settings.plan = match (job.zero_stage, job.deepspeed) {
             (Some(_), Some(file)) => {
                 let problem = "it names a stage, and so does --zero_stage; omit one of them";
@@ -100,10 +101,11 @@ impl Settings {
                 let file = DeepSpeed::load(&file, &run)?;
                 settings.scheduler = file.scheduler_name();
                 let file = file.sharding_plan();
-                Some(checked_plan(file.stage, file.optimizer, file.parameters)?)
+                Some(ShardingPlan { within, ..checked_plan(file.stage, file.optimizer, file.parameters)? })
             }
             (Some(stage), None) => {
-                Some(checked_plan(stage, optimizer.unwrap_or_default(), parameters.unwrap_or_default())?)
+                let plan = checked_plan(stage, optimizer.unwrap_or_default(), parameters.unwrap_or_default())?;
+                Some(ShardingPlan { within, ..plan })
             }
             (None, None) if (optimizer, parameters) != (None, None) => {
                 return Err(Error::Malformed {
@@ -137,7 +139,7 @@ impl Settings {
 /// A plan whose offloads the stage allows.
 fn checked_plan(stage: ZeroStage, optimizer: Placement, parameters: Placement) -> Result<ShardingPlan> {
     ShardingRequest::new(Some(stage), Some(optimizer), parameters, None)?;
-    Ok(ShardingPlan { stage, optimizer, parameters })
+    Ok(ShardingPlan { stage, optimizer, parameters, ..ShardingPlan::default() })
 }
 
 fn bad_setting(name: &str, value: impl std::fmt::Display, problem: &str) -> Error {

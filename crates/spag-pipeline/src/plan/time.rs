@@ -1,11 +1,11 @@
 //! The least time of an optimizer step: FLOPs over the peak and bytes over bandwidths, each at one assumed share.
 //!
-//! Legend: N ranks, P parameters, T tokens of a micro-batch, S of a sequence, Q query size, L blocks.
+//! Legend: N ranks on H hosts, P parameters, T tokens of a micro-batch, S of a sequence, Q query size, L blocks.
 
 use serde::Serialize;
 use spag_model::Architecture;
 use spag_model::params::Layout;
-use spag_train::{Placement, ShardingPlan, ZeroStage};
+use spag_train::{Placement, ShardWithin, ShardingPlan, ZeroStage};
 
 use super::assumptions::Assumptions;
 use super::settings::Settings;
@@ -60,7 +60,8 @@ impl StepBound {
         let flops = t * (of_weights + 6.0 * attended + recomputed);
         let compute = micro_batches * flops / (gpu.flops(config.dtype()) * assumed.flops_share);
 
-        let crosses = settings.gpus > settings.gpus_per_node;
+        let hosts = n / settings.local_gpus() as f64;
+        let crosses = hosts > 1.0 && plan.within == ShardWithin::All;
         let link = if crosses { gpu.link_bytes.min(assumed.network_bytes) } else { gpu.link_bytes };
         // Gradients are f32. Stage 3 gathers the parameters in the forward and in the backward pass.
         let sent = match plan.stage {
@@ -68,10 +69,17 @@ impl StepBound {
             ZeroStage::OptimizerState | ZeroStage::Gradients => 4.0 * trained,
             ZeroStage::Parameters => (4.0 + 2.0 * element) * trained,
         };
-        let links = passes * sent * (n - 1.0) / n / (link * assumed.link_share);
+        let shards = plan.shards(settings.gpus, settings.local_gpus()) as f64;
+        let in_passes = passes * sent * (shards - 1.0) / shards / link;
+        // The ranks of a host share its network, and each sends its shards of the gradients' sums.
+        let between_hosts = match plan.within {
+            ShardWithin::All => 0.0,
+            ShardWithin::Host => 8.0 * trained * (hosts - 1.0) / hosts / assumed.network_bytes,
+        };
+        let links = (in_passes + between_hosts) / assumed.link_share;
         let host_links = match plan.parameters {
             Placement::Device => 0.0,
-            Placement::Host => passes * 2.0 * element * trained / n / (gpu.host_link_bytes * assumed.link_share),
+            Placement::Host => passes * 2.0 * element * trained / shards / (gpu.host_link_bytes * assumed.link_share),
         };
         let step = compute.max(links).max(host_links);
         Self { compute, links, host_links, step, tokens_per_second: t * micro_batches * n / step }

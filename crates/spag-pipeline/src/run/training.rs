@@ -53,6 +53,7 @@ pub(super) fn train(
         eval_data_path: given.eval_data_path.clone(),
         deepspeed: given.deepspeed.clone(),
         zero_stage: given.zero_stage,
+        shard_within: given.shard_within.unwrap_or_default(),
         offload_optimizer: given.offload_optimizer,
         offload_param: given.offload_param.unwrap_or_default(),
         ..new

@@ -30,14 +30,30 @@ pub(crate) fn synchronize(stream: u64) -> Result<(), Error> {
     Ok(())
 }
 
+/// A new stream.
+fn create(stream: *mut *mut c_void, flags: u32) -> Result<(), Error> {
+    let mut machine = machine();
+    machine.need_context()?;
+    if flags != NON_BLOCKING {
+        fault!("a stream that waits for the default stream is not part of this stand-in");
+    }
+    put(stream, handle(machine.create_stream()))
+}
+
 calls! {
     fn cuStreamCreate(stream: *mut *mut c_void, flags: u32) {
-        let mut machine = machine();
-        machine.need_context()?;
-        if flags != NON_BLOCKING {
-            fault!("a stream that waits for the default stream is not part of this stand-in");
-        }
-        put(stream, handle(machine.create_stream()))
+        create(stream, flags)
+    }
+
+    // Priorities are hints to a GPU's scheduler; streams run in any order here.
+    fn cuStreamCreateWithPriority(stream: *mut *mut c_void, flags: u32, _priority: i32) {
+        create(stream, flags)
+    }
+
+    fn cuCtxGetStreamPriorityRange(least: *mut i32, greatest: *mut i32) {
+        machine().need_context()?;
+        put(least, 0)?;
+        put(greatest, -5)
     }
 
     fn cuStreamDestroy_v2(stream: *mut c_void) {

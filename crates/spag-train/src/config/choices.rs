@@ -74,5 +74,6 @@ spag_io::named_choices!(
     DataOrder,
     IntervalStrategy,
     super::Packing,
-    super::Placement
+    super::Placement,
+    super::ShardWithin
 );

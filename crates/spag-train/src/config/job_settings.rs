@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 
-use super::{Placement, ZeroStage};
+use super::{Placement, ShardWithin, ZeroStage};
 
 spag_io::settings! {
     /// What the result of a training does not depend on: how its state is distributed over ranks and memories, and what it
@@ -19,6 +19,11 @@ spag_io::settings! {
         /// default the stage of --deepspeed, or 0 without it. The result is the same.
         #[arg(value_name = "STAGE", help_heading = "Device")]
         pub zero_stage: Option<ZeroStage>;
+        /// The ranks that --zero_stage shards over: all, or host: those of each host, so that layers are gathered and gradients
+        /// reduced within hosts, and only sums of gradients are reduced between hosts, once a step (hybrid sharding). Every host needs
+        /// equally many ranks. Gradients differ by rounding.
+        #[arg(value_name = "RANKS", default_value = "all", help_heading = "Device")]
+        pub shard_within: Option<ShardWithin>;
         /// Where the parameters of ZeRO stage 3 are stored between their uses: none (on the device) or cpu (in host memory).
         #[arg(value_name = "PLACE", default_value = "none", help_heading = "Device")]
         pub offload_param: Option<Placement>;

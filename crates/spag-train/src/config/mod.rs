@@ -23,7 +23,7 @@ pub use crate::packing::Packing;
 pub use choices::{DataOrder, FirstStepRate, IntervalStrategy, Optim, SchedulerType};
 pub use job_settings::JobSettings;
 pub use kept_blocks::KeptBlocks;
-pub use placement::{Placement, ShardingPlan, ShardingRequest, ZeroStage};
+pub use placement::{Placement, ShardWithin, ShardingPlan, ShardingRequest, ZeroStage};
 pub use target_modules::TargetModules;
 
 spag_io::settings! {
@@ -110,6 +110,11 @@ spag_io::settings! {
         #[arg(value_name = "TYPE", default_value = "f32", help_heading = "Optimizer")]
         #[serde(skip_serializing_if = "spag_io::is_default")]
         pub optim_grad_dtype: WeightDtype = WeightDtype::F32;
+        /// Number format in which gradients are summed over ranks: f32, or bf16, which halves the bytes of these sums. A layer's
+        /// gradients are then rounded before they are sent, and each sum over ranks is. Sums over passes are f32.
+        #[arg(value_name = "TYPE", default_value = "f32", help_heading = "Optimizer")]
+        #[serde(skip_serializing_if = "spag_io::is_default")]
+        pub reduce_dtype: WeightDtype = WeightDtype::F32;
         /// Maximum number of tokens in a sample. Longer samples lose their beginning.
         #[arg(value_name = "N", help_heading = "Model and data")]
         pub max_length: usize [limits::LENGTH] = 256;

@@ -76,11 +76,24 @@ impl Placement {
     }
 }
 
+/// The ranks that a state is sharded over.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum ShardWithin {
+    /// All ranks.
+    #[default]
+    All,
+    /// The ranks of a host; each host has the whole state (hybrid sharding: FSDP's `HYBRID_SHARD`, DeepSpeed's MiCS).
+    Host,
+}
+
 /// What of a run's state is sharded over its ranks, and where the state is stored.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ShardingPlan {
     /// What is sharded.
     pub stage: ZeroStage,
+    /// Over which ranks.
+    pub within: ShardWithin,
     /// Where the optimizer's state is stored. Parameters on the host are updated there, whatever this says.
     pub optimizer: Placement,
     /// Where the parameters of stage 3 are stored between their uses.
@@ -88,31 +101,44 @@ pub struct ShardingPlan {
 }
 
 impl ShardingPlan {
-    /// Every stage with every offload that it allows.
+    /// Every stage with every offload that it allows, over all ranks.
     pub fn all() -> Vec<Self> {
         let mut all = Vec::new();
         for stage in ZeroStage::ALL {
             for optimizer in [Placement::Device, Placement::Host] {
-                all.push(Self { stage, optimizer, parameters: Placement::Device });
+                all.push(Self { stage, optimizer, ..Self::default() });
             }
             if stage == ZeroStage::Parameters {
-                all.push(Self { stage, optimizer: Placement::Host, parameters: Placement::Host });
+                let (optimizer, parameters) = (Placement::Host, Placement::Host);
+                all.push(Self { stage, optimizer, parameters, ..Self::default() });
             }
         }
         all
     }
 
-    /// Whether passes gather layers before they read them: in stage 3, unless one process has all parameters in the
+    /// Ranks that share a state, if there are `world_size` in all and `local_size` on each host.
+    pub fn shards(&self, world_size: usize, local_size: usize) -> usize {
+        match self.within {
+            ShardWithin::All => world_size,
+            ShardWithin::Host => local_size.min(world_size),
+        }
+    }
+
+    /// Whether passes gather layers before they read them: in stage 3, unless one of `shards` ranks has all parameters in the
     /// memory that it computes in.
-    pub fn gathers(&self, world_size: usize) -> bool {
-        self.stage == ZeroStage::Parameters && (world_size > 1 || self.parameters == Placement::Host)
+    pub fn gathers(&self, shards: usize) -> bool {
+        self.stage == ZeroStage::Parameters && (shards > 1 || self.parameters == Placement::Host)
     }
 
     /// The flags for this plan.
     pub fn flags(&self) -> String {
-        let Self { stage, optimizer, parameters } = self;
+        let Self { stage, within, optimizer, parameters } = self;
         let stage = stage.number();
-        format!("--zero_stage {stage} --offload_optimizer {optimizer} --offload_param {parameters}")
+        let within = match within {
+            ShardWithin::All => String::new(),
+            ShardWithin::Host => format!(" --shard_within {within}"),
+        };
+        format!("--zero_stage {stage} --offload_optimizer {optimizer} --offload_param {parameters}{within}")
     }
 }
 
@@ -121,6 +147,8 @@ impl ShardingPlan {
 pub struct ShardingRequest {
     /// What is sharded.
     pub stage: ZeroStage,
+    /// Over which ranks.
+    pub within: ShardWithin,
     /// Where the optimizer's state is stored; `None` chooses by free memory.
     pub optimizer: Option<Placement>,
     /// Where the parameters of stage 3 are stored between their uses.
@@ -128,7 +156,7 @@ pub struct ShardingRequest {
 }
 
 impl ShardingRequest {
-    /// Joins the flags with the plan of a DeepSpeed file.
+    /// Joins the flags with the plan of a DeepSpeed file, whose state is sharded over all ranks.
     ///
     /// # Errors
     /// A flag that contradicts the file, or parameters offloaded below stage 3.
@@ -159,6 +187,7 @@ impl ShardingRequest {
         };
         let request = Self {
             stage: stage.or(file.map(|plan| plan.stage)).unwrap_or_default(),
+            within: ShardWithin::All,
             optimizer,
             parameters: if offloaded(|plan| plan.parameters) { Placement::Host } else { parameters },
         };

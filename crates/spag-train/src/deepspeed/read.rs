@@ -49,6 +49,16 @@ pub(super) const BETAS: Kind<[f64; 2]> = Kind {
 /// A name.
 pub(super) const NAME: Kind<String> = Kind { expected: "a string", read: |value| value.as_str().map(str::to_owned) };
 
+/// The number format of sums over ranks, by DeepSpeed's names.
+pub(super) const REDUCED: Kind<&'static str> = Kind {
+    expected: "\"fp32\" or \"bf16\" (or \"auto\")",
+    read: |value| match value.as_str()? {
+        "fp32" => Some("fp32"),
+        "bf16" | "bfp16" => Some("bf16"),
+        _ => None,
+    },
+};
+
 /// A stage of ZeRO.
 pub(super) const STAGE: Kind<ZeroStage> =
     Kind { expected: "0, 1, 2 or 3", read: |value| whole(value).and_then(|number| ZeroStage::try_from(number).ok()) };

@@ -1,7 +1,9 @@
 //! The settings with `"auto"` filled in, as transformers' `HfTrainerDeepSpeedConfig` does.
 
+use spag_model::dtype::WeightDtype;
+
 use super::facts::RunFacts;
-use super::read::{BETAS, COUNT, DEVICE, Given, NAME, NUMBER, RATE, Reader, STAGE, SWITCH, WARMUP};
+use super::read::{BETAS, COUNT, DEVICE, Given, NAME, NUMBER, RATE, REDUCED, Reader, STAGE, SWITCH, WARMUP};
 use super::{Scheduler, SchedulerParams, WarmupType};
 use crate::config::{Placement, ShardingPlan, ZeroStage};
 
@@ -18,6 +20,14 @@ pub(super) fn resolve(reader: &mut Reader<'_>, run: &RunFacts<'_>) -> (ShardingP
     let is_old = reader.find("bf16").is_none() && reader.find("bfloat16").is_some();
     let bf16 = if is_old { "bfloat16.enabled" } else { "bf16.enabled" };
     reader.agree(bf16, SWITCH, "--bf16", config.bf16);
+    // Without it DeepSpeed reduces in the format of training, and this program in the flag's.
+    if reader.find("communication_data_type").is_some() {
+        let reduced = match config.reduce_dtype {
+            WeightDtype::F32 => "fp32",
+            WeightDtype::Bf16 => "bf16",
+        };
+        reader.agree("communication_data_type", REDUCED, "--reduce_dtype", reduced);
+    }
     // Only the type is left to check: true is refused by the schema.
     reader.given("fp16.enabled", SWITCH);
     reader.set("fp16.enabled", false);
@@ -62,5 +72,6 @@ fn zero(reader: &mut Reader<'_>) -> ShardingPlan {
     let stage = reader.or("zero_optimization.stage", STAGE, ZeroStage::Disabled);
     let mut offload =
         |section: &str| reader.or(&format!("zero_optimization.{section}.device"), DEVICE, Placement::Device);
-    ShardingPlan { stage, optimizer: offload("offload_optimizer"), parameters: offload("offload_param") }
+    let (optimizer, parameters) = (offload("offload_optimizer"), offload("offload_param"));
+    ShardingPlan { stage, optimizer, parameters, ..ShardingPlan::default() }
 }

@@ -25,7 +25,7 @@ const fn refuse(refuses: fn(&Value) -> bool, advice: &'static str, keys: &'stati
 const REMOVE: &str = "remove the key or turn it off";
 const RECOMPUTE: &str = "use --gradient_checkpointing";
 const PLAIN_FOLDERS: &str = "checkpoints are plain folders: remove the section";
-const SHARDED: &str = "state is sharded over all ranks: remove the key";
+const SHARDED: &str = "remove the key, and use --shard_within host to shard within hosts";
 
 /// Features that this program does not have. The scaling of losses needs no entry, because float16 is refused.
 const REFUSED: &[Refusal] = &[
@@ -44,7 +44,7 @@ const REFUSED: &[Refusal] = &[
         "weight_quantization weight_quantization_config zero_optimization.zeropp_loco_param zero_optimization.zenflow",
     ),
     refuse(on, "train in bfloat16 (`bf16.enabled`) or float32", "amp torch_autocast fp16.enabled"),
-    refuse(not_f32, "gradients are reduced in float32: remove the key", "communication_data_type"),
+    refuse(is_f16, "gradients are reduced in float32 or bfloat16: write \"auto\"", "communication_data_type"),
     refuse(not_f32, "gradients are added up in float32: remove the key", "data_types.grad_accum_dtype"),
     refuse(not_dense, "attention is dense: remove the section", "sparse_attention"),
     refuse(on, "the last, smaller batch is used too: remove the key", "dataloader_drop_last"),
@@ -137,6 +137,10 @@ fn off(value: &Value) -> bool {
 
 fn above_one(value: &Value) -> bool {
     value.as_f64().is_some_and(|number| number > 1.0)
+}
+
+fn is_f16(value: &Value) -> bool {
+    value == "fp16"
 }
 
 fn not_f32(value: &Value) -> bool {

@@ -13,7 +13,7 @@ use spag_chat::TemplateSettings;
 use spag_model::tokenizer::BosRule;
 use spag_ops::DeviceChoice;
 
-use crate::config::{Placement, TrainConfig, ZeroStage};
+use crate::config::{Placement, ShardWithin, TrainConfig, ZeroStage};
 
 pub use run::{run, run_on};
 
@@ -39,6 +39,9 @@ pub struct TrainJob {
     pub deepspeed: Option<PathBuf>,
     /// What is sharded over the ranks; `None` is the stage of the DeepSpeed file, or 0 without one.
     pub zero_stage: Option<ZeroStage>,
+    /// The ranks that it is sharded over.
+    #[serde(skip_serializing_if = "spag_io::is_default")]
+    pub shard_within: ShardWithin,
     /// Where the parameters of ZeRO stage 3 are stored between their uses.
     pub offload_param: Placement,
     /// Folder of TensorBoard events; `None` writes none.
@@ -92,6 +95,7 @@ impl TrainJob {
             model_dir: None,
             deepspeed: None,
             zero_stage: None,
+            shard_within: ShardWithin::All,
             offload_param: Placement::Device,
             logging_dir: None,
             add_bos_token: BosRule::default(),

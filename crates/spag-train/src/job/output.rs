@@ -22,8 +22,16 @@ const SETTINGS: &str = "train_config.json";
 const LOCK: &str = ".lock";
 
 /// Keys of [`TrainJob`] on which the result does not depend.
-const NOT_OF_RESULT: [&str; 7] =
-    ["output_dir", "deepspeed", "zero_stage", "offload_param", "offload_optimizer", "logging_dir", "device"];
+const NOT_OF_RESULT: [&str; 8] = [
+    "output_dir",
+    "deepspeed",
+    "zero_stage",
+    "shard_within",
+    "offload_param",
+    "offload_optimizer",
+    "logging_dir",
+    "device",
+];
 
 /// The output folder of a run, locked against other runs.
 pub(super) struct OutputDir {

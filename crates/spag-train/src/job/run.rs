@@ -100,6 +100,7 @@ fn train(
     let sharding = JobSettings {
         deepspeed: job.deepspeed.clone(),
         zero_stage: job.zero_stage,
+        shard_within: Some(job.shard_within),
         offload_optimizer: job.offload_optimizer,
         offload_param: Some(job.offload_param),
         ..JobSettings::default()
@@ -224,6 +225,7 @@ fn check_agreement(
     let kind = if device.device().is_cpu() { "the CPU" } else { "a GPU" };
     facts.extend([
         ("--zero_stage".into(), job.zero_stage.unwrap_or_default().number().to_string()),
+        ("--shard_within".into(), job.shard_within.to_string()),
         ("the device".into(), kind.into()),
         ("the model's config.json".into(), value(serde_json::to_value(architecture)).to_string()),
         ("the digest of the training data or the tokenizer".into(), dataset.content_digest()),

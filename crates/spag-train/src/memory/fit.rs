@@ -78,8 +78,8 @@ pub fn fit(
     device: &OpenDevice,
 ) -> Result<Fitted> {
     config.check_for(&model.architecture)?;
-    let ShardingRequest { stage, parameters, optimizer } = request;
-    let plan = ShardingPlan { stage, parameters, optimizer: Placement::Device };
+    let ShardingRequest { stage, within, parameters, optimizer } = request;
+    let plan = ShardingPlan { stage, within, parameters, optimizer: Placement::Device };
     let Beside { least, wanted, further_adapters } = beside;
     let config = config.clone();
     let run = PlannedRun { model, config, plan, world_size, local_size, beside: wanted, further_adapters };
@@ -88,7 +88,8 @@ pub fn fit(
             KeptBlocks::Auto => device.memory()?.free / HOST_SHARE / local_size.max(1) as u64,
             KeptBlocks::Count(_) => 0,
         };
-        let needed = |run: &PlannedRun<'_>| RankMemory::on_cpu_exact(model, &run.config, plan, world_size).on_device();
+        let shards = plan.shards(world_size, local_size);
+        let needed = |run: &PlannedRun<'_>| RankMemory::on_cpu_exact(model, &run.config, plan, shards).on_device();
         return Ok(run.keeping_what(|run| needed(run) <= room));
     }
     let host = free_memory(OpenDevice::cpu().device())?.free;
@@ -188,7 +189,8 @@ impl PlannedRun<'_> {
 
     /// The memory of one rank.
     pub fn memory(&self) -> RankMemory {
-        let memory = RankMemory::on_gpu(self.model, &self.config, self.plan, self.world_size);
+        let memory =
+            RankMemory::on_gpu(self.model, &self.config, self.plan, self.plan.shards(self.world_size, self.local_size));
         memory.with_further_adapters(self.further_adapters)
     }
 
@@ -243,7 +245,8 @@ impl PlannedRun<'_> {
             let needed = format_gib(sharded.on_host());
             ways.push(format!("with --zero_stage 3 the ranks here would need {needed} of the host"));
         }
-        let on_device = ShardingPlan { stage: self.plan.stage, ..ShardingPlan::default() };
+        let (optimizer, parameters) = (Placement::Device, Placement::Device);
+        let on_device = ShardingPlan { optimizer, parameters, ..self.plan };
         ways.push(format!(
             "with {}, the run would need {} of the device, and {} are free",
             match self.plan.parameters {
@@ -390,7 +393,8 @@ mod tests {
     #[test]
     fn ranks_share_the_host_and_shard_by_stage() {
         let of = |ranks, stage, parameters, optimizer, free: &Free| {
-            fit(&config(), ranks, ShardingPlan { stage, parameters, optimizer: Device }, optimizer, free)
+            let plan = ShardingPlan { stage, parameters, ..ShardingPlan::default() };
+            fit(&config(), ranks, plan, optimizer, free)
         };
         let whole = ZeroStage::Disabled;
         // Each rank stores the whole state on the one host.

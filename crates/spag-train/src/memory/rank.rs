@@ -47,30 +47,24 @@ pub struct RankMemory {
 }
 
 impl RankMemory {
-    /// The memory of one of `world_size` ranks that train a model on GPUs.
-    pub fn on_gpu(model: &ModelConfig, config: &TrainConfig, plan: ShardingPlan, world_size: usize) -> Self {
-        Self::new(model, config, &StepMemory::on_gpu(model, config), plan, world_size)
+    /// The memory of one of `shards` ranks that share the state of a model that is trained on GPUs.
+    pub fn on_gpu(model: &ModelConfig, config: &TrainConfig, plan: ShardingPlan, shards: usize) -> Self {
+        Self::new(model, config, &StepMemory::on_gpu(model, config), plan, shards)
     }
 
     /// The same on CPUs, where device and host are one memory.
-    pub fn on_cpu(model: &ModelConfig, config: &TrainConfig, plan: ShardingPlan, world_size: usize) -> Self {
+    pub fn on_cpu(model: &ModelConfig, config: &TrainConfig, plan: ShardingPlan, shards: usize) -> Self {
         let plan = ShardingPlan { stage: plan.stage, ..ShardingPlan::default() };
-        Self::new(model, config, &StepMemory::on_cpu(model, config, Arithmetic::Bf16), plan, world_size)
+        Self::new(model, config, &StepMemory::on_cpu(model, config, Arithmetic::Bf16), plan, shards)
     }
 
     /// The same of a learner [with exact attention](crate::Learner::with_exact_attention).
-    pub fn on_cpu_exact(model: &ModelConfig, config: &TrainConfig, plan: ShardingPlan, world_size: usize) -> Self {
+    pub fn on_cpu_exact(model: &ModelConfig, config: &TrainConfig, plan: ShardingPlan, shards: usize) -> Self {
         let plan = ShardingPlan { stage: plan.stage, ..ShardingPlan::default() };
-        Self::new(model, config, &StepMemory::on_cpu(model, config, Arithmetic::F32), plan, world_size)
+        Self::new(model, config, &StepMemory::on_cpu(model, config, Arithmetic::F32), plan, shards)
     }
 
-    fn new(
-        model: &ModelConfig,
-        config: &TrainConfig,
-        step: &StepMemory,
-        plan: ShardingPlan,
-        world_size: usize,
-    ) -> Self {
+    fn new(model: &ModelConfig, config: &TrainConfig, step: &StepMemory, plan: ShardingPlan, shards: usize) -> Self {
         // Under an adapter, every rank has all weights of the model, without gradients and optimizer state.
         let (frozen, dequantised) = match (config.lora_r, config.quantize) {
             (None, _) => (0, 0),
@@ -78,7 +72,7 @@ impl RankMemory {
             (Some(_), Some(format)) => QuantisedLayers::bytes(&model.architecture, format, config.dtype()),
         };
         let trained = config.trained_layout(&model.architecture);
-        let partition = Partition::new(&trained, 0, world_size);
+        let partition = Partition::new(&trained, 0, shards);
         let layers = 0..partition.layout().layers.len();
         let element = config.dtype().bytes() as u64;
         let padded = |layer: usize| partition.padded_len(layer) as u64;
@@ -89,7 +83,7 @@ impl RankMemory {
         };
         let own_of_all = |sharded_from| layers.clone().map(|layer| own(layer, sharded_from)).sum::<u64>();
         let parameters = own_of_all(ZeroStage::Parameters) * element;
-        let gathers = plan.gathers(world_size);
+        let gathers = plan.gathers(shards);
         let parameters_on_host = plan.parameters == Placement::Host && plan.stage == ZeroStage::Parameters;
         // Parameters on the host are updated there.
         let optimizer_on_host = plan.optimizer == Placement::Host || parameters_on_host;
@@ -108,7 +102,11 @@ impl RankMemory {
         let staging = |bytes| STAGING_BUFFERS as u64 * largest * bytes;
         let bytes = LayerBytes {
             parameters: &|layer| if gathers { padded(layer) * element } else { 0 },
-            gradients: &|layer| if world_size > 1 { padded(layer) * 4 } else { 0 },
+            gradients: &|layer| if shards > 1 { padded(layer) * 4 } else { 0 },
+            rounded: &|layer| match config.reduce_dtype {
+                WeightDtype::Bf16 if shards > 1 => padded(layer) * 2,
+                _ => 0,
+            },
         };
         let whole = WholeLayers::new(partition.layout(), model.architecture.is_tied(), &bytes);
         // Blocks and head do not compute at the same time.
@@ -200,10 +198,22 @@ impl fmt::Display for RankMemory {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::config::ShardWithin;
 
     fn seven_billion() -> ModelConfig {
         let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../configs/llama2-7b/config.json");
         ModelConfig::from_file(path).unwrap()
+    }
+
+    #[test]
+    fn shards_within_a_host_take_the_memory_of_its_ranks() {
+        let stage = ZeroStage::Parameters;
+        let all = ShardingPlan { stage, ..ShardingPlan::default() };
+        let host = ShardingPlan { within: ShardWithin::Host, ..all };
+        assert_eq!([all, host].map(|plan| plan.shards(32, 8)), [32, 8]);
+        assert_eq!(host.shards(4, 4), 4);
+        let of = |plan: ShardingPlan| memory(WeightDtype::Bf16, plan, plan.shards(32, 8));
+        assert!(of(host).optimizer > 3 * of(all).optimizer && of(host).gathered == of(all).gathered);
     }
 
     /// Two sequences of 2 048 tokens.
@@ -289,7 +299,8 @@ mod tests {
     #[test]
     fn seven_billion_parameters_on_eight_ranks_by_hand() {
         let host = Placement::Host;
-        let plan = ShardingPlan { stage: ZeroStage::Parameters, optimizer: host, parameters: host };
+        let stage = ZeroStage::Parameters;
+        let plan = ShardingPlan { stage, optimizer: host, parameters: host, ..ShardingPlan::default() };
         let needs = memory(WeightDtype::Bf16, plan, 8);
         let part = 6_738_415_616 / 8;
         let block = 4 * 4096 * 4096 + 3 * 4096 * 11_008 + 2 * 4096;

@@ -34,6 +34,8 @@ impl Whole {
 pub(super) struct LayerBytes<'a> {
     pub(super) parameters: &'a dyn Fn(usize) -> u64,
     pub(super) gradients: &'a dyn Fn(usize) -> u64,
+    /// A copy of the gradients that is rounded and reduced; 0 if they are reduced in place.
+    pub(super) rounded: &'a dyn Fn(usize) -> u64,
 }
 
 impl WholeLayers {
@@ -43,17 +45,22 @@ impl WholeLayers {
         let gathered = gathered(last, tied, bytes.parameters);
         // A tied embedding's buffer is open from the head to the end of the backward pass.
         let open_embedding = if tied { (bytes.gradients)(0) } else { 0 };
+        let in_reduction = |layer: usize| match (bytes.rounded)(layer) {
+            0 => (bytes.gradients)(layer),
+            rounded => rounded,
+        };
         let reducing = |layer: usize| {
             let open = if layer == 0 { 0 } else { open_embedding };
-            // The layer itself, and those above that are still being reduced.
-            open + (layer..=layer + REDUCING_LAYERS).map(bytes.gradients).sum::<u64>()
+            // The layer itself and its copy, and those above that are still being reduced.
+            let above = (layer + 1..=layer + REDUCING_LAYERS).map(in_reduction).sum::<u64>();
+            open + (bytes.gradients)(layer) + (bytes.rounded)(layer) + above
         };
         let at = |layer: usize| Whole { gathered: gathered[layer], reducing: reducing(layer) };
         let blocks = (0..last).map(at).max_by_key(|whole| whole.total()).unwrap_or_default();
         let head = Whole {
             gathered: gathered[last],
             // The embedding of the micro-batch before may still be in reduction.
-            reducing: reducing(last) + (bytes.gradients)(0),
+            reducing: reducing(last) + in_reduction(0),
         };
         Self { blocks, head }
     }
@@ -105,9 +112,21 @@ mod tests {
     }
 
     fn whole_layers(layout: &Layout, tied: bool) -> WholeLayers {
+        whole_layers_with(layout, tied, &|_| 0)
+    }
+
+    fn whole_layers_with(layout: &Layout, tied: bool, rounded: &dyn Fn(usize) -> u64) -> WholeLayers {
         let len = |layer: usize| layout.layers.get(layer).map_or(0, |layer| layer.len as u64);
-        let bytes = LayerBytes { parameters: &|layer| 2 * len(layer), gradients: &|layer| 4 * len(layer) };
+        let bytes = LayerBytes { parameters: &|layer| 2 * len(layer), gradients: &|layer| 4 * len(layer), rounded };
         WholeLayers::new(layout, tied, &bytes)
+    }
+
+    #[test]
+    fn rounded_gradients_are_copies_of_half_the_size() {
+        let layout = layout(10, false);
+        let len = |layer: usize| layout.layers.get(layer).map_or(0, |layer| layer.len as u64);
+        let WholeLayers { blocks, head } = whole_layers_with(&layout, false, &|layer| 2 * len(layer));
+        assert_eq!((blocks.reducing, head.reducing), ((4 + 2 + 2) * 168, (4 + 2) * 44 + 2 * 40));
     }
 
     /// Blocks of 4·16 + 3·32 + 8 = 168 elements.

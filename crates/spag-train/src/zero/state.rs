@@ -8,21 +8,26 @@ use spag_dist::{Collective, Pending, ProcessGroup, Single};
 use spag_model::checkpoint::{LoadOptions, read_buffers, read_tensors};
 use spag_model::dtype::WeightDtype;
 use spag_model::params::{FlatBuffers, GradientSink, Layout, WeightSource};
+use spag_ops::kernels::Accumulate;
 
 use super::Partition;
 use super::grad_shards::GradShards;
 use super::param_shards::ParamShards;
+use super::ranks::StateRanks;
+use super::whole_gradients::WholeGradients;
 use crate::config::{Placement, ShardingPlan, TrainConfig, ZeroStage};
 use crate::error::{Error, Result};
 use crate::optimizer::{self, Covers, OptimizerState, ShardedParameters, StateBuffer, UpdateUnit, squared_norm};
 
 /// Parameters, gradients and optimizer state of this rank.
 pub(crate) struct ShardedState {
-    group: Arc<dyn ProcessGroup>,
+    ranks: StateRanks,
     stage: ZeroStage,
     weights: Weights,
     gradients: Gradients,
     optimizer: OptimizerState,
+    /// The number format of sums over ranks.
+    reduce_dtype: WeightDtype,
     /// What this rank updates: its shards, or everything in stage 0.
     updated: Partition,
 }
@@ -39,8 +44,8 @@ enum Target<'a> {
 }
 
 enum Gradients {
-    /// Of one process: passes add to them directly.
-    Whole(FlatBuffers),
+    /// Of one process: passes write and add to them directly.
+    Whole(WholeGradients),
     /// Own shards of the sums over the ranks.
     Sharded(GradShards),
     /// The same, stored in whole buffers, which are all-gathered before an update.
@@ -51,7 +56,8 @@ impl ShardedState {
     /// The state of a single process, with the parameters of a model.
     pub(crate) fn single(parameters: &FlatBuffers, config: &TrainConfig) -> Result<Self> {
         let plan = ShardingPlan::default();
-        Self::new(Weights::Whole(parameters.clone()), parameters.layout(), config, plan, Arc::new(Single))
+        let ranks = StateRanks::new(Arc::new(Single), plan.within)?;
+        Self::new(Weights::Whole(parameters.clone()), parameters.layout(), config, plan, ranks)
     }
 
     /// The state with parameters from the checkpoint in `dir`.
@@ -108,6 +114,8 @@ impl ShardedState {
         group: Arc<dyn ProcessGroup>,
         fill: impl FnOnce(Target<'_>) -> Result<()>,
     ) -> Result<Self> {
+        let ranks = StateRanks::new(group, plan.within)?;
+        let group = &ranks.shards;
         let partition = Partition::new(layout, group.rank(), group.size());
         let LoadOptions { device, dtype } = options;
         let weights = if plan.gathers(group.size()) {
@@ -117,7 +125,8 @@ impl ShardedState {
             };
             let parts = partition.zeros(DType::from(*dtype), stored_on)?;
             fill(Target::Shards(&partition, &parts))?;
-            let shards = ParamShards::new(group.clone(), partition, parts, *dtype, device);
+            // Passes wait for gathers, and for reductions only in the end.
+            let shards = ParamShards::new(group.with_priority()?, partition, parts, *dtype, device);
             Weights::Sharded(match plan.parameters {
                 Placement::Device => shards,
                 Placement::Host => shards.on_host().locked()?,
@@ -127,7 +136,7 @@ impl ShardedState {
             fill(Target::Whole(&whole))?;
             Weights::Whole(whole)
         };
-        Self::new(weights, layout, config, plan, group)
+        Self::new(weights, layout, config, plan, ranks)
     }
 
     fn new(
@@ -135,13 +144,15 @@ impl ShardedState {
         layout: &Layout,
         config: &TrainConfig,
         plan: ShardingPlan,
-        group: Arc<dyn ProcessGroup>,
+        ranks: StateRanks,
     ) -> Result<Self> {
+        let group = &ranks.shards;
         let partition = Partition::new(layout, group.rank(), group.size());
         let device = weights.source().device().clone();
-        let shards = |sums| GradShards::new(group.clone(), partition.clone(), sums, &device);
+        let format = (&device, config.reduce_dtype);
+        let shards = |sums| GradShards::new(group.clone(), partition.clone(), sums, format);
         let gradients = match (group.size(), plan.stage) {
-            (1, _) => Gradients::Whole(FlatBuffers::zeros(layout, &device)?),
+            (1, _) => Gradients::Whole(WholeGradients::zeros(layout, &device)?),
             (_, ZeroStage::Disabled) => {
                 let whole = FlatBuffers::padded(layout, WeightDtype::F32, &device, partition.multiple())?;
                 let own = shards(partition.own_of_all(whole.layers())?);
@@ -167,12 +178,13 @@ impl ShardedState {
             gradients: config.optim_grad_dtype,
         };
         let optimizer = OptimizerState::sharded(optimizer, parameters, plan.optimizer)?;
-        Ok(Self { group, stage: plan.stage, weights, gradients, optimizer, updated })
+        let (stage, reduce_dtype) = (plan.stage, config.reduce_dtype);
+        Ok(Self { ranks, stage, weights, gradients, optimizer, reduce_dtype, updated })
     }
 
-    /// The ranks that share the state.
+    /// All ranks that train together.
     pub(crate) fn group(&self) -> &Arc<dyn ProcessGroup> {
-        &self.group
+        &self.ranks.all
     }
 
     /// The parameters as passes read them.
@@ -180,7 +192,7 @@ impl ShardedState {
         self.weights.source()
     }
 
-    /// Where passes add gradients, between [`ShardedState::zero_gradients`] and [`ShardedState::finish_gradients`]. The last pass of a
+    /// Where passes add gradients, between [`ShardedState::begin_gradients`] and [`ShardedState::finish_gradients`]. The last pass of a
     /// step adds to [`ShardedState::last_gradients`].
     pub(crate) fn gradients(&self) -> &dyn GradientSink {
         match &self.gradients {
@@ -204,29 +216,36 @@ impl ShardedState {
         self.optimizer.resume_at(updates);
     }
 
-    /// Sets the gradients to zero.
-    pub(crate) fn zero_gradients(&self) -> Result<()> {
+    /// Begins a step without gradients.
+    pub(crate) fn begin_gradients(&self) {
         self.optimizer.forget_gradients();
         match &self.gradients {
-            Gradients::Whole(whole) => Ok(whole.set_zero()?),
-            Gradients::Sharded(own) | Gradients::Replicated { own, .. } => own.set_zero(),
+            Gradients::Whole(whole) => whole.begin(),
+            Gradients::Sharded(own) | Gradients::Replicated { own, .. } => own.begin(),
         }
     }
 
-    /// Waits until all gradients are reduced.
+    /// Waits until all gradients are reduced, and sums them over the replicas of the state; once, after the last pass of a step.
     pub(crate) fn finish_gradients(&self) -> Result<()> {
         match &self.gradients {
-            Gradients::Whole(_) => Ok(()),
-            Gradients::Sharded(own) | Gradients::Replicated { own, .. } => own.finish(),
+            Gradients::Whole(whole) => whole.finish()?,
+            Gradients::Sharded(own) | Gradients::Replicated { own, .. } => own.finish()?,
+        }
+        self.ranks.sum_over_replicas(self.own_gradients(), self.reduce_dtype)
+    }
+
+    /// The own shards of the gradients, in the layers' order.
+    fn own_gradients(&self) -> &[Tensor] {
+        match &self.gradients {
+            Gradients::Whole(whole) => whole.layers(),
+            Gradients::Sharded(own) | Gradients::Replicated { own, .. } => own.shards(),
         }
     }
 
-    /// The sum of squares of the own gradient shards. The sum over all ranks is that of the whole gradient.
+    /// The sum of squares of the own gradient shards, or 0 if another replica's count. The sum over all ranks is that of the whole
+    /// gradient.
     pub(crate) fn squared_norm(&self) -> Result<f64> {
-        match &self.gradients {
-            Gradients::Whole(whole) => squared_norm(whole.layers()),
-            Gradients::Sharded(own) | Gradients::Replicated { own, .. } => squared_norm(own.shards()),
-        }
+        if self.ranks.counts() { squared_norm(self.own_gradients()) } else { Ok(0.0) }
     }
 
     /// The sum of squares of what this rank updates: parameters and optimizer state. It is finite if they all are, and
@@ -265,12 +284,13 @@ impl ShardedState {
         }
     }
 
-    /// Gathers the shards of all ranks into whole layers.
+    /// Gathers the shards of the ranks that share the state into whole layers.
     fn all_gather(&self, layers: &[Tensor]) -> Result<()> {
-        if self.group.size() == 1 {
+        let group = &self.ranks.shards;
+        if group.size() == 1 {
             return Ok(());
         }
-        let start = |layer: &Tensor| self.group.start(Collective::AllGather(layer.clone()));
+        let start = |layer: &Tensor| group.start(Collective::AllGather(layer.clone()));
         let pending: Vec<Pending> = layers.iter().map(start).collect::<spag_dist::Result<_>>()?;
         pending.into_iter().try_for_each(|pending| Ok(pending.wait()?))
     }
@@ -278,8 +298,8 @@ impl ShardedState {
     /// The optimizer's buffers, as whole layers. All ranks have to read the same layers in
     /// the same order.
     pub(crate) fn optimizer_state(&self) -> Vec<(StateBuffer, Box<dyn WeightSource>)> {
-        let sharded = self.stage != ZeroStage::Disabled && self.group.size() > 1;
-        let group: Arc<dyn ProcessGroup> = if sharded { self.group.clone() } else { Arc::new(Single) };
+        let sharded = self.stage != ZeroStage::Disabled && self.ranks.shards.size() > 1;
+        let group: Arc<dyn ProcessGroup> = if sharded { self.ranks.shards.clone() } else { Arc::new(Single) };
         let source = |buffer: StateBuffer, parts: &[Tensor]| -> Box<dyn WeightSource> {
             // Whole layers are read where they are stored.
             let stored_on = parts.first().filter(|_| !sharded).map(Tensor::device);
@@ -326,6 +346,9 @@ impl LastGradients<'_> {
     fn complete(&self, layer: usize) -> Result<()> {
         let optimizer = &self.state.optimizer;
         match &self.state.gradients {
+            // They are complete once they are summed over the replicas.
+            Gradients::Whole(_) if self.state.ranks.has_replicas() => Ok(()),
+            Gradients::Sharded(own) if self.state.ranks.has_replicas() => own.reduce(layer).map(drop),
             Gradients::Whole(whole) => optimizer.start(layer, &whole.layers()[layer]),
             Gradients::Sharded(own) => {
                 let mut completed = self.completed.lock().unwrap_or_else(PoisonError::into_inner);
@@ -346,6 +369,10 @@ impl GradientSink for LastGradients<'_> {
 
     fn buffer(&self, layer: usize) -> spag_model::Result<Tensor> {
         self.state.gradients().buffer(layer)
+    }
+
+    fn block_buffer(&self, layer: usize) -> spag_model::Result<(Tensor, Accumulate)> {
+        self.state.gradients().block_buffer(layer)
     }
 
     fn complete(&self, layer: usize) -> spag_model::Result<()> {

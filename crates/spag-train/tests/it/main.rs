@@ -4,6 +4,7 @@ mod bf16_curves;
 mod chat;
 mod encode;
 mod engine;
+mod hybrid;
 mod kernels;
 mod learner;
 mod lora;

@@ -23,6 +23,7 @@ fn value_that_contradicts_a_flag_is_reported() {
         ("gradient_clipping", json!(0.5), "--max_grad_norm", "1.0"),
         ("bf16.enabled", json!(false), "--bf16", "true"),
         ("bfloat16.enabled", json!(false), "--bf16", "true"),
+        ("communication_data_type", json!("bf16"), "--reduce_dtype", "\"fp32\""),
         ("optimizer.params.lr", json!(2e-6), "--learning_rate", "5e-6"),
         ("optimizer.params.betas", json!([0.9, 0.95]), "--adam_beta1, --adam_beta2", "[0.9,0.999]"),
         ("optimizer.params.eps", json!(1e-6), "--adam_epsilon", "1e-8"),

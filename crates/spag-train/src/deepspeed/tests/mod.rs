@@ -133,6 +133,8 @@ fn disabled_and_idle_settings_are_accepted() {
         ("compression_training", json!({"weight_quantization": {"shared_parameters": {"enabled": false}}})),
         ("data_efficiency", json!({"enabled": false, "data_sampling": {"enabled": true}})),
         ("communication_data_type", Value::Null),
+        ("communication_data_type", json!("fp32")),
+        ("communication_data_type", json!("auto")),
         ("optimizer", json!({"type": "Adam", "params": {"torch_adam": true, "adam_w_mode": true}})),
         ("zero_optimization", json!({"zero_hpz_partition_size": 1, "mics_shard_size": -1, "zeropp_loco_param": null})),
         ("zero_optimization.offload_param", json!({"device": "none", "nvme_path": "/local_nvme"})),

@@ -81,11 +81,7 @@ fn losses(dir: &Path, place: &Place, dtypes: [WeightDtype; 2], plan: ShardingPla
 /// All plans, and parameters on the host with an optimizer on the device, which is updated on the host too.
 fn plans() -> Vec<ShardingPlan> {
     let mut plans = ShardingPlan::all();
-    plans.push(ShardingPlan {
-        stage: ZeroStage::Parameters,
-        optimizer: Placement::Device,
-        parameters: Placement::Host,
-    });
+    plans.push(ShardingPlan { stage: ZeroStage::Parameters, parameters: Placement::Host, ..ShardingPlan::default() });
     plans
 }
 
