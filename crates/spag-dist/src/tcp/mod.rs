@@ -30,7 +30,6 @@ mod state;
 pub use group::TcpGroup;
 #[cfg(any(feature = "cuda", test))]
 pub(crate) use group::thread_ended;
-#[cfg(any(feature = "cuda", test))]
 pub(crate) use schedule::RingPosition;
 #[cfg(any(feature = "cuda", test))]
 pub(crate) use state::GroupState;
