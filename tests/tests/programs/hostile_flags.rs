@@ -86,7 +86,7 @@ fn numbers_out_of_range_are_refused() {
         ("spag-play", vec![], vec!["temperature", "top_p", "requests_per_minute", "request_timeout"]),
         ("spag-assign-rewards", vec![], vec!["decay_weight"]),
         ("spag", vec!["bench", "play"], vec!["temperature"]),
-        ("spag", vec!["plan"], vec!["gpu_memory", "host_memory", "network"]),
+        ("spag", vec!["plan"], vec!["gpu_memory", "host_memory", "network", "mean_length"]),
     ] {
         for flag in flags {
             let flag = format!("--{flag}");

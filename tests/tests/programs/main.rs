@@ -24,6 +24,7 @@ mod merge;
 mod no_threads;
 mod plan;
 mod plan_families;
+mod plan_time;
 mod provenance;
 mod reasoning;
 mod reference_commands;

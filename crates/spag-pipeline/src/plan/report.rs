@@ -8,11 +8,11 @@ use serde_json::{Value, json};
 use spag_io::{escape, format_gib, gib};
 use spag_model::generate::{GenerationMemory, GenerationMemorySettings, PromptLogProbs};
 use spag_model::{EngineConfig, ModelConfig};
-use spag_train::{Placement, PlannedRun, RankMemory, ShardingPlan};
+use spag_train::{IntervalStrategy, Placement, PlannedRun, RankMemory, ShardingPlan};
 
-use super::assumptions::Assumptions;
+use super::assumptions::{Assumptions, giga};
 use super::settings::Settings;
-use super::time::StepBound;
+use super::time::{PlannedStep, StepTime};
 use crate::config::Figures;
 
 pub(super) const GIB: f64 = (1u64 << 30) as f64;
@@ -23,7 +23,7 @@ pub(super) struct Row {
     pub(super) memory: RankMemory,
     /// For all GPUs of a host.
     pub(super) host_bytes: u64,
-    pub(super) time: StepBound,
+    pub(super) time: StepTime,
     /// Games that fit at once beside the learner, if its run is on-policy.
     pub(super) games: Option<u64>,
     /// Missing GiB of the device, or 0.
@@ -102,13 +102,20 @@ impl<'a> Report<'a> {
             plan,
             memory,
             host_bytes: run.on_host(),
-            time: StepBound::new(&self.model.architecture, self.settings, &plan, &self.gpu, &self.assumed),
+            time: self.step(plan, &memory).time(),
             games: self.online.map(|online| online.games_that_fit(self.left_by(&memory))),
             missing: over(gib(memory.on_device() + run.beside), self.usable()),
             missing_on_host: self.settings.host_memory.map_or(0.0, |available| over(gib(run.on_host()), available)),
         }
     }
 
+    fn step<'r>(&'r self, plan: ShardingPlan, memory: &'r RankMemory) -> PlannedStep<'r> {
+        let Self { model, settings, gpu, assumed, .. } = self;
+        PlannedStep { model: &model.architecture, settings, plan, memory, gpu, assumed }
+    }
+
+    /// Every plan that is compared. What else a plan may choose, such as the blocks whose activations are kept, is another candidate
+    /// here.
     pub(super) fn rows(&self) -> Vec<Row> {
         let plans = self.settings.plan.map_or_else(ShardingPlan::all, |plan| vec![plan]);
         plans.into_iter().map(|plan| self.row(plan)).collect()
@@ -156,31 +163,18 @@ impl<'a> Report<'a> {
 
     fn assumptions(&self) -> Vec<String> {
         let (gpu, assumed) = (&self.gpu, &self.assumed);
-        let giga = |bytes: f64| format!("{:.0} GB/s", bytes / 1e9);
-        vec![
-            format!(
-                "published for {}: {:.0} TFLOP/s in {}, memory {}, links between GPUs {}, to the host {}, in each direction",
-                gpu.name,
-                gpu.flops(self.settings.config.dtype()) / 1e12,
-                self.settings.config.dtype(),
-                giga(gpu.memory_bytes),
-                giga(gpu.link_bytes),
-                giga(gpu.host_link_bytes),
-            ),
-            format!(
-                "assumed: {:.0}% of the FLOP/s and {:.0}% of the link bandwidth are reached",
-                100.0 * assumed.flops_share,
-                100.0 * assumed.link_share
-            ),
-            format!(
-                "assumed: {} between hosts (--network), {} GiB of each GPU for the driver",
-                giga(assumed.network_bytes),
-                assumed.driver_gib
-            ),
-            "a step takes no less than its products, its communication and its uploads each: measured times are longer; \
-             assumed: every sequence has --max_length tokens"
-                .into(),
-        ]
+        let published = format!(
+            "published for {}: {:.0} TFLOP/s in {}, memory {}, links between GPUs {}, to the host {}, in each direction",
+            gpu.name,
+            gpu.flops(self.settings.config.dtype()) / 1e12,
+            self.settings.config.dtype(),
+            giga(gpu.memory_bytes),
+            giga(gpu.link_bytes),
+            giga(gpu.host_link_bytes),
+        );
+        let lengths = self.settings.workload.lengths.clone();
+        let left_out = "a step takes no less: launches, norms, activations and ℓ_ref are not counted".to_owned();
+        [published].into_iter().chain(assumed.lines()).chain([lengths, left_out]).collect()
     }
 
     pub(super) fn json(&self) -> Value {
@@ -205,6 +199,7 @@ impl<'a> Report<'a> {
         };
         json!({
             "settings": self.settings,
+            "workload": self.settings.workload,
             "parameters": spag_model::params::Layout::new(&self.model.architecture).len(),
             "plans": rows.iter().map(of).collect::<Vec<_>>(),
             "playing": self.playing(),
@@ -216,7 +211,7 @@ impl<'a> Report<'a> {
     pub(super) fn text(&self) -> String {
         let settings = self.settings;
         let mut out = format!(
-            "{}: {:.2} billion parameters, {}\n{} × {}, {} GiB each{}\n{} × {} tokens per micro-batch, {} micro-batches per step, {}\n",
+            "{}: {:.2} billion parameters, {}\n{} × {}, {} GiB each{}\n{} × {} tokens per micro-batch, {} micro-batches of a rank in a step, {}\n",
             escape(&settings.model.display().to_string()),
             spag_model::params::Layout::new(&self.model.architecture).len() as f64 / 1e9,
             settings.config.dtype(),
@@ -295,14 +290,12 @@ impl<'a> Report<'a> {
                 row.missing_on_host
             );
         }
-        let time = &row.time;
-        let _ = writeln!(
-            out,
-            "a step takes at least {:.2} s (at most {:.0} tokens/s in all): products {:.2} s, links {:.2} s, links to the host \
-             {:.2} s",
-            time.step, time.tokens_per_second, time.compute, time.links, time.host_links
-        );
-        out
+        let every = match self.settings.config.save_strategy {
+            IntervalStrategy::Steps => format!("one in {} steps", self.settings.config.save_steps),
+            IntervalStrategy::Epoch => "one an epoch, not in the step".to_owned(),
+            IntervalStrategy::No => String::new(),
+        };
+        out + &row.time.text(&self.settings.workload, &every)
     }
 
     fn playing_text(&self) -> String {
