@@ -66,6 +66,7 @@ fn numbers_out_of_range_are_refused() {
         ("spag", vec!["eval"], vec!["limit", "max_length"]),
         ("spag", vec!["bench", "train"], vec!["batch", "seq", "steps", "warmup", "accumulation", "rounds", "threads"]),
         ("spag", vec!["bench", "play"], vec!["games", "turns", "new_tokens", "threads"]),
+        ("spag", vec!["bench", "links"], vec!["bytes", "rounds"]),
         ("spag", vec!["bench", "generate"], vec!["prompt", "new_tokens", "batch", "rounds", "threads"]),
         (
             "spag",

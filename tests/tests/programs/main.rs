@@ -4,6 +4,7 @@ mod adapter_base;
 mod adapter_flags;
 mod bad_input;
 mod bench_generate;
+mod bench_links;
 mod check;
 mod completions;
 mod credit;
