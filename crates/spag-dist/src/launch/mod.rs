@@ -1,6 +1,7 @@
 //! The launcher (`spag launch`): starts the ranks of a run on this machine and stops them together.
 
 mod error;
+mod numa;
 mod output;
 mod port;
 mod program;
@@ -23,6 +24,7 @@ use spag_io::parser;
 use crate::env::{DEFAULT_PORT, MAX_WORLD_SIZE};
 pub use error::LaunchError;
 use error::Result;
+use numa::Numa;
 use port::{MasterPort, ReservedPort};
 pub use rank::RankArgs;
 pub use rank_exit::RankExit;
@@ -69,6 +71,13 @@ pub struct LaunchArgs {
     /// Seconds between SIGTERM and SIGKILL when ranks are stopped. A second Ctrl-C kills at once.
     #[arg(long, value_name = "SECONDS", default_value = "30", value_parser = parser(0.0..=MAX_GRACE))]
     grace: f64,
+    /// NUMA nodes that ranks run on: auto (that of the rank's GPU if this machine has an NVIDIA GPU for each rank, else as spread), spread
+    /// (the nodes are shared out, if that is even) or none (any). A single rank runs on any.
+    #[arg(long, value_name = "NODES", default_value = "auto", hide_possible_values = true)]
+    numa: Numa,
+    /// The folder in which Linux describes the machine.
+    #[arg(long, value_name = "DIR", default_value = "/sys", hide = true)]
+    sysfs: PathBuf,
     /// The program and its arguments, after `--`. spag-train and the like are looked up beside this program first.
     #[arg(last = true, required = true, value_name = "PROGRAM")]
     program: Vec<OsString>,
@@ -233,6 +242,7 @@ fn resolve(args: LaunchArgs) -> Result<LaunchConfig> {
         let problem = "there is no such program beside this one or in PATH";
         return Err(bad(PathBuf::from(name).display().to_string(), problem));
     };
+    let visible = std::env::var("CUDA_VISIBLE_DEVICES").ok();
     let cores = thread::available_parallelism().map_or(1, NonZero::get);
     let threads_set = std::env::var_os("RAYON_NUM_THREADS").is_some_and(|value| !value.is_empty());
     Ok(LaunchConfig {
@@ -244,6 +254,7 @@ fn resolve(args: LaunchArgs) -> Result<LaunchConfig> {
         master_addr,
         master_port,
         token,
+        cpus: numa::cpus_of_ranks(args.numa, &args.sysfs, nproc_per_node, visible.as_deref()),
         threads: (!threads_set).then_some((cores / nproc_per_node).max(1)),
     })
 }
