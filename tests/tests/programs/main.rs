@@ -20,6 +20,7 @@ mod gguf;
 mod held_actions;
 mod hostile_flags;
 mod kept_files;
+mod launch_files;
 mod layers;
 mod merge;
 mod no_threads;
