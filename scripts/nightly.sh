@@ -19,6 +19,8 @@
 #   reasoning  the tasks of configs/tasks/reasoning.toml against lm-evaluation-harness, whose files are put into target/lm-eval
 #   reasoning-gym  the tasks of configs/tasks/reasoning-gym.toml with the right answers, by their filters and by the package, which is
 #              installed in target/reasoning-gym; its rows are made twice and have to be the same bytes
+#   launch-files  configs/launch/jobset.yaml and skypilot.yaml against the schemas of JobSet, Kubernetes and SkyPilot, whose packages
+#              are installed in target/launch-files
 #   python     scripts/python-tests.sh --all
 #   cuda       scripts/stand-in.sh check: kernels, models and programs of a CUDA build without a GPU; needs nvcc on PATH
 #   aarch64    scripts/aarch64.sh whole: tests and a small run for Arm processors under qemu
@@ -90,6 +92,13 @@ reasoning-gym() {
     "$python" scripts/reasoning-gym.py score --data "$work/data" --results "$work/results" --all_right
 }
 
+launch-files() {
+  local work=target/launch-files
+  rm -rf "$work" && python3 -m venv "$work" &&
+    "$work/bin/pip" install --quiet kubeflow-trainer-api==2.3.0 kubernetes-validate==1.37.0 importlib_resources skypilot==0.14.1 &&
+    "$work/bin/python" scripts/check-launch-files.py
+}
+
 # The report is the same on all processors, except for its seconds and paths, which come last.
 tiny() {
   build || return
@@ -154,12 +163,12 @@ cuda() { scripts/stand-in.sh check; }
 # With tests, dependencies have the features that `cargo test` has compiled them with.
 build() { cargo build --release --workspace --bins --examples --tests --locked; }
 
-campaigns=(fuzz kills hostile load launchers outside api mutants tiny reasoning reasoning-gym python cuda aarch64)
+campaigns=(fuzz kills hostile load launchers outside api mutants tiny reasoning reasoning-gym launch-files python cuda aarch64)
 if (($#)); then campaigns=("$@"); fi
 failed=()
 for campaign in "${campaigns[@]}"; do
   case $campaign in
-    fuzz | kills | hostile | load | launchers | outside | api | mutants | tiny | reasoning | reasoning-gym | python | cuda | aarch64) ;;
+    fuzz | kills | hostile | load | launchers | outside | api | mutants | tiny | reasoning | reasoning-gym | launch-files | python | cuda | aarch64) ;;
     *) echo "no such campaign: $campaign" >&2; exit 2 ;;
   esac
   printf '\n== %s, seed %s\n' "$campaign" "$seed"

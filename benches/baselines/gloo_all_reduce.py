@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
 """Baseline: all-reduce of f32 with torch.distributed's gloo backend, one process per rank, on this machine.
 
-    python gloo_all_reduce.py [--ours TARGET/release/examples/all_reduce] [--ranks 2 4] [--mib 1 16 64] [--pairs 7]
+    python gloo_all_reduce.py [--ours TARGET/release/spag] [--ranks 2 4] [--mib 1 16 64] [--pairs 7]
 
-With --ours (built by `cargo build --release --workspace --examples`), gloo and that program run alternately, for a few
-rounds per size, and the medians over all rounds are compared. One thread per process. Prints one line per size and world
+With --ours, gloo and `spag bench links` run alternately, and the medians of their medians over a few rounds per size are
+compared. One thread per process. Prints one line per size and world
 size: median milliseconds, and GB/s of buffer. Needs torch.
 """
-import argparse, os, socket, statistics, subprocess, sys, time
+import argparse, json, os, socket, statistics, subprocess, sys, time
 
 p = argparse.ArgumentParser()
 p.add_argument("--ours"); p.add_argument("--ranks", type=int, nargs="+", default=[2, 4])
@@ -25,7 +25,8 @@ def rank_process():
             dist.barrier(); t = time.perf_counter()
             dist.all_reduce(buffer)
             seconds.append(time.perf_counter() - t)
-        if dist.get_rank() == 0: print(mib << 20, *seconds[1:], flush=True)
+        median = statistics.median(seconds[1:])
+        if dist.get_rank() == 0: print(json.dumps({"collective": "all-reduce", "bytes": mib << 20, "seconds": median}), flush=True)
     dist.barrier(); dist.destroy_process_group()
 
 def run(command, ranks):
@@ -36,17 +37,19 @@ def run(command, ranks):
     children = [subprocess.Popen(command, env=env(r), stdout=subprocess.PIPE, text=True) for r in range(ranks)]
     lines = [c.communicate()[0] for c in children][0].splitlines()
     if any(c.returncode for c in children): sys.exit(f"{command[0]} failed")
-    return {int(line.split()[0]): [float(x) for x in line.split()[1:]] for line in lines}
+    found = [json.loads(line) for line in lines]
+    return {line["bytes"]: line["seconds"] for line in found if line["collective"] == "all-reduce"}
 
 if a.rank_process: sys.exit(rank_process())
 sizes = [mib << 20 for mib in a.mib]
 commands = {"gloo": [sys.executable, __file__, "--rank-process", "--rounds", str(a.rounds), "--mib", *map(str, a.mib)]}
-if a.ours: commands["ours"] = [a.ours, str(a.rounds), *map(str, sizes)]
+links = ["bench", "links", "--device", "cpu", "--json", "--rounds", str(a.rounds), "--bytes", ",".join(map(str, sizes))]
+if a.ours: commands["ours"] = [a.ours, *links]
 for ranks in a.ranks:
     seconds = {name: {size: [] for size in sizes} for name in commands}
     for _ in range(a.pairs):
         for name, command in commands.items():
-            for size, found in run(command, ranks).items(): seconds[name][size] += found
+            for size, found in run(command, ranks).items(): seconds[name][size].append(found)
     for size in sizes:
         medians = {name: statistics.median(found[size]) for name, found in seconds.items()}
         text = ", ".join(f"{name} {1e3 * s:.2f} ms ({size / s / 1e9:.2f} GB/s)" for name, s in medians.items())

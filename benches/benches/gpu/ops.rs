@@ -5,6 +5,7 @@ use spag_model::config::Rope;
 use spag_ops::adamw::{AdamWStep, Weights, adamw};
 use spag_ops::attention::{self, Heads, Mask, Sequences};
 use spag_ops::glu::Activation;
+use spag_ops::kernels::Accumulate;
 use spag_ops::paged_attention::{self, PageShape, Plan, Span};
 use spag_ops::rope::{self, Direction, Positions, RopeTable};
 use spag_ops::sample::{SampleParams, sample};
@@ -96,9 +97,12 @@ fn products(bench: &Bench<'_>) -> Result<()> {
     let flops = Floor::Flops(2.0 * (n * d * f) as f64);
     bench.time("linear 4096×4096 → 11008", flops, || matmul::linear(&x, &w).map(drop))?;
     bench.time("linear backward, input", flops, || matmul::linear_backward_input(&[(&y, &w)]).map(drop))?;
-    bench.time("linear backward, weight, added in f32", flops, || {
-        matmul::linear_backward_weight(&y, &x, &dw, matmul::Arithmetic::F32)
-    })
+    for (name, accumulate) in [("added", Accumulate::Yes), ("written", Accumulate::No)] {
+        bench.time(&format!("linear backward, weight, {name} in f32"), flops, || {
+            matmul::linear_backward_weight(&y, &x, (&dw, accumulate), matmul::Arithmetic::F32)
+        })?;
+    }
+    Ok(())
 }
 
 /// Attention of packed sequences: their number, their length, and heads.

@@ -1,15 +1,16 @@
-//! `spag plan`: the memory that a training run needs on given hardware, and a bound of its time.
+//! `spag plan`: the memory that a training run needs on given hardware, and a bound of its time with its parts.
 
 use std::path::PathBuf;
 
 use clap::{Arg, Args};
 use spag_cli::flags::Given;
 use spag_cli::{Error, Result, exit};
-use spag_pipeline::{MachineSettings, PLANNED_LENGTH, PlanFile, TrainSettings, TrainingPlan};
+use spag_pipeline::{MachineSettings, PLANNED_LENGTH, PlanFile, PlannedSamples, TrainSettings, TrainingPlan};
 
 /// Show how much memory a training run needs, what fits, and how long a step takes at least.
 ///
-/// Takes the flags of spag-train that change its result or how it is computed; those of data, schedule and output change no plan.
+/// Takes the flags of spag-train that change its result or how it is computed; those of schedule and output change no plan, but for
+/// checkpoints. By default every sample has --max_length tokens.
 /// Without --zero_stage and --deepspeed, all stages and offloads are compared.
 #[derive(Debug, Args)]
 #[command(rename_all = "snake_case", mut_arg("max_length", planned_length))]
@@ -24,6 +25,8 @@ pub(crate) struct PlanArgs {
     machine: Given<MachineSettings>,
     #[command(flatten)]
     training: Given<TrainSettings>,
+    #[command(flatten)]
+    samples: Given<PlannedSamples>,
     /// Print JSON: bytes and seconds.
     #[arg(long)]
     json: bool,
@@ -45,7 +48,8 @@ pub(crate) fn run(args: PlanArgs) -> Result<()> {
     };
     let machine = args.machine.over(file.hardware).map_err(Error::Flags)?;
     let training = args.training.over(file.training.settings).map_err(Error::Flags)?;
-    let plan = TrainingPlan::new(model, machine, training).map_err(|error| match (path, error) {
+    let samples = args.samples.over(file.training.samples).map_err(Error::Flags)?;
+    let plan = TrainingPlan::new(model, machine, training, &samples).map_err(|error| match (path, error) {
         (Some(path), spag_pipeline::Error::Malformed { place, message }) => {
             Error::BadValue { flag: path.display().to_string(), problem: format!("{place}: {message}") }
         }

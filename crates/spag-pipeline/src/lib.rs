@@ -43,7 +43,7 @@ pub use config::{
     WordSettings,
 };
 pub use error::{Error, Result};
-pub use plan::{PLANNED_LENGTH, PlanFile, PlannedFlags, PlannedModel, TrainingPlan, plan_of_run};
+pub use plan::{PLANNED_LENGTH, PlanFile, PlannedFlags, PlannedModel, PlannedSamples, TrainingPlan, plan_of_run};
 pub use play_stats::PlayStats;
 pub use report::{
     Arm, ExactPlay, GameReport, HeldOut, ImitationPart, LossCurve, LossPoint, MatchReport, NamedPlay, Report, Round,

@@ -73,7 +73,7 @@ pub use job::{Start, TrainJob, run, run_on};
 pub use learner::{Learner, ModelShard, StepRecord};
 pub use load::RankLoad;
 pub use log_prob_gap::LogProbGap;
-pub use memory::{Beside, Fitted, PlannedRun, RankMemory, fit};
+pub use memory::{Beside, Fitted, PlannedRun, RankMemory, checkpoint_bytes, fit};
 pub use metrics::{EvalRecord, ProcessMemory, Record, peak_memory_of};
 pub use offline::{Observer, train_samples};
 pub use online::{OnlineJob, OnlineLearner, ReferenceModel, on_policy_settings};

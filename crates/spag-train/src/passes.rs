@@ -45,9 +45,7 @@ impl PassPlan {
         let reads: Vec<&[u32]> = samples.iter().map(|sample| packing.computed(sample)).collect();
         let plan = |units: Vec<Unit>| Self::of_units(&units, most, ranks);
         match packing {
-            Packing::None => {
-                plan(reads.iter().enumerate().map(|(at, ids)| Unit { samples: vec![at], tokens: ids.len() }).collect())
-            }
+            Packing::None => Self::by_lengths(&reads.iter().map(|ids| ids.len()).collect::<Vec<_>>(), most, ranks),
             // Small trees are dealt evenly, large ones computed once.
             Packing::Tree => {
                 let sorted = Sorted::new(&reads);
@@ -57,6 +55,12 @@ impl PassPlan {
                 plans.into_iter().min_by_key(cost).unwrap_or_default()
             }
         }
+    }
+
+    /// The same for samples of such lengths, none of which begins like another.
+    pub(crate) fn by_lengths(lengths: &[usize], most: usize, ranks: usize) -> Self {
+        let unit = |(at, tokens): (usize, &usize)| Unit { samples: vec![at], tokens: *tokens };
+        Self::of_units(&lengths.iter().enumerate().map(unit).collect::<Vec<_>>(), most, ranks)
     }
 
     fn of_units(units: &[Unit], most: usize, ranks: usize) -> Self {

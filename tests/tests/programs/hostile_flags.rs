@@ -66,6 +66,7 @@ fn numbers_out_of_range_are_refused() {
         ("spag", vec!["eval"], vec!["limit", "max_length"]),
         ("spag", vec!["bench", "train"], vec!["batch", "seq", "steps", "warmup", "accumulation", "rounds", "threads"]),
         ("spag", vec!["bench", "play"], vec!["games", "turns", "new_tokens", "threads"]),
+        ("spag", vec!["bench", "links"], vec!["bytes", "rounds"]),
         ("spag", vec!["bench", "generate"], vec!["prompt", "new_tokens", "batch", "rounds", "threads"]),
         (
             "spag",
@@ -86,7 +87,7 @@ fn numbers_out_of_range_are_refused() {
         ("spag-play", vec![], vec!["temperature", "top_p", "requests_per_minute", "request_timeout"]),
         ("spag-assign-rewards", vec![], vec!["decay_weight"]),
         ("spag", vec!["bench", "play"], vec!["temperature"]),
-        ("spag", vec!["plan"], vec!["gpu_memory", "host_memory", "network"]),
+        ("spag", vec!["plan"], vec!["gpu_memory", "host_memory", "network", "mean_length"]),
     ] {
         for flag in flags {
             let flag = format!("--{flag}");

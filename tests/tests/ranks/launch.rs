@@ -353,3 +353,32 @@ fn bad_flags_are_rejected_before_a_rank_starts() {
     assert!(err.contains("no-such-program: there is no such program"), "{err}");
     run(program("spag").args(["launch", "--nproc_per_node", "2"]), 2);
 }
+
+/// With a folder in place of `/sys` that has two nodes of a CPU each.
+#[test]
+fn ranks_run_on_the_cpus_of_their_nodes() {
+    let list =
+        |text: &str| text.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:")).unwrap().trim().to_owned();
+    let own = list(&fs::read_to_string("/proc/self/status").unwrap());
+    let ends = own.split(',').flat_map(|range| [range.split('-').next(), range.split('-').next_back()]).flatten();
+    let cpus: std::collections::BTreeSet<&str> = ends.collect();
+    let folder = tempfile::tempdir().unwrap();
+    for (node, cpu) in cpus.iter().take(2).enumerate() {
+        let node = folder.path().join(format!("devices/system/node/node{node}"));
+        fs::create_dir_all(&node).unwrap();
+        fs::write(node.join("cpulist"), format!("{cpu}\n")).unwrap();
+    }
+    let sysfs = folder.path().to_str().unwrap();
+    let ranks = |flags: &[&str]| {
+        let flags = [&["--nproc_per_node", "2", "--sysfs", sysfs], flags].concat();
+        let (out, _) = run(&mut launch(&flags, "grep Cpus_allowed_list /proc/self/status"), 0);
+        sorted(&out).into_iter().map(|line| list(&line[9..])).collect::<Vec<_>>()
+    };
+    // With one CPU there is one node, and ranks may run anywhere.
+    let bound: Vec<&str> = if cpus.len() > 1 { cpus.iter().take(2).copied().collect() } else { vec![&own; 2] };
+    assert_eq!(ranks(&[]), bound);
+    assert_eq!(ranks(&["--numa", "spread"]), bound);
+    assert_eq!(ranks(&["--numa", "none"]), [&*own; 2]);
+    let (_, err) = run(&mut launch(&["--nproc_per_node", "2", "--numa", "attic"], "true"), 2);
+    assert!(err.contains("--numa") && err.contains("attic"), "{err}");
+}

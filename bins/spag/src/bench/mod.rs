@@ -1,7 +1,8 @@
-//! `spag bench`: measures the speed of training, generation and self-play.
+//! `spag bench`: measures the speed of training, generation, self-play and of links between ranks.
 
 mod card;
 mod generate;
+mod links;
 mod play;
 mod train;
 mod variants;
@@ -14,7 +15,7 @@ use spag_cli::{Result, threads};
 use spag_ops::kernels::SumOrder;
 use spag_ops::{CpuPath, OpenDevice};
 
-/// Measure the speed of a model on this machine and print a line of JSON.
+/// Measure the speed of a model on this machine, or of links between ranks.
 #[derive(Debug, Subcommand)]
 #[command(rename_all = "snake_case")]
 pub(crate) enum BenchCommand {
@@ -24,6 +25,8 @@ pub(crate) enum BenchCommand {
     Generate(generate::GenerateArgs),
     /// Time games of a model against itself, with utterances of a fixed length.
     Play(play::PlayArgs),
+    /// Time collectives between the ranks of a launcher and print their bandwidths.
+    Links(links::LinksArgs),
 }
 
 pub(super) fn run(command: BenchCommand) -> Result<()> {
@@ -32,6 +35,7 @@ pub(super) fn run(command: BenchCommand) -> Result<()> {
         BenchCommand::Train(args) => train::run(&args),
         BenchCommand::Generate(args) => generate::run(&args),
         BenchCommand::Play(args) => play::run(&args),
+        BenchCommand::Links(args) => links::run(&args),
     }
 }
 

@@ -68,6 +68,14 @@ pub enum LaunchError {
     /// The status of a process is not available.
     #[error("the ranks cannot be watched")]
     Watch(#[source] io::Error),
+    /// A rank cannot be bound to CPUs.
+    #[error("the rank cannot run on CPUs {cpus} of its NUMA node; start with --numa none")]
+    Bind {
+        /// The CPUs.
+        cpus: String,
+        /// The system's error.
+        source: io::Error,
+    },
     /// No port is free for the rendezvous.
     #[error("no port of 127.0.0.1 is free for the rendezvous; choose one with --master_port")]
     NoPort(#[source] io::Error),

@@ -1,6 +1,7 @@
 //! The launcher (`spag launch`): starts the ranks of a run on this machine and stops them together.
 
 mod error;
+mod numa;
 mod output;
 mod port;
 mod program;
@@ -26,6 +27,7 @@ use crate::net::{
 };
 pub use error::LaunchError;
 use error::Result;
+use numa::Numa;
 use port::{MasterPort, ReservedPort};
 pub use rank::RankArgs;
 pub use rank_exit::RankExit;
@@ -81,6 +83,13 @@ pub struct LaunchArgs {
     /// Seconds after which a collective fails although all ranks are alive [default: 600].
     #[arg(long, value_name = "SECONDS", value_parser = parser(TIMEOUT))]
     collective_timeout: Option<usize>,
+    /// NUMA nodes that ranks run on: auto (that of the rank's GPU if this machine has an NVIDIA GPU for each rank, else as spread), spread
+    /// (the nodes are shared out, if that is even) or none (any). A single rank runs on any.
+    #[arg(long, value_name = "NODES", default_value = "auto", hide_possible_values = true)]
+    numa: Numa,
+    /// The folder in which Linux describes the machine.
+    #[arg(long, value_name = "DIR", default_value = "/sys", hide = true)]
+    sysfs: PathBuf,
     /// The program and its arguments, after `--`. spag-train and the like are looked up beside this program first.
     #[arg(last = true, required = true, value_name = "PROGRAM")]
     program: Vec<OsString>,
@@ -251,6 +260,7 @@ fn resolve(args: LaunchArgs) -> Result<LaunchConfig> {
         (COLLECTIVE_TIMEOUT_VARIABLE, args.collective_timeout),
     ];
     let timeouts = timeouts.into_iter().filter_map(|(name, seconds)| Some((name, seconds?))).collect();
+    let visible = std::env::var("CUDA_VISIBLE_DEVICES").ok();
     let cores = thread::available_parallelism().map_or(1, NonZero::get);
     let threads_set = std::env::var_os("RAYON_NUM_THREADS").is_some_and(|value| !value.is_empty());
     Ok(LaunchConfig {
@@ -263,6 +273,7 @@ fn resolve(args: LaunchArgs) -> Result<LaunchConfig> {
         master_port,
         token,
         timeouts,
+        cpus: numa::cpus_of_ranks(args.numa, &args.sysfs, nproc_per_node, visible.as_deref()),
         threads: (!threads_set).then_some((cores / nproc_per_node).max(1)),
     })
 }

@@ -1,13 +1,14 @@
 //! `spag launch-rank`: starts the program of one rank so that it is killed when the launcher dies.
 //!
-//! A launcher killed with SIGKILL cannot stop its ranks, but the kernel can. This process sets its parent-death signal,
-//! which `exec` preserves, and then executes the program.
+//! A launcher killed with SIGKILL cannot stop its ranks, but the kernel can. This process sets its parent-death signal and
+//! binds itself to the CPUs of its NUMA nodes, both of which `exec` preserves, and then executes the program.
 
 use std::{ffi::OsString, os::unix::process::CommandExt, path::PathBuf, process::Command};
 
 use clap::Args;
 
 use super::error::{LaunchError, Result};
+use super::numa::{self, CpuList};
 
 /// Execute a program that is killed when the launcher ends. `spag launch` starts its ranks with it.
 #[derive(Debug, Args)]
@@ -16,15 +17,25 @@ pub struct RankArgs {
     /// Process ID of the launcher.
     #[arg(long, value_name = "PID")]
     launcher: u32,
+    /// CPUs to run on, such as 0-3,8 [default: any].
+    #[arg(long, value_name = "LIST")]
+    cpus: Option<CpuList>,
     /// The program and its arguments.
     #[arg(last = true, required = true)]
     program: Vec<OsString>,
 }
 
 /// The arguments for `spag` to start `program` with `args` as a rank of `launcher`.
-pub(super) fn arguments(launcher: u32, program: &std::path::Path, args: &[OsString]) -> Vec<OsString> {
-    let own = ["launch-rank", "--launcher", &launcher.to_string(), "--"].map(OsString::from);
-    own.into_iter().chain([program.into()]).chain(args.iter().cloned()).collect()
+pub(super) fn arguments(
+    launcher: u32,
+    cpus: Option<&CpuList>,
+    program: &std::path::Path,
+    args: &[OsString],
+) -> Vec<OsString> {
+    let own = ["launch-rank", "--launcher", &launcher.to_string()].map(OsString::from);
+    let cpus = cpus.map(|cpus| ["--cpus".into(), cpus.to_string().into()]);
+    let program = [OsString::from("--"), program.into()];
+    own.into_iter().chain(cpus.into_iter().flatten()).chain(program).chain(args.iter().cloned()).collect()
 }
 
 impl RankArgs {
@@ -36,6 +47,11 @@ impl RankArgs {
         // The launcher may have exited before the signal was set.
         if std::os::unix::process::parent_id() != self.launcher {
             return LaunchError::NoLauncher;
+        }
+        if let Some(cpus) = &self.cpus
+            && let Err(source) = numa::bind(cpus)
+        {
+            return LaunchError::Bind { cpus: cpus.to_string(), source };
         }
         let mut words = self.program.into_iter();
         let path = PathBuf::from(words.next().unwrap_or_default());

@@ -15,6 +15,7 @@ use rustix::process::{
 use spag_io::Signal;
 
 use super::error::{LaunchError, Result};
+use super::numa::CpuList;
 use super::output::Output;
 use super::port::MasterPort;
 use super::rank;
@@ -36,6 +37,8 @@ pub(super) struct LaunchConfig {
     pub(super) token: String,
     /// Variables of timeouts that are set, in seconds.
     pub(super) timeouts: Vec<(&'static str, usize)>,
+    /// The CPUs of each rank of this machine; `None` if they may run anywhere.
+    pub(super) cpus: Option<Vec<CpuList>>,
     /// RAYON_NUM_THREADS of each rank, unless the environment sets it.
     pub(super) threads: Option<usize>,
 }
@@ -108,8 +111,9 @@ impl Ranks {
         let own = std::env::current_exe().map_err(fail)?;
         let single = config.nodes * config.ranks_per_node == 1;
         let pipe = || if single { Stdio::inherit() } else { Stdio::piped() };
+        let cpus = config.cpus.as_ref().and_then(|all| all.get(local_rank));
         let mut child = Command::new(own)
-            .args(rank::arguments(process::id(), &config.program, &config.args))
+            .args(rank::arguments(process::id(), cpus, &config.program, &config.args))
             .envs(config.environment(local_rank, restarts))
             // The system stops background process groups that read from the terminal.
             .stdin(Stdio::null())
@@ -257,6 +261,7 @@ mod tests {
             master_port: MasterPort::Fixed(29500),
             token: "secret".into(),
             timeouts: Vec::new(),
+            cpus: None,
             threads: Some(3),
         };
         let environment = config.environment(2, 1);

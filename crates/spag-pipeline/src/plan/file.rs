@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 
 use spag_train::TrainConfig;
 
+use super::workload::PlannedSamples;
 use crate::config::{MachineSettings, RunConfig, TrainSettings, read_toml};
 use crate::error::{Error, Result};
 
@@ -33,6 +34,8 @@ spag_io::settings! {
         pub settings: TrainSettings = TrainSettings::new(TrainConfig {
             max_length: PLANNED_LENGTH, ..TrainConfig::default()
         });
+        /// The samples.
+        pub samples: PlannedSamples;
     }
 }
 
@@ -47,6 +50,8 @@ impl PlanFile {
         let deepspeed = &mut file.training.settings.job.deepspeed;
         *deepspeed = deepspeed.take().map(|file| folder.join(file));
         file.model.config = file.model.config.map(|config| folder.join(config));
+        let samples = &mut file.training.samples.train_data_path;
+        *samples = samples.iter().map(|samples| folder.join(samples)).collect();
         Ok(file)
     }
 }

@@ -2,12 +2,15 @@
 
 mod assumptions;
 mod file;
+mod lengths;
 mod of_run;
 mod on_policy;
+mod parts;
 mod report;
 mod run_time;
 mod settings;
 mod time;
+mod workload;
 
 use std::path::PathBuf;
 
@@ -16,6 +19,7 @@ use spag_model::ModelConfig;
 
 pub use file::{PLANNED_LENGTH, PlanFile, PlannedFlags, PlannedModel};
 pub use of_run::plan_of_run;
+pub use workload::PlannedSamples;
 
 use crate::config::{MachineSettings, TrainSettings};
 use crate::error::Result;
@@ -35,8 +39,13 @@ impl TrainingPlan {
     ///
     /// # Errors
     /// A file that cannot be read, or settings that contradict each other.
-    pub fn new(model: PathBuf, machine: MachineSettings, training: TrainSettings) -> Result<Self> {
-        let (settings, model) = Settings::new(model, machine, training)?;
+    pub fn new(
+        model: PathBuf,
+        machine: MachineSettings,
+        training: TrainSettings,
+        samples: &PlannedSamples,
+    ) -> Result<Self> {
+        let (settings, model) = Settings::new(model, machine, training, samples)?;
         Ok(Self { settings, model })
     }
 

@@ -15,12 +15,13 @@ use spag_model::generate::{GenerationMemory, Processor};
 use spag_model::params::Layout;
 use spag_model::rate::measured_flops;
 use spag_selfplay::text_table;
-use spag_train::{Placement, RankMemory, ShardingPlan};
+use spag_train::{RankMemory, ShardingPlan};
 
 use super::assumptions::Assumptions;
 use super::report::{Report, Row};
 use super::run_time::UTTERANCES;
 use super::settings::Settings;
+use super::workload::PlannedSamples;
 use crate::config::{Figures, Gpu};
 use crate::error::Result;
 
@@ -182,7 +183,8 @@ impl Planner<'_> {
             (training.job.offload_optimizer, training.job.offload_param) = (None, None);
         }
         let machine = self.config.hardware.machine;
-        let (settings, _) = Settings::new(self.config.base_model.clone(), machine, training)?;
+        let (settings, _) =
+            Settings::new(self.config.base_model.clone(), machine, training, &PlannedSamples::default())?;
         Ok(Some(settings))
     }
 
@@ -277,11 +279,9 @@ impl Planner<'_> {
                 let assumed = Assumptions::new(self.network());
                 let _ = writeln!(
                     out,
-                    "assumed: every sample has max_length tokens, {:.0}% of the FLOP/s and {:.0}% of the memory bandwidth are \
-                     reached\nhours of playing are a bound by memory bandwidth at {CONTEXT:.0} tokens of context, without prompts; \
-                     benchmarks are not counted",
-                    100.0 * assumed.flops_share,
-                    100.0 * assumed.memory_share
+                    "{}\nassumed: every sample has max_length tokens\nhours of playing are a bound by memory bandwidth at {CONTEXT:.0} \
+                     tokens of context, without prompts; benchmarks are not counted",
+                    assumed.lines().join("\n"),
                 );
             }
             None => {

@@ -7,12 +7,15 @@ use serde::Serialize;
 use serde_json::{Value, json};
 use spag_io::{escape, format_gib, gib};
 use spag_model::generate::{GenerationMemory, GenerationMemorySettings, PromptLogProbs};
+use spag_model::model::Activations;
 use spag_model::{EngineConfig, ModelConfig};
-use spag_train::{Placement, PlannedRun, RankMemory, ShardingPlan};
+use spag_train::{
+    IntervalStrategy, KeptBlocks, Placement, PlannedRun, RankMemory, ShardWithin, ShardingPlan, TrainConfig, ZeroStage,
+};
 
-use super::assumptions::Assumptions;
+use super::assumptions::{Assumptions, giga};
 use super::settings::Settings;
-use super::time::StepBound;
+use super::time::{PlannedStep, StepTime};
 use crate::config::Figures;
 
 pub(super) const GIB: f64 = (1u64 << 30) as f64;
@@ -20,10 +23,12 @@ pub(super) const GIB: f64 = (1u64 << 30) as f64;
 /// The figures of one plan.
 pub(super) struct Row {
     pub(super) plan: ShardingPlan,
+    /// Blocks whose activations are kept; `None` if all are.
+    kept: Option<usize>,
     pub(super) memory: RankMemory,
     /// For all GPUs of a host.
     pub(super) host_bytes: u64,
-    pub(super) time: StepBound,
+    pub(super) time: StepTime,
     /// Games that fit at once beside the learner, if its run is on-policy.
     pub(super) games: Option<u64>,
     /// Missing GiB of the device, or 0.
@@ -95,22 +100,38 @@ impl<'a> Report<'a> {
     }
 
     fn row(&self, plan: ShardingPlan) -> Row {
-        let run = self.run(plan);
+        let usable = (self.usable() * GIB) as u64;
+        let run = self.run(plan).keeping_what(|run| run.memory().on_device().saturating_add(run.beside) <= usable);
         let memory = run.memory();
         let over = |needed: f64, available: f64| if needed > available { needed - available } else { 0.0 };
         Row {
             plan,
             memory,
             host_bytes: run.on_host(),
-            time: StepBound::new(&self.model.architecture, self.settings, &plan, &self.gpu, &self.assumed),
+            kept: match run.config.activations() {
+                Activations::Keep => None,
+                Activations::KeepLast(count) => Some(count),
+            },
+            time: self.step(plan, &run.config, &memory).time(),
             games: self.online.map(|online| online.games_that_fit(self.left_by(&memory))),
             missing: over(gib(memory.on_device() + run.beside), self.usable()),
             missing_on_host: self.settings.host_memory.map_or(0.0, |available| over(gib(run.on_host()), available)),
         }
     }
 
+    fn step<'r>(&'r self, plan: ShardingPlan, config: &'r TrainConfig, memory: &'r RankMemory) -> PlannedStep<'r> {
+        let Self { model, settings, gpu, assumed, .. } = self;
+        PlannedStep { model: &model.architecture, settings, config, plan, memory, gpu, assumed }
+    }
+
+    /// Every plan that is compared.
     pub(super) fn rows(&self) -> Vec<Row> {
-        let plans = self.settings.plan.map_or_else(ShardingPlan::all, |plan| vec![plan]);
+        let Settings { gpus, gpus_per_node, plan, .. } = self.settings;
+        // Hosts with as many GPUs each can shard within themselves.
+        let several = gpus > gpus_per_node && gpus.is_multiple_of(*gpus_per_node);
+        let sharded = ShardingPlan::all().into_iter().filter(|plan| several && plan.stage != ZeroStage::Disabled);
+        let within = sharded.map(|plan| ShardingPlan { within: ShardWithin::Host, ..plan });
+        let plans = plan.map_or_else(|| ShardingPlan::all().into_iter().chain(within).collect(), |plan| vec![plan]);
         plans.into_iter().map(|plan| self.row(plan)).collect()
     }
 
@@ -156,31 +177,18 @@ impl<'a> Report<'a> {
 
     fn assumptions(&self) -> Vec<String> {
         let (gpu, assumed) = (&self.gpu, &self.assumed);
-        let giga = |bytes: f64| format!("{:.0} GB/s", bytes / 1e9);
-        vec![
-            format!(
-                "published for {}: {:.0} TFLOP/s in {}, memory {}, links between GPUs {}, to the host {}, in each direction",
-                gpu.name,
-                gpu.flops(self.settings.config.dtype()) / 1e12,
-                self.settings.config.dtype(),
-                giga(gpu.memory_bytes),
-                giga(gpu.link_bytes),
-                giga(gpu.host_link_bytes),
-            ),
-            format!(
-                "assumed: {:.0}% of the FLOP/s and {:.0}% of the link bandwidth are reached",
-                100.0 * assumed.flops_share,
-                100.0 * assumed.link_share
-            ),
-            format!(
-                "assumed: {} between hosts (--network), {} GiB of each GPU for the driver",
-                giga(assumed.network_bytes),
-                assumed.driver_gib
-            ),
-            "a step takes no less than its products, its communication and its uploads each: measured times are longer; \
-             assumed: every sequence has --max_length tokens"
-                .into(),
-        ]
+        let published = format!(
+            "published for {}: {:.0} TFLOP/s in {}, memory {}, links between GPUs {}, to the host {}, in each direction",
+            gpu.name,
+            gpu.flops(self.settings.config.dtype()) / 1e12,
+            self.settings.config.dtype(),
+            giga(gpu.memory_bytes),
+            giga(gpu.link_bytes),
+            giga(gpu.host_link_bytes),
+        );
+        let lengths = self.settings.workload.lengths.clone();
+        let left_out = "a step takes no less: launches, norms, activations and ℓ_ref are not counted".to_owned();
+        [published].into_iter().chain(assumed.lines()).chain([lengths, left_out]).collect()
     }
 
     pub(super) fn json(&self) -> Value {
@@ -193,6 +201,8 @@ impl<'a> Report<'a> {
                 "zero_stage": row.plan.stage.number(),
                 "offload_optimizer": row.plan.optimizer == Placement::Host,
                 "offload_param": row.plan.parameters == Placement::Host,
+                "shard_within": row.plan.within,
+                "keep_activations": row.kept,
                 "fits": row.fits(),
                 "recommended": best == Some(row.plan),
                 "gpu_bytes": row.memory.on_device(),
@@ -205,6 +215,7 @@ impl<'a> Report<'a> {
         };
         json!({
             "settings": self.settings,
+            "workload": self.settings.workload,
             "parameters": spag_model::params::Layout::new(&self.model.architecture).len(),
             "plans": rows.iter().map(of).collect::<Vec<_>>(),
             "playing": self.playing(),
@@ -216,7 +227,7 @@ impl<'a> Report<'a> {
     pub(super) fn text(&self) -> String {
         let settings = self.settings;
         let mut out = format!(
-            "{}: {:.2} billion parameters, {}\n{} × {}, {} GiB each{}\n{} × {} tokens per micro-batch, {} micro-batches per step, {}\n",
+            "{}: {:.2} billion parameters, {}\n{} × {}, {} GiB each{}\n{} × {} tokens per micro-batch, {} micro-batches of a rank in a step, {}\n",
             escape(&settings.model.display().to_string()),
             spag_model::params::Layout::new(&self.model.architecture).len() as f64 / 1e9,
             settings.config.dtype(),
@@ -227,7 +238,12 @@ impl<'a> Report<'a> {
             settings.config.per_device_train_batch_size,
             settings.config.max_length,
             settings.config.gradient_accumulation_steps,
-            if settings.config.gradient_checkpointing { "activations recomputed" } else { "activations kept" },
+            match (settings.config.gradient_checkpointing, settings.config.keep_activations) {
+                (false, _) => "activations kept".to_owned(),
+                (true, KeptBlocks::Count(0)) => "activations recomputed".to_owned(),
+                (true, KeptBlocks::Count(count)) => format!("activations of {count} blocks kept, others recomputed"),
+                (true, KeptBlocks::Auto) => "activations of as many blocks kept as fit, others recomputed".to_owned(),
+            },
         );
         if let Some(scheduler) = settings.scheduler {
             let _ = writeln!(out, "schedule: {scheduler} of the DeepSpeed file, which replaces --lr_scheduler_type");
@@ -249,7 +265,8 @@ impl<'a> Report<'a> {
     }
 
     fn table(&self, rows: &[Row], best: Option<&Row>) -> String {
-        let mut out = String::from("\nstage  optimizer  parameters      GPU GiB  host GiB  s/step  fits\n");
+        let mut out =
+            String::from("\nstage  shards over  optimizer  parameters      GPU GiB  host GiB  s/step  fits\n");
         for row in rows {
             let place = |host: bool| if host { "host" } else { "device" };
             let mark = match (row.fits(), best.is_some_and(|best| best.plan == row.plan)) {
@@ -259,8 +276,9 @@ impl<'a> Report<'a> {
             };
             let _ = writeln!(
                 out,
-                "{:<5}  {:<9}  {:<10}  {:>11.2}  {:>8.1}  {:>6.2}  {mark}",
+                "{:<5}  {:<11}  {:<9}  {:<10}  {:>11.2}  {:>8.1}  {:>6.2}  {mark}",
                 row.plan.stage.number(),
+                row.plan.within.to_string(),
                 place(row.plan.optimizer == Placement::Host),
                 place(row.plan.parameters == Placement::Host),
                 gib(row.memory.on_device()),
@@ -272,7 +290,8 @@ impl<'a> Report<'a> {
     }
 
     fn details(&self, row: &Row, fits: bool) -> String {
-        let flags = row.plan.flags();
+        let kept = row.kept.filter(|count| *count > 0).map(|count| format!(" --keep_activations {count}"));
+        let flags = row.plan.flags() + &kept.unwrap_or_default();
         let fits = if fits { "fits" } else { "does not fit" };
         let mut out = format!("\n{flags} {fits}: on each GPU\n");
         let _ = writeln!(out, "{}", row.memory);
@@ -295,14 +314,12 @@ impl<'a> Report<'a> {
                 row.missing_on_host
             );
         }
-        let time = &row.time;
-        let _ = writeln!(
-            out,
-            "a step takes at least {:.2} s (at most {:.0} tokens/s in all): products {:.2} s, links {:.2} s, links to the host \
-             {:.2} s",
-            time.step, time.tokens_per_second, time.compute, time.links, time.host_links
-        );
-        out
+        let every = match self.settings.config.save_strategy {
+            IntervalStrategy::Steps => format!("one in {} steps", self.settings.config.save_steps),
+            IntervalStrategy::Epoch => "one an epoch, not in the step".to_owned(),
+            IntervalStrategy::No => String::new(),
+        };
+        out + &row.time.text(&self.settings.workload, &every)
     }
 
     fn playing_text(&self) -> String {

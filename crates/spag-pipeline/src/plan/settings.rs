@@ -9,6 +9,7 @@ use spag_model::params::AdapterPlaces;
 use spag_train::deepspeed::{DeepSpeed, RunFacts};
 use spag_train::{Placement, ShardingPlan, ShardingRequest, TrainConfig, ZeroStage};
 
+use super::workload::{PlannedSamples, Workload};
 use crate::config::{Figures, Gpu, MachineSettings, TrainSettings};
 use crate::error::{Error, Result};
 
@@ -39,6 +40,9 @@ pub(super) struct Settings {
     /// The requested plan; `None` compares all.
     #[serde(skip)]
     pub(super) plan: Option<ShardingPlan>,
+    /// What the ranks compute in a step.
+    #[serde(skip)]
+    pub(super) workload: Workload,
 }
 
 impl Settings {
@@ -47,8 +51,8 @@ impl Settings {
         self.gpus.min(self.gpus_per_node)
     }
 
-    /// Resolves the settings of a training, and reads the model's configuration. The kind of GPU follows from its memory by
-    /// default.
+    /// Resolves the settings of a training on `samples`, and reads the model's configuration. The kind of GPU follows from its memory
+    /// by default.
     ///
     /// # Errors
     /// A file that cannot be read, or settings that contradict each other.
@@ -56,6 +60,7 @@ impl Settings {
         model: PathBuf,
         machine: MachineSettings,
         training: TrainSettings,
+        samples: &PlannedSamples,
     ) -> Result<(Self, ModelConfig)> {
         let gpu = machine.gpu.unwrap_or(match machine.gpu_memory {
             Some(memory) if memory <= 48.0 => Gpu::A100Sxm40,
@@ -64,15 +69,17 @@ impl Settings {
         });
         let figures = gpu.figures().ok_or_else(|| bad_setting("gpu", "cpu", "the plan of a training is for GPUs"))?;
         let TrainSettings { config, job } = training;
+        let gpus = machine.gpus.unwrap_or(1);
         let mut settings = Self {
             model,
             gpu,
             figures,
-            gpus: machine.gpus.unwrap_or(1),
+            gpus,
             gpus_per_node: machine.gpus_per_node.unwrap_or(8),
             gpu_memory: machine.gpu_memory.unwrap_or(figures.memory_gib),
             host_memory: machine.host_memory,
             network: machine.network.unwrap_or(200.0),
+            workload: Workload::longest(&config, gpus),
             config,
             scheduler: None,
             plan: None,
@@ -85,6 +92,7 @@ impl Settings {
         let path = &settings.model;
         let is_config = path.extension().is_some_and(|extension| extension == "json");
         let model = if is_config { ModelConfig::from_file(path) } else { load_config(path) }?;
+        settings.config.check_for(&model.architecture)?;
         if let Some(lora) = settings.config.lora(&model.architecture, None)? {
             let fits = AdapterPlaces::new(&lora, &model.architecture);
             fits.map_err(|problem| bad_setting("lora_target_modules", "", &problem))?;
@@ -115,6 +123,7 @@ impl Settings {
             }
             (None, None) => None,
         };
+        settings.workload = Workload::new(samples, &settings.model, &settings.config, gpus)?;
         Ok((settings, model))
     }
 

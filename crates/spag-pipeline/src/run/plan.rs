@@ -4,12 +4,12 @@ use std::path::PathBuf;
 
 use spag_game::{SEATS, read_episodes};
 use spag_io::{Silent, folder_size, free_disk};
-use spag_model::ModelConfig;
 use spag_model::checkpoint::load_config;
 use spag_model::params::Layout;
+use spag_model::{Architecture, ModelConfig};
 use spag_rewards::{AlpacaTemplate, read_samples, read_sft_samples};
 use spag_run::Model;
-use spag_train::{IntervalStrategy, TrainConfig, on_policy_settings};
+use spag_train::{IntervalStrategy, TrainConfig, checkpoint_bytes, on_policy_settings};
 
 use super::context::RunInputs;
 use super::pairings::{Pairing, WordSet, pairings};
@@ -24,10 +24,6 @@ pub const SAMPLES_PER_GAME: usize = 2;
 const GAME_BYTES: u64 = 2 << 10;
 /// Bytes of a sample in files: an assumption.
 const SAMPLE_BYTES: u64 = 4 << 10;
-/// Bytes of AdamW's two moments per parameter in a checkpoint.
-const MOMENT_BYTES: u64 = 8;
-/// Bytes of a master weight per parameter in a checkpoint, beside weights of 16 bits.
-const MASTER_BYTES: u64 = 4;
 
 /// What a run will do.
 #[derive(Clone, Debug, PartialEq)]
@@ -128,7 +124,6 @@ struct AssumedRows {
 /// As [`plan_run`], for inputs that have been read.
 fn plan_with(config: &RunConfig, inputs: &RunInputs, rows: &AssumedRows, ranks: usize) -> Result<RunPlan> {
     let model = load_config(&config.base_model)?;
-    let parameters = Layout::new(&model.architecture).len() as u64;
     let (words, held_out) = match (rows.words, inputs.words()) {
         (Some(all), _) => {
             let held_out = (config.words.holdout * all as f64).round() as usize;
@@ -169,7 +164,7 @@ fn plan_with(config: &RunConfig, inputs: &RunInputs, rows: &AssumedRows, ranks: 
         };
         disk.texts += games as u64 * GAME_BYTES;
         if let Some(training) = &training {
-            let written = Written::by(training, parameters);
+            let written = Written::by(training, &model.architecture);
             let policies = if training.on_policy { config.policies().count() } else { 1 };
             disk.models += written.model * policies as u64;
             disk.checkpoints += written.kept;
@@ -178,7 +173,8 @@ fn plan_with(config: &RunConfig, inputs: &RunInputs, rows: &AssumedRows, ranks: 
         let StageWork { name, parts, inputs, outputs, .. } = stage;
         planned.push(PlannedStage { name, parts, inputs, outputs, games, training });
     }
-    let next = planned.iter().filter_map(|stage| stage.training.as_ref()).map(|t| Written::by(t, parameters).next);
+    let next =
+        planned.iter().filter_map(|stage| stage.training.as_ref()).map(|t| Written::by(t, &model.architecture).next);
     disk.checkpoints += next.max().unwrap_or(0);
     Ok(RunPlan { words, held_out, stages: planned, disk })
 }
@@ -275,11 +271,10 @@ struct Written {
 }
 
 impl Written {
-    fn by(training: &PlannedTraining, parameters: u64) -> Self {
+    fn by(training: &PlannedTraining, architecture: &Architecture) -> Self {
         let config = &training.settings.config;
-        let model = parameters * config.dtype().bytes() as u64;
-        let master = if config.bf16 { MASTER_BYTES } else { 0 };
-        let checkpoint = model + parameters * (MOMENT_BYTES + master);
+        let model = (Layout::new(architecture).len() * config.dtype().bytes()) as u64;
+        let checkpoint = checkpoint_bytes(architecture, config);
         let count = match config.save_strategy {
             IntervalStrategy::No => 0,
             IntervalStrategy::Epoch => config.num_train_epochs.ceil() as u64,

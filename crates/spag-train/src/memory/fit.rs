@@ -90,13 +90,13 @@ pub fn fit(
         };
         let shards = plan.shards(world_size, local_size);
         let needed = |run: &PlannedRun<'_>| RankMemory::on_cpu_exact(model, &run.config, plan, shards).on_device();
-        return Ok(run.keeping_what(|run| needed(run) <= room));
+        return Ok(run.keeping_what(|run| needed(run) <= room).fitted());
     }
     let host = free_memory(OpenDevice::cpu().device())?.free;
     let free = Free { device: device.memory()?.free, host, name: device.to_string() };
     let run =
         run.fit(optimizer, &free).or_else(|_| PlannedRun { beside: least, ..run.clone() }.fit(optimizer, &free))?;
-    Ok(run.keeping_what(|run| run.check(&free).is_ok()))
+    Ok(run.keeping_what(|run| run.check(&free).is_ok()).fitted())
 }
 
 /// A flag that saves memory, and its effect.
@@ -121,18 +121,23 @@ const CHANGES: [Change; 7] = [
 ];
 
 impl PlannedRun<'_> {
-    /// What the run chooses, if it may keep the activations of so many blocks as `fits` allows.
-    fn keeping_what(&self, fits: impl Fn(&Self) -> bool) -> Fitted {
-        let keeping = |activations| self.config.clone().with_activations(activations);
-        let activations = match (self.config.gradient_checkpointing, self.config.keep_activations) {
-            (true, KeptBlocks::Auto) => {
-                let counts = (1..=self.model.architecture.num_hidden_layers).rev().map(Activations::KeepLast);
-                let fit = |kept: &Activations| fits(&Self { config: keeping(*kept), ..self.clone() });
-                counts.into_iter().find(fit).unwrap_or(Activations::KeepLast(0))
-            }
-            _ => self.config.activations(),
+    /// The same run; if it may choose how many blocks keep their activations, with as many as `fits` allows.
+    pub fn keeping_what(&self, fits: impl Fn(&Self) -> bool) -> Self {
+        let keeping = |count| {
+            let config = self.config.clone().with_activations(Activations::KeepLast(count));
+            Self { config, ..self.clone() }
         };
-        Fitted { sharding: self.plan, activations }
+        match (self.config.gradient_checkpointing, self.config.keep_activations) {
+            (true, KeptBlocks::Auto) => {
+                let counts = (1..=self.model.architecture.num_hidden_layers).rev();
+                counts.map(keeping).find(fits).unwrap_or_else(|| keeping(0))
+            }
+            _ => self.clone(),
+        }
+    }
+
+    fn fitted(&self) -> Fitted {
+        Fitted { sharding: self.plan, activations: self.config.activations() }
     }
 
     /// The first plan that fits, or the refusal of the last one.
@@ -370,7 +375,7 @@ mod tests {
         let kept = |gib| {
             let free = on(gib, 1000);
             let fitted = run(&auto).fit(Some(Device), &free).unwrap().keeping_what(|run| run.check(&free).is_ok());
-            fitted.activations.kept_of(32)
+            fitted.fitted().activations.kept_of(32)
         };
         assert_eq!([116, 117, 120, 124, 139].map(kept), [2, 5, 14, 26, 32]);
         for gib in [116, 120] {

@@ -147,6 +147,16 @@ impl RankMemory {
         }
     }
 
+    /// Bytes of the rank's gradient sums, 4 for each parameter that it updates.
+    pub fn gradients(&self) -> u64 {
+        self.gradients
+    }
+
+    /// Bytes of the rank's optimizer state and master weights, on the device or the host.
+    pub fn optimizer_state(&self) -> u64 {
+        self.optimizer + self.host_optimizer
+    }
+
     /// Bytes of the device in all.
     pub fn on_device(&self) -> u64 {
         self.rows().iter().map(|(_, bytes)| bytes).sum()
