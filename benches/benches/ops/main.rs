@@ -17,7 +17,7 @@ use spag_ops::CpuPath;
 use spag_ops::adamw::{AdamWStep, Weights, adamw};
 use spag_ops::attention::{self, Heads, Mask, Sequences};
 use spag_ops::glu::Activation;
-use spag_ops::kernels::SumOrder;
+use spag_ops::kernels::{Accumulate, SumOrder};
 use spag_ops::packed_linear::{self, PackedWeight};
 use spag_ops::paged_attention::{self, PageShape, Plan, Span};
 use spag_ops::rope::{self, Direction, Positions, RopeTable};
@@ -72,7 +72,7 @@ fn linear(table: &Table) {
             table.op(name("forward onto residual"), count, || matmul::linear_add(&residual, &x, &w));
             table.op(name("backward input"), count, || matmul::linear_backward_input(&[(&dy, &w)]));
             table.op(name("backward weight"), count, || {
-                matmul::linear_backward_weight(&dy, &x, &dw, matmul::Arithmetic::of(&w))
+                matmul::linear_backward_weight(&dy, &x, (&dw, Accumulate::No), matmul::Arithmetic::of(&w))
             });
         }
     }
