@@ -10,7 +10,7 @@ stage_flags "${1:-}"
 read -r -a hosts <<<"${HOSTS:?the machines; rank 0 runs on the first}"
 
 token=$(head -c 16 /dev/urandom | od -An -tx1 | tr -d ' \n')
-command=(spag-train "${STAGE_FLAGS[@]}" --gradient_accumulation_steps 2 --deepspeed "$here/../zero3_offload.json")
+command=(spag-train "${STAGE_FLAGS[@]}" --gradient_accumulation_steps 2 --zero_stage 1 --keep_activations auto)
 
 # Ending this script ends the connections. Ranks that lose each other end by themselves.
 pids=()

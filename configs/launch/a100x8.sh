@@ -9,4 +9,4 @@ source "$here/stage.sh"
 stage_flags "${1:-}"
 
 exec spag launch --nproc_per_node 8 --max_restarts 3 -- \
-    spag-train "${STAGE_FLAGS[@]}" --gradient_accumulation_steps 8 --deepspeed "$here/../zero3_offload.json"
+    spag-train "${STAGE_FLAGS[@]}" --gradient_accumulation_steps 8 --zero_stage 3 --keep_activations auto
