@@ -113,6 +113,7 @@ fn losses_and_gradients_equal_those_of_pytorch() {
                 Activations::Keep => model.backward_from(forward, &upstream, &gradients).unwrap(),
                 Activations::KeepLast(_) => {
                     let sink = Unwritten::new(&gradients);
+                    let upstream = Tensor::new(upstream.as_slice(), &Device::Cpu).unwrap();
                     model.network().backward(model.parameters(), forward, &upstream, &sink).unwrap();
                 }
             }
