@@ -43,7 +43,9 @@ fn plans_of_both_models_on_all_machines_are_consistent() {
             let args = [&[model, "--gpus", gpus, "--gpu", "a100-40"], &PAPER[..]].concat();
             let plan = plan(&args);
             assert_eq!(plan["parameters"], parameters);
-            assert_eq!(plan["plans"].as_array().unwrap().len(), 9);
+            // Several hosts can also shard within themselves, in all stages but 0.
+            let plans = if gpus == "8" { 9 } else { 16 };
+            assert_eq!(plan["plans"].as_array().unwrap().len(), plans);
             for optimizer in [false, true] {
                 let needs = [0, 1, 2, 3].map(|stage| gib(&of(&plan, stage, optimizer, false)["gpu_bytes"]));
                 assert!(needs.windows(2).all(|pair| pair[1] <= pair[0]), "{model} on {gpus}: {needs:?}");

@@ -141,7 +141,8 @@ impl Writing {
         if all.iter().flatten().any(|written| *written == 0.0) {
             return Ok(false);
         }
-        let files = gather_lists(group, self.written.as_deref().unwrap_or_default())?;
+        // A failure from here on is not tried again when this is dropped.
+        let files = gather_lists(group, &self.written.take().unwrap_or_default())?;
         self.publish(files)?;
         Ok(true)
     }
@@ -159,7 +160,7 @@ impl Writing {
 
     /// Writes the indexes and the state of the run, and renames the folder. Replaces a checkpoint of the same step.
     fn publish(&mut self, mut files: Vec<WrittenFile>) -> Result<()> {
-        if let Some(state) = self.state.take() {
+        if let Some(state) = self.state.clone() {
             let (dir, inner) = (&self.temporary, self.temporary.join(TRAINER_STATE));
             self.stems.iter().try_for_each(|stem| stem.finish(dir))?;
             files.sort_by(|a, b| a.name.cmp(&b.name));
