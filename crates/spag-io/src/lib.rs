@@ -55,7 +55,7 @@ pub use reasoning::{
 };
 pub use row::{Row, cause, null_is_default};
 pub use rows::{ChunkReader, RowChunk, RowReader};
-pub use settings::{Number, Settings, Within, is_default};
+pub use settings::{Number, Settings, Within, is_default, number_or_text};
 pub use signal::Signal;
 pub use size::{folder_size, format_gib, free_disk, gib};
 pub use text_file::read_text;

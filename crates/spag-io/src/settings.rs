@@ -14,6 +14,23 @@ pub fn is_default<T: Default + PartialEq>(setting: &T) -> bool {
     *setting == T::default()
 }
 
+/// Reads a number or a text as the text of it: for settings such as `5`, `"5GB"` and `"auto"`.
+///
+/// # Errors
+/// Neither a whole number nor a text.
+pub fn number_or_text<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<String, D::Error> {
+    #[derive(serde::Deserialize)]
+    #[serde(untagged)]
+    enum Written {
+        Number(u64),
+        Text(String),
+    }
+    Ok(match serde::Deserialize::deserialize(deserializer)? {
+        Written::Number(number) => number.to_string(),
+        Written::Text(text) => text,
+    })
+}
+
 /// Declares structs of settings: each field with its documentation, which is the help of its flag, its type, the limits of
 /// its number in brackets and its default.
 ///

@@ -10,7 +10,6 @@ use spag_dist::{JoinOptions, LaunchEnv, ProcessGroup};
 use spag_io::{format_gib, gib};
 use spag_model::checkpoint::{LoadOptions, load_config, load_model_with};
 use spag_model::dtype::WeightDtype;
-use spag_model::model::Activations;
 use spag_ops::OpenDevice;
 use spag_selfplay::limits;
 use spag_train::{
@@ -227,14 +226,6 @@ fn measure(args: &TrainArgs, plan: Fitted, device: &OpenDevice, group: Arc<dyn P
     })
 }
 
-/// The number of blocks with kept activations; `null` if all are kept.
-fn kept_blocks(activations: Activations) -> Option<usize> {
-    match activations {
-        Activations::Keep => None,
-        Activations::KeepLast(count) => Some(count),
-    }
-}
-
 /// The line of output for a step of `ranks` ranks.
 fn line(measured: &Measured, variant: Option<&str>, device: &OpenDevice, ranks: usize) -> Value {
     let Measured { args, plan, rounds } = measured;
@@ -268,7 +259,7 @@ fn line(measured: &Measured, variant: Option<&str>, device: &OpenDevice, ranks: 
         "threads": args.threads,
         "ref": args.reference,
         "checkpointing": args.checkpointing,
-        "kept_blocks": kept_blocks(plan.activations),
+        "kept_blocks": plan.activations.kept(),
         "accumulation": args.accumulation,
         "ranks": ranks,
         "zero_stage": plan.sharding.stage.number(),

@@ -77,17 +77,7 @@ impl Serialize for ShardSize {
 impl<'de> Deserialize<'de> for ShardSize {
     /// A text, or a number of bytes.
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        #[derive(Deserialize)]
-        #[serde(untagged)]
-        enum Written {
-            Bytes(u64),
-            Text(String),
-        }
-        let text = match Written::deserialize(deserializer)? {
-            Written::Bytes(bytes) => bytes.to_string(),
-            Written::Text(text) => text,
-        };
-        text.parse().map_err(serde::de::Error::custom)
+        spag_io::number_or_text(deserializer)?.parse().map_err(serde::de::Error::custom)
     }
 }
 

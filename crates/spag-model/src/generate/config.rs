@@ -198,7 +198,8 @@ pub struct MemoryBudget {
 }
 
 impl MemoryBudget {
-    /// The KV cache gets 1/2 of the host's free memory; the rest is left to other processes.
+    /// What the KV cache gets of the host's free memory, as a divisor, and likewise activations and the copies of a checkpoint; the rest
+    /// is left to other processes.
     pub const HOST_SHARE: u64 = 2;
 
     /// Half of the host's free memory, for an engine on the CPU with weights in f32.

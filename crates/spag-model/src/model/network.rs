@@ -31,12 +31,17 @@ pub enum Activations {
 }
 
 impl Activations {
+    /// The number of blocks that keep theirs while the others recompute them; `None` if all blocks keep theirs.
+    pub fn kept(self) -> Option<usize> {
+        match self {
+            Self::Keep => None,
+            Self::KeepLast(count) => Some(count),
+        }
+    }
+
     /// How many of a model's `blocks` blocks keep all of their activations.
     pub fn kept_of(self, blocks: usize) -> usize {
-        match self {
-            Self::Keep => blocks,
-            Self::KeepLast(count) => count.min(blocks),
-        }
+        self.kept().map_or(blocks, |count| count.min(blocks))
     }
 }
 

@@ -26,7 +26,7 @@ pub(crate) use names::Initial;
 pub use names::Part;
 pub(crate) use norms::BlockNorms;
 pub(crate) use source::Unsharded;
-pub use source::{Adapted, AdapterWeights, GradientSink, WeightSource};
+pub use source::{Adapted, AdapterWeights, GradientSink, WeightSource, each_layer};
 
 /// One flat buffer per layer of a [`Layout`]: parameters (f32 or bf16), gradients (f32) or an optimizer moment (f32).
 #[derive(Clone, Debug)]
@@ -83,14 +83,12 @@ impl FlatBuffers {
     pub fn gathered(source: &dyn WeightSource) -> Result<Self> {
         let layout = source.layout();
         let all = Self::zeros_of(layout, source.dtype(), &Device::Cpu)?;
-        for (layer, own) in layout.layers.iter().enumerate() {
-            let next = Some(layer + 1).filter(|next| *next < layout.layers.len());
-            let buffer = source.unshard(layer, next)?;
-            for view in 0..own.views.len() {
-                all.set_view(layer, view, &layout.view(&buffer, layer, view)?.to_device(&Device::Cpu)?)?;
-            }
-            source.reshard(layer);
-        }
+        each_layer(source, |layer, buffer| {
+            let mut views = 0..layout.layers[layer].views.len();
+            views.try_for_each(|view| {
+                all.set_view(layer, view, &layout.view(buffer, layer, view)?.to_device(&Device::Cpu)?)
+            })
+        })?;
         Ok(all)
     }
 

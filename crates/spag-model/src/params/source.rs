@@ -82,6 +82,21 @@ impl WeightSource for Adapted<'_> {
     }
 }
 
+/// Passes each layer that has tensors to `read`, in order; adapters have layers without. The next one is prefetched.
+///
+/// # Errors
+/// A failed gather, or what `read` returns.
+pub fn each_layer(source: &dyn WeightSource, mut read: impl FnMut(usize, &Tensor) -> Result<()>) -> Result<()> {
+    let layers = &source.layout().layers;
+    for layer in (0..layers.len()).filter(|layer| !layers[*layer].views.is_empty()) {
+        let buffer = source.unshard(layer, Some(layer + 1).filter(|next| *next < layers.len()))?;
+        let read = read(layer, &buffer);
+        source.reshard(layer);
+        read?;
+    }
+    Ok(())
+}
+
 /// An unsharded layer. Dropping it reshards the layer.
 pub(crate) struct Unsharded<'a> {
     source: &'a dyn WeightSource,

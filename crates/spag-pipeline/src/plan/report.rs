@@ -7,7 +7,6 @@ use serde::Serialize;
 use serde_json::{Value, json};
 use spag_io::{escape, format_gib, gib};
 use spag_model::generate::{GenerationMemory, GenerationMemorySettings, PromptLogProbs};
-use spag_model::model::Activations;
 use spag_model::{EngineConfig, ModelConfig};
 use spag_train::{
     IntervalStrategy, KeptBlocks, Placement, PlannedRun, RankMemory, ShardWithin, ShardingPlan, TrainConfig, ZeroStage,
@@ -108,10 +107,7 @@ impl<'a> Report<'a> {
             plan,
             memory,
             host_bytes: run.on_host(),
-            kept: match run.config.activations() {
-                Activations::Keep => None,
-                Activations::KeepLast(count) => Some(count),
-            },
+            kept: run.config.activations().kept(),
             time: self.step(plan, &run.config, &memory).time(),
             games: self.online.map(|online| online.games_that_fit(self.left_by(&memory))),
             missing: over(gib(memory.on_device() + run.beside), self.usable()),

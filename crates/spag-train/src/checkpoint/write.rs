@@ -14,7 +14,8 @@ use candle_core::{Device, Tensor};
 use spag_dist::{ProcessGroup, gather_lists, gather_numbers};
 use spag_io::{sync_folder, write_json_atomically};
 use spag_model::checkpoint::{WriteOptions, WrittenFile, write_config};
-use spag_model::params::WeightSource;
+use spag_model::generate::MemoryBudget;
+use spag_model::params::{WeightSource, each_layer};
 use spag_ops::free_memory;
 
 use super::origin::Origin;
@@ -25,29 +26,14 @@ use crate::batch_sampler::BatchSampler;
 use crate::error::{Error, Result};
 use crate::learner::Learner;
 
-/// The share of the host's free memory that the copies of all ranks may take, as a divisor. Training waits for the disk if they need
-/// more.
-const MEMORY_SHARE: u64 = 2;
-/// Copied layers that wait for the disk then.
+/// Copied layers that wait for the disk if memory has no room for all.
 const FEW_LAYERS: usize = 2;
 /// Interval at which a rank that waits for a checkpoint looks whether it is written.
 const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
 /// Gathers every layer in the order in which rank 0 writes them. It does not read layers without tensors, which adapters have.
 pub(crate) fn gather_layers(source: &dyn WeightSource) -> Result<()> {
-    each_layer(source, |_, _| Ok(()))
-}
-
-/// Gathers every layer that has tensors, in order.
-fn each_layer(source: &dyn WeightSource, mut read: impl FnMut(usize, &Tensor) -> Result<()>) -> Result<()> {
-    let layers = source.layout().layers.len();
-    for layer in (0..layers).filter(|layer| !source.layout().layers[*layer].views.is_empty()) {
-        let buffer = source.unshard(layer, Some(layer + 1).filter(|next| *next < layers))?;
-        let read = read(layer, &buffer);
-        source.reshard(layer);
-        read?;
-    }
-    Ok(())
+    Ok(each_layer(source, |_, _| Ok(()))?)
 }
 
 /// `checkpoint-<step>`, which the ranks are writing.
@@ -113,7 +99,7 @@ impl Writing {
             layers.iter().map(|layer| layout.layers[*layer].len as u64 * 4).sum::<u64>()
         };
         let copies = needed.iter().enumerate().map(bytes).sum::<u64>();
-        let room = free_memory(&Device::Cpu)?.free / MEMORY_SHARE / group.size() as u64;
+        let room = free_memory(&Device::Cpu)?.free / MemoryBudget::HOST_SHARE / group.size() as u64;
         let waiting = if copies <= room { needed.iter().map(Vec::len).sum::<usize>() } else { FEW_LAYERS };
         let (layers, received) = sync_channel(waiting.max(1));
         let (stems, dir, stopped) = (writing.stems.clone(), writing.temporary.clone(), writing.stopped.clone());
@@ -137,8 +123,7 @@ impl Writing {
             self.written = Some(joined(thread)?);
         }
         let own = f64::from(u8::from(self.written.is_some()));
-        let all = if group.size() == 1 { vec![vec![own]] } else { gather_numbers(group, &[own])? };
-        if all.iter().flatten().any(|written| *written == 0.0) {
+        if gather_numbers(group, &[own])?.iter().flatten().any(|written| *written == 0.0) {
             return Ok(false);
         }
         // A failure from here on is not tried again when this is dropped.
@@ -250,7 +235,7 @@ fn copy_layer(
     (stem, layer): (usize, usize),
     buffer: &Tensor,
     layers: &SyncSender<Layer>,
-) -> Result<()> {
+) -> spag_model::Result<()> {
     if needed.contains(&layer) {
         let buffer = if buffer.device().is_cpu() { buffer.copy()? } else { buffer.to_device(&Device::Cpu)? };
         // A thread that has ended has failed, and says so where it is joined. The other ranks still need this one to gather.

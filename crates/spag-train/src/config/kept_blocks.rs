@@ -55,19 +55,8 @@ impl Serialize for KeptBlocks {
 
 impl<'de> Deserialize<'de> for KeptBlocks {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        #[derive(Deserialize)]
-        #[serde(untagged)]
-        enum Written {
-            Count(u64),
-            Text(String),
-        }
-        let text = match Written::deserialize(deserializer) {
-            Ok(Written::Count(count)) => count.to_string(),
-            Ok(Written::Text(text)) => text,
-            // Neither a number nor a text.
-            Err(_) => String::new(),
-        };
-        text.parse().map_err(serde::de::Error::custom)
+        // What is neither a number nor a text is refused as the empty text is.
+        spag_io::number_or_text(deserializer).unwrap_or_default().parse().map_err(serde::de::Error::custom)
     }
 }
 

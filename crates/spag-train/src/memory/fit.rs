@@ -4,6 +4,7 @@ use std::fmt::Write as _;
 
 use spag_io::format_gib;
 use spag_model::ModelConfig;
+use spag_model::generate::MemoryBudget;
 use spag_model::model::Activations;
 use spag_ops::{OpenDevice, TooLittleMemory, free_memory};
 
@@ -58,9 +59,6 @@ pub struct Fitted {
     pub activations: Activations,
 }
 
-/// The share of a rank's part of the host's free memory in which a learner on a CPU keeps activations, as a divisor.
-const HOST_SHARE: u64 = 2;
-
 /// Chooses where the optimizer's state is stored and how many blocks keep their activations, if that is left open, and checks that the
 /// run fits: on this rank's device with what is `beside` it, and for all ranks of this machine on the host.
 ///
@@ -85,7 +83,7 @@ pub fn fit(
     let run = PlannedRun { model, config, plan, world_size, local_size, beside: wanted, further_adapters };
     if device.device().is_cpu() {
         let room = match run.config.keep_activations {
-            KeptBlocks::Auto => device.memory()?.free / HOST_SHARE / local_size.max(1) as u64,
+            KeptBlocks::Auto => device.memory()?.free / MemoryBudget::HOST_SHARE / local_size.max(1) as u64,
             KeptBlocks::Count(_) => 0,
         };
         let shards = plan.shards(world_size, local_size);
