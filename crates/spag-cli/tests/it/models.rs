@@ -232,6 +232,7 @@ fn bench_train_prints_the_keys_of_the_baseline() {
             "ref",
             "checkpointing",
             // The baseline has none of these.
+            "kept_blocks",
             "accumulation",
             "ranks",
             "zero_stage",
