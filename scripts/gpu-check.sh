@@ -73,6 +73,7 @@ $bin/spag bench generate --model 7b --device cuda --prompt 700 --batch 1,16 --qu
 $bin/spag bench generate --model 7b --device cuda --prompt 700 --batch 1,16 --quantize q4_0
 $bin/spag bench play --model 7b --device cuda --games 128 --per_device_eval_batch_size 64
 $bin/spag bench train --model_name_or_path half $step --variants recompute,keep,recompute+8x500
+$bin/spag bench train --model_name_or_path half $step --zero_stage 3 --simulate_ranks 8 --variants timed-links,links-in-turn,instant-links
 $bin/spag init-model --config configs/smollm2-135m/config.json --dtype bf16 --output_dir small
 $bin/spag bench train --model_name_or_path small --device cuda --dtype bf16 --batch 16 --seq 100 --steps 50 --warmup 5 --variants keep,recompute,keep+2x800
 $bin/spag bench train --model_name_or_path half $step --threads 16 --offload_optimizer cpu

@@ -79,7 +79,6 @@ impl Collective {
     }
 
     /// Payload bytes that `rank` of `size` ranks sends and receives if the collective runs as a ring.
-    #[cfg(feature = "cuda")]
     pub(crate) fn ring_traffic(&self, rank: usize, size: usize) -> (u64, u64) {
         let bytes = self.buffer().map_or(0, |buffer| buffer.elem_count() * buffer.dtype().size_in_bytes()) as u64;
         let parts = bytes * (size as u64 - 1) / size as u64;

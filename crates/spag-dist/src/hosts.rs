@@ -54,6 +54,15 @@ impl HostPlaces {
         Self(places)
     }
 
+    /// Of `size` ranks that follow each other on hosts of `local_size`; the last host may have fewer.
+    pub(crate) fn numbered_by_host(size: usize, local_size: usize) -> Self {
+        let place = |rank: usize| {
+            let local_rank = rank % local_size;
+            HostPlace { local_rank, local_size: local_size.min(size - (rank - local_rank)) }
+        };
+        Self((0..size).map(place).collect())
+    }
+
     /// Ranks of each host.
     ///
     /// # Errors

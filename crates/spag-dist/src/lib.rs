@@ -4,7 +4,8 @@
 //!   `srun`, `mpirun`).
 //! - [`ProcessGroup`] runs [`Collective`]s on 1-D tensors. [`Single`] is the group of one process, [`TcpGroup`] a ring
 //!   of CPU ranks, and `NcclGroup` (feature `cuda`) a group of NVIDIA GPUs. [`join`] and [`join_on`] choose between
-//!   them. [`ProcessGroup::by_host`] gives the groups within a host and between hosts.
+//!   them. [`ProcessGroup::by_host`] gives the groups within a host and between hosts. [`SimulatedGroup`] is a rank of a group whose
+//!   others do not exist.
 //! - [`launch`] starts the ranks of a run on a machine and stops them together.
 //! - [`queue`] assigns the items of a list to ranks, and reassigns the items of dead ranks.
 //!
@@ -36,6 +37,8 @@
 
 #[cfg(any(feature = "cuda", test))]
 mod answer;
+#[cfg(feature = "cuda")]
+mod cuda;
 mod env;
 mod error;
 mod exchange;
@@ -48,6 +51,7 @@ mod net;
 #[cfg(any(feature = "cuda", test))]
 mod pending_collectives;
 pub mod queue;
+mod simulated;
 mod tcp;
 
 pub use env::{DEFAULT_PORT, LaunchEnv, Launcher, MAX_WORLD_SIZE, Rendezvous};
@@ -58,6 +62,7 @@ pub use hosts::HostGroups;
 #[cfg(feature = "cuda")]
 pub use nccl::NcclGroup;
 pub use net::{JoinOptions, PortChoice, RESTART_COUNT_VARIABLE, Token};
+pub use simulated::{GatherPriority, SimulatedGroup, SimulatedRanks};
 pub use tcp::TcpGroup;
 
 /// Joins the process group of `env` for buffers on `device`: [`Single`] for one process, otherwise a [`TcpGroup`] for the

@@ -16,6 +16,16 @@ const PAGE: usize = 4096;
 /// Larger allocations are not filled with NaNs but left zero: their pages are mapped on first use.
 const MOST_POISONED: usize = 16 << 20;
 
+/// The address at which the device sees page-locked memory of the host.
+pub(crate) fn device_address(at: usize) -> u64 {
+    at as u64 | DEVICE
+}
+
+/// The address at which the host sees it.
+pub(crate) fn host_address(address: u64) -> usize {
+    (address & !DEVICE) as usize
+}
+
 /// Host pages of one allocation. Unmapped when the last work that uses them has run.
 #[derive(Debug)]
 struct Pages {

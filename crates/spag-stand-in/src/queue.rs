@@ -2,9 +2,10 @@
 
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::atomic::{AtomicI32, Ordering};
+use std::sync::atomic::{AtomicI32, AtomicU32, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
+use std::time::Duration;
 
 use crate::fault::fault;
 use crate::result::Error;
@@ -50,6 +51,8 @@ pub(crate) enum Task {
     Run(Work),
     Record(Arc<Signal>, u64),
     Wait(Arc<Signal>, u64),
+    /// Waits until a number in page-locked memory of the host, at this address, is at least this one.
+    WaitValue(usize, u32),
 }
 
 #[derive(Default)]
@@ -116,6 +119,7 @@ impl Queue {
             match task {
                 Task::Record(signal, number) => signal.raise(number),
                 Task::Wait(signal, number) => signal.wait(number),
+                Task::WaitValue(at, number) => wait_value(at, number),
                 // After a failure, a device executes nothing more.
                 Task::Run(_) if check_sticky().is_err() => {}
                 Task::Run(work) => {
@@ -130,6 +134,15 @@ impl Queue {
             lock(&self.state).done += 1;
             self.changed.notify_all();
         }
+    }
+}
+
+/// As a device compares numbers: cyclically.
+fn wait_value(at: usize, number: u32) {
+    // SAFETY: the caller of `cuStreamWaitValue32` keeps the memory, which others change atomically, until the stream has passed it.
+    let value = unsafe { AtomicU32::from_ptr(at as *mut u32) };
+    while (value.load(Ordering::Acquire).wrapping_sub(number) as i32) < 0 {
+        thread::sleep(Duration::from_micros(20));
     }
 }
 

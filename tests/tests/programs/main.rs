@@ -5,6 +5,7 @@ mod adapter_flags;
 mod bad_input;
 mod bench_generate;
 mod bench_links;
+mod bench_simulated;
 mod check;
 mod completions;
 mod credit;

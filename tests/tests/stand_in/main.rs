@@ -4,4 +4,5 @@
 mod games;
 mod model;
 mod ranks;
+mod simulated;
 mod training;

@@ -4,6 +4,7 @@ mod card;
 mod generate;
 mod links;
 mod play;
+mod simulated;
 mod train;
 mod variants;
 

@@ -18,6 +18,7 @@ use spag_train::{
 };
 
 use super::card::card;
+use super::simulated::SimulatedArgs;
 use super::variants::Variant;
 use super::{BATCH, STEPS, TOKENS, cpu_path, round};
 use spag_cli::{DeviceArgs, Error, Result, exit, flags, threads};
@@ -86,9 +87,12 @@ pub(crate) struct TrainArgs {
     /// memory.
     #[arg(long, value_name = "TYPE", default_value = "float32", help_heading = "Ranks")]
     pub(super) optim_grad_dtype: WeightDtype,
+    #[command(flatten)]
+    pub(super) simulated: SimulatedArgs,
     /// Variants to compare, separated by commas: each has a line of output. A variant is made of settings that replace the flags of
     /// the same purpose: keep, recompute, keep-K or keep-auto (activations of all blocks, of none, of K, of as many as fit),
-    /// f32-gradients or bf16-gradients, state-on-device or state-on-host, and sequences and tokens such as 8x500; several are joined by
+    /// f32-gradients or bf16-gradients, state-on-device or state-on-host, and sequences and tokens such as 8x500; of simulated ranks
+    /// also timed-links, links-in-turn (gathers do not overtake) and instant-links (collectives take no time); several are joined by
     /// +, as in recompute+2x2048.
     #[arg(long, value_name = "NAMES", value_delimiter = ',', help_heading = "Variants")]
     variants: Vec<Variant>,
@@ -122,7 +126,7 @@ impl TrainArgs {
             ..ShardingRequest::new(Some(self.zero_stage), self.offload_optimizer, self.offload_param, None)?
         };
         let model = load_config(&self.model_name_or_path)?;
-        Ok(fit(&model, &self.config(), request, (env.world_size, env.local_size), Beside::default(), device)?)
+        Ok(fit(&model, &self.config(), request, self.simulated.ranks(env), Beside::default(), device)?)
     }
 }
 
@@ -132,6 +136,8 @@ struct Measured {
     plan: Fitted,
     /// One of each round.
     rounds: Vec<StepTiming>,
+    /// The time of simulated links in the last round.
+    link_seconds: f64,
 }
 
 pub(super) fn run(args: &TrainArgs) -> Result<()> {
@@ -142,23 +148,28 @@ pub(super) fn run(args: &TrainArgs) -> Result<()> {
         variants => variants.iter().map(|variant| variant.of(args)).collect(),
     };
     let planned = |args: TrainArgs| {
-        check_size(&args, env.world_size)?;
+        args.simulated.check(&env)?;
+        check_size(&args, args.simulated.ranks(&env).0)?;
         let plan = args.plan(&env, &device)?;
-        check_memory(&args, plan.sharding, &device)?;
-        Ok(Measured { args, plan, rounds: Vec::new() })
+        check_memory(&args, plan.sharding, &env, &device)?;
+        Ok(Measured { args, plan, rounds: Vec::new(), link_seconds: 0.0 })
     };
     let mut all = variants.into_iter().map(planned).collect::<Result<Vec<_>>>()?;
     let group = spag_dist::join_on(&env, &JoinOptions::detect()?, device.device())?;
     for _ in 0..if args.variants.is_empty() { 1 } else { args.rounds } {
         for one in &mut all {
-            one.rounds.push(measure(&one.args, one.plan, &device, group.clone())?);
+            let simulated = one.args.simulated.group(device.device())?;
+            let group = simulated.clone().map_or_else(|| group.clone(), |group| group as Arc<dyn ProcessGroup>);
+            one.rounds.push(measure(&one.args, one.plan, &device, group)?);
+            one.link_seconds = simulated.map_or(0.0, |group| group.busy().as_secs_f64());
         }
     }
     if group.rank() > 0 {
         return Ok(());
     }
+    let ranks = args.simulated.ranks(&env).0;
     let names = args.variants.iter().map(|variant| Some(&*variant.name)).chain([None]);
-    all.iter().zip(names).try_for_each(|(one, name)| exit::say(line(one, name, &device, group.size())))
+    all.iter().zip(names).try_for_each(|(one, name)| exit::say(line(one, name, &device, ranks)))
 }
 
 /// Rejects micro-batches and data that no device can hold, before anything is allocated. Every step of every rank has
@@ -186,12 +197,14 @@ fn check_size(args: &TrainArgs, ranks: usize) -> Result<()> {
 }
 
 /// Rejects steps that take more memory than is free on this machine. For a GPU the plan has been checked.
-fn check_memory(args: &TrainArgs, plan: ShardingPlan, device: &OpenDevice) -> Result<()> {
+fn check_memory(args: &TrainArgs, plan: ShardingPlan, env: &LaunchEnv, device: &OpenDevice) -> Result<()> {
     if !device.device().is_cpu() {
         return Ok(());
     }
     let model = load_config(&args.model_name_or_path)?;
-    let (needed, free) = (RankMemory::on_cpu(&model, &args.config(), plan, 1).on_device(), device.memory()?.free);
+    let (ranks, local) = args.simulated.ranks(env);
+    let memory = RankMemory::on_cpu(&model, &args.config(), plan, plan.shards(ranks, local));
+    let (needed, free) = (memory.on_device(), device.memory()?.free);
     if needed <= free {
         return Ok(());
     }
@@ -228,7 +241,7 @@ fn measure(args: &TrainArgs, plan: Fitted, device: &OpenDevice, group: Arc<dyn P
 
 /// The line of output for a step of `ranks` ranks.
 fn line(measured: &Measured, variant: Option<&str>, device: &OpenDevice, ranks: usize) -> Value {
-    let Measured { args, plan, rounds } = measured;
+    let Measured { args, plan, rounds, link_seconds } = measured;
     let seconds = median(rounds.iter().map(|round| round.seconds).collect()).unwrap_or(f64::NAN);
     // Each round has measured the same steps.
     let Some(step) = rounds.last() else { return Value::Null };
@@ -270,5 +283,6 @@ fn line(measured: &Measured, variant: Option<&str>, device: &OpenDevice, ranks: 
         "bytes_sent_per_step": step.traffic.sent,
         "bytes_sent_between_hosts_per_step": step.traffic.sent_between_hosts,
         "cpu_path": cpu_path(device),
+        "simulated": args.simulated.line(link_seconds / (args.steps + args.warmup) as f64),
     })
 }

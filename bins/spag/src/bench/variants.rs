@@ -7,19 +7,23 @@ use spag_selfplay::limits;
 use spag_train::{KeptBlocks, Placement};
 
 use super::BATCH;
+use super::simulated::Collectives;
 use super::train::TrainArgs;
 
 /// Changes a flag.
 type Setting = fn(&mut TrainArgs);
 
 /// The names of the settings that variants are made of, and what they change.
-const SETTINGS: [(&str, Setting); 6] = [
+const SETTINGS: [(&str, Setting); 9] = [
     ("keep", |args| (args.checkpointing, args.keep_activations) = (false, KeptBlocks::Count(0))),
     ("recompute", |args| (args.checkpointing, args.keep_activations) = (true, KeptBlocks::Count(0))),
     ("f32-gradients", |args| args.optim_grad_dtype = WeightDtype::F32),
     ("bf16-gradients", |args| args.optim_grad_dtype = WeightDtype::Bf16),
     ("state-on-device", |args| args.offload_optimizer = Some(Placement::Device)),
     ("state-on-host", |args| args.offload_optimizer = Some(Placement::Host)),
+    ("timed-links", |args| args.simulated.collectives = Collectives::Timed),
+    ("links-in-turn", |args| args.simulated.collectives = Collectives::TimedInTurn),
+    ("instant-links", |args| args.simulated.collectives = Collectives::Instant),
 ];
 
 /// What a part of a variant changes.

@@ -243,6 +243,7 @@ fn bench_train_prints_the_keys_of_the_baseline() {
             "bytes_sent_per_step",
             "bytes_sent_between_hosts_per_step",
             "cpu_path",
+            "simulated",
         ];
         assert_eq!(keys, wanted);
         assert_eq!(row["what"], "spag train step");

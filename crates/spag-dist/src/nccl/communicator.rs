@@ -7,6 +7,7 @@ use candle_core::DType;
 use cudarc::driver::CudaStream;
 use cudarc::nccl::{Id, result, sys};
 
+use crate::cuda::bind;
 use crate::tcp::RingPosition;
 use crate::{Collective, Error, Result};
 
@@ -165,14 +166,4 @@ impl Communicator {
 
 fn aborted() -> Error {
     Error::Nccl { what: "a collective", reason: "the communicator has been aborted".into() }
-}
-
-/// Binds the stream's device to the calling thread.
-pub(crate) fn bind(stream: &CudaStream) -> Result<()> {
-    stream.context().bind_to_thread().map_err(driver("the device"))
-}
-
-/// Converts an error of the CUDA driver.
-pub(crate) fn driver(what: &'static str) -> impl Fn(cudarc::driver::DriverError) -> Error {
-    move |error| Error::Nccl { what, reason: error.to_string() }
 }

@@ -6,13 +6,12 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use candle_core::{Device, Tensor};
-use cudarc::driver::result::stream::get_priority_range;
 use cudarc::driver::{CudaEvent, CudaStream};
 
-use super::communicator::{Communicator, ID_LEN, Operation, bind, driver, new_id, sum_type, version};
-use super::memory::address;
+use super::communicator::{Communicator, ID_LEN, Operation, new_id, sum_type, version};
 use super::watchdog::{Watched, run_watchdog};
 use crate::answer::{POLL_INTERVAL, wait};
+use crate::cuda::{Enqueued, StreamPriority, address, bind, driver, new_stream};
 use crate::net::thread;
 use crate::tcp::{GroupState, RingPosition, thread_ended};
 use crate::{Collective, Error, HostGroups, JoinOptions, LaunchEnv, Pending, ProcessGroup, Result, Single, TcpGroup};
@@ -36,13 +35,6 @@ pub struct NcclGroup {
     threads: Vec<JoinHandle<()>>,
 }
 
-/// How soon the device runs the kernels of a stream that compete with those of others.
-#[derive(Clone, Copy, Debug)]
-enum StreamPriority {
-    Default,
-    Highest,
-}
-
 /// A collective that has been started.
 struct Job {
     collective: Collective,
@@ -51,30 +43,6 @@ struct Job {
     /// The compute stream has completed the work before the collective.
     ready: CudaEvent,
     enqueued: Sender<Result<Enqueued>>,
-}
-
-/// A collective on the stream. Keeps its buffer until the compute stream, which frees it, waits for the collective.
-#[derive(Debug)]
-struct Enqueued {
-    compute: Arc<CudaStream>,
-    done: Arc<CudaEvent>,
-    /// Dropped after `drop` below.
-    _buffer: Tensor,
-}
-
-impl Enqueued {
-    /// Makes the compute stream wait for the collective.
-    fn wait(self) -> Result<()> {
-        self.compute.wait(&self.done).map_err(driver("waiting for a collective"))
-    }
-}
-
-impl Drop for Enqueued {
-    fn drop(&mut self) {
-        // The compute stream frees the buffer in its order, so it must wait for the collective even if no caller does.
-        // The next use of the device reports an error here.
-        let _ = self.compute.wait(&self.done);
-    }
 }
 
 impl NcclGroup {
@@ -190,19 +158,6 @@ impl NcclGroup {
             state.check()
         }))
     }
-}
-
-/// A stream for collectives on the device of `compute`.
-fn new_stream(compute: &CudaStream, priority: StreamPriority) -> Result<Arc<CudaStream>> {
-    bind(compute)?;
-    let context = compute.context();
-    let stream = match priority {
-        StreamPriority::Default => context.new_stream(),
-        StreamPriority::Highest => {
-            get_priority_range().and_then(|(_, highest)| context.new_stream_with_priority(highest))
-        }
-    };
-    stream.map_err(driver("a stream for collectives"))
 }
 
 /// The thread that calls NCCL, so that no NCCL call can block the caller.

@@ -16,7 +16,6 @@
 
 mod communicator;
 mod group;
-mod memory;
 mod watchdog;
 
 pub use group::NcclGroup;

@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use cudarc::driver::{CudaEvent, CudaStream};
 
-use super::communicator::{Communicator, bind, driver};
+use super::communicator::Communicator;
+use crate::cuda::{bind, driver};
 use crate::pending_collectives::{Completion, PendingCollectives};
 use crate::tcp::GroupState;
 use crate::{Error, Result};

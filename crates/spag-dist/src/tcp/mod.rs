@@ -30,6 +30,7 @@ mod state;
 pub use group::TcpGroup;
 #[cfg(any(feature = "cuda", test))]
 pub(crate) use group::thread_ended;
+pub(crate) use memory::with_bytes;
 pub(crate) use schedule::RingPosition;
 #[cfg(any(feature = "cuda", test))]
 pub(crate) use state::GroupState;

@@ -4,6 +4,7 @@ mod hosts;
 mod launch_env;
 mod queue;
 mod ranks;
+mod simulated;
 mod single;
 mod tcp;
 mod tcp_join;

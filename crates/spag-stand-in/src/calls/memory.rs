@@ -6,6 +6,7 @@ use std::sync::Arc;
 use crate::call::{calls, number, put};
 use crate::fault::fault;
 use crate::machine::machine;
+use crate::memory::device_address;
 use crate::order::Use;
 use crate::result::Error;
 use crate::work::{Access, Work};
@@ -104,6 +105,15 @@ calls! {
         }
         machine.registered.insert(start, bytes);
         Ok(())
+    }
+
+    fn cuMemHostGetDevicePointer_v2(address: *mut u64, at: *mut c_void, _flags: u32) {
+        let machine = machine();
+        machine.need_context()?;
+        if !machine.is_registered(&(at as usize..at as usize + 1)) {
+            return Err(Error::InvalidValue);
+        }
+        put(address, device_address(at as usize))
     }
 
     fn cuMemHostUnregister(at: *mut c_void) {

@@ -8,11 +8,15 @@ use crate::call::{calls, handle, number, put};
 use crate::capture::Capture;
 use crate::fault::fault;
 use crate::machine::machine;
+use crate::memory::host_address;
 use crate::queue::Task;
 use crate::result::Error;
 
 /// `CU_STREAM_NON_BLOCKING`.
 const NON_BLOCKING: u32 = 1;
+
+/// `CU_STREAM_WAIT_VALUE_GEQ`.
+const AT_LEAST: u32 = 0;
 
 /// Waits for the work of a stream.
 pub(crate) fn synchronize(stream: u64) -> Result<(), Error> {
@@ -88,6 +92,25 @@ calls! {
             state.clock.join(&clock);
             state.queue.push(Task::Wait(signal, recorded));
         }
+        Ok(())
+    }
+
+    // The host may change the number while streams run, so that no order is checked.
+    fn cuStreamWaitValue32_v2(stream: *mut c_void, address: u64, value: u32, flags: u32) {
+        let mut machine = machine();
+        machine.need_context()?;
+        if flags != AT_LEAST {
+            fault!("waiting for another relation than at least is not part of this stand-in");
+        }
+        let at = host_address(address);
+        if !machine.is_registered(&(at..at + size_of::<u32>())) || !at.is_multiple_of(size_of::<u32>()) {
+            return Err(Error::InvalidValue);
+        }
+        let state = machine.stream(number(stream))?;
+        if state.capture.is_some() {
+            fault!("waiting for a number in a capture is not part of this stand-in");
+        }
+        state.queue.push(Task::WaitValue(at, value));
         Ok(())
     }
 

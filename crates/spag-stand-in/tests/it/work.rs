@@ -1,8 +1,11 @@
 //! Results of correct programs.
 
 use std::ptr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 
-use spag_stand_in::calls::{cublas, event, module};
+use spag_stand_in::Error;
+use spag_stand_in::calls::{cublas, event, memory, module, stream};
 
 use crate::driver::{Handle, allocate, bind, copy_kernel, download, find_kernel, free, launch, new_stream, ok, upload};
 
@@ -28,6 +31,35 @@ fn streams_that_wait_for_events_see_each_others_work() {
     ok(unsafe { event::cuEventQuery(event.0) });
     ok(free(from, first));
     ok(free(to, first));
+}
+
+/// As a link between simulated ranks ends the waiting of a stream.
+#[test]
+fn streams_wait_for_a_number_of_the_host() {
+    bind();
+    let (first, second) = (new_stream(), new_stream());
+    let number = Arc::new(AtomicU32::new(u32::MAX));
+    let at = number.as_ptr().cast();
+    let mut address = 0;
+    // SAFETY: the number lives until both streams have passed it.
+    unsafe {
+        assert_ne!(memory::cuMemHostGetDevicePointer_v2(&raw mut address, at, 0), 0, "it is not locked yet");
+        ok(memory::cuMemHostRegister_v2(at, 4, 2));
+        ok(memory::cuMemHostGetDevicePointer_v2(&raw mut address, at, 0));
+        // Numbers are compared cyclically: 1 comes after u32::MAX.
+        ok(stream::cuStreamWaitValue32_v2(first.0, address, 1, 0));
+        ok(stream::cuStreamWaitValue32_v2(second.0, address, u32::MAX - 1, 0));
+    }
+    let passed = first.record();
+    ok(second.synchronize());
+    // SAFETY: no pointers.
+    let query = || unsafe { event::cuEventQuery(passed.0) };
+    assert_eq!(query(), Error::NotReady as i32);
+    number.store(1, Ordering::Release);
+    ok(first.synchronize());
+    assert_eq!(query(), 0);
+    // SAFETY: no stream waits for it any more.
+    unsafe { ok(memory::cuMemHostUnregister(at)) };
 }
 
 #[test]
