@@ -59,6 +59,7 @@ impl LoraConfig {
         let names: &[&str] = match model.projections {
             Projections::Split => &["q_proj", "v_proj"],
             Projections::Packed => &["W_pack"],
+            Projections::Fused => &["qkv_proj"],
         };
         names.iter().map(|name| (*name).to_owned()).collect()
     }

@@ -1,6 +1,9 @@
 //! The model configuration: Hugging Face's `config.json`.
 
 mod architecture;
+mod common;
+mod families;
+mod family;
 mod keys;
 mod rope;
 mod sizes;
@@ -13,14 +16,14 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use spag_io::{quote, read_whole};
 
-use self::architecture::Family;
+use self::family::Family;
 use self::keys::Keys;
 use crate::error::{Error, Result};
 
 pub use architecture::{
     Architecture, Biases, Embeddings, HeadNorm, NormWeights, Norms, OutputHead, Position, Projections,
 };
-pub use rope::{Rope, RopeScaling};
+pub use rope::{LongRope, Rope, RopeScaling, Yarn};
 
 /// Maximum bytes of a `config.json`. Those of published models have a few thousand.
 const MAX_BYTES: u64 = 4 << 20;

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use candle_core::{Device, Result, Tensor, bail};
 
+use super::scale;
 use crate::batch::PackedBatch;
 use crate::config::{Architecture, Norms, Position, Rope};
 use spag_ops::attention::{Heads, Mask, Sequences, Slopes};
@@ -35,14 +36,10 @@ pub(crate) struct AttentionShape {
 
 impl AttentionShape {
     pub(crate) fn new(model: &Architecture) -> Result<Self> {
-        let table =
-            |rope: Rope| Arc::new(RopeTable::new(rope.frequencies(model.heads.dim), model.max_position_embeddings));
-        let (rope, slopes) = match model.position {
-            Position::Rope(rope) => (Some(table(rope)), None),
-            Position::Alibi => (None, Some(Slopes::alibi(model.heads.query))),
+        let slopes = match model.position {
+            Position::Rope(_) => None,
+            Position::Alibi => Some(Slopes::alibi(model.heads.query)),
         };
-        let in_window = model.window_rope.map(table).or_else(|| rope.clone());
-        let rope_of = |window: &Option<usize>| if window.is_some() { in_window.clone() } else { rope.clone() };
         // A window that no sequence can reach has no effect.
         let reached = |window: &usize| *window < model.max_position_embeddings;
         let mask = |window: &Option<usize>| {
@@ -54,9 +51,9 @@ impl AttentionShape {
         };
         Ok(Self {
             heads: model.heads,
-            ropes: model.windows.iter().map(rope_of).collect(),
+            ropes: tables(model)?,
             masks: model.windows.iter().map(mask).collect::<Result<_>>()?,
-            norm: RmsNorm { eps: model.rms_norm_eps as f32, offset: model.norm_weights.offset() },
+            norm: scale::norm(model),
             norms: model.norms,
             activation: model.activation,
             attention: Arithmetic::Bf16,
@@ -65,11 +62,31 @@ impl AttentionShape {
 
     /// The positions of rows on `device`, if RoPE is used.
     pub(crate) fn positions(&self, positions: &[u32], device: &Device) -> Result<Option<Positions>> {
-        match self.ropes.first() {
-            Some(Some(table)) => Ok(Some(Positions::new(positions, table, device)?)),
-            _ => Ok(None),
+        // All tables have the same positions.
+        match self.ropes.iter().flatten().next() {
+            Some(table) => Ok(Some(Positions::new(positions, table, device)?)),
+            None => Ok(None),
         }
     }
+}
+
+/// The RoPE table of each block. Blocks with the same RoPE share one.
+fn tables(model: &Architecture) -> Result<Arc<[Option<Arc<RopeTable>>]>> {
+    let mut known: Vec<(&Rope, Arc<RopeTable>)> = Vec::new();
+    let mut of_block = |layer| {
+        let Some(rope) = model.rope(layer) else { return Ok(None) };
+        if let Some((_, table)) = known.iter().find(|(other, _)| *other == rope) {
+            return Ok(Some(table.clone()));
+        }
+        if rope.long_after().is_some() {
+            bail!("LongRoPE is not computed");
+        }
+        let table = RopeTable::new(rope.frequencies(model.heads.dim), model.max_position_embeddings);
+        let table = Arc::new(table.in_heads(model.heads.dim)?.with_factor(rope.factor() as f32));
+        known.push((rope, table.clone()));
+        Ok(Some(table))
+    };
+    (0..model.num_hidden_layers).map(&mut of_block).collect()
 }
 
 /// The shared inputs of a training pass.
