@@ -58,6 +58,27 @@ pub struct Architecture {
     pub head: OutputHead,
     /// The divisor of logits; 1 if `None`.
     pub logit_divisor: Option<f64>,
+    /// What the model of the checkpoint reads.
+    pub modalities: Modalities,
+}
+
+/// What the model of a checkpoint reads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Modalities {
+    /// Texts.
+    Text,
+    /// Texts and images. The text model is read, and the tensors for images are not.
+    TextAndImages,
+}
+
+impl Modalities {
+    /// The prefix of the names of the model's tensors.
+    pub(crate) fn prefix(self) -> &'static str {
+        match self {
+            Self::Text => "",
+            Self::TextAndImages => "language_model.",
+        }
+    }
 }
 
 /// The positions of norms in a block, except those of queries and keys.
@@ -183,6 +204,15 @@ impl Architecture {
         let has_window = self.windows.get(layer).is_some_and(Option::is_some);
         let in_window = self.window_rope.as_ref().filter(|_| has_window);
         if self.without_rope.contains(&layer) { None } else { Some(in_window.unwrap_or(everywhere)) }
+    }
+
+    /// The length in tokens after which all tokens of a sequence have other RoPE frequencies; `None` if frequencies do not depend
+    /// on it.
+    pub fn long_after(&self) -> Option<usize> {
+        match &self.position {
+            Position::Rope(rope) => rope.long_after(),
+            Position::Alibi => None,
+        }
     }
 
     /// Whether the output head is the embedding.

@@ -4,7 +4,7 @@ use serde_json::Value;
 use spag_io::quote;
 
 use super::architecture::{
-    Architecture, Biases, Embeddings, HeadNorm, NormWeights, Norms, OutputHead, Position, Projections,
+    Architecture, Biases, Embeddings, HeadNorm, Modalities, NormWeights, Norms, OutputHead, Position, Projections,
 };
 use super::keys::{Keys, fail};
 use super::rope::{Rope, RopeDefaults};
@@ -23,6 +23,8 @@ pub(super) struct Defaults {
     pub(super) theta: f64,
     pub(super) rms_norm_eps: f64,
     pub(super) head: OutputHead,
+    /// Of keys that are required in other families.
+    pub(super) sizes: &'static [(&'static str, usize)],
 }
 
 /// Those of LLaMA.
@@ -35,11 +37,20 @@ impl Default for Defaults {
             theta: 10_000.0,
             rms_norm_eps: 1e-6,
             head: OutputHead::Plain,
+            sizes: &[],
         }
     }
 }
 
 impl Defaults {
+    /// A size that is required, unless there is a default.
+    fn size(&self, keys: Keys<'_>, key: &str) -> Result<usize> {
+        match self.sizes.iter().find(|(name, _)| *name == key) {
+            Some((_, default)) => Ok(keys.size(key)?.unwrap_or(*default)),
+            None => keys.required_size(key),
+        }
+    }
+
     /// Those of RoPE.
     pub(super) fn rope(&self) -> RopeDefaults {
         RopeDefaults { theta: self.theta, positions: self.positions }
@@ -53,8 +64,8 @@ pub(super) fn common(keys: Keys<'_>, defaults: &Defaults) -> Result<Architecture
 
 /// [`common`] with the given RoPE.
 pub(super) fn common_with(keys: Keys<'_>, defaults: &Defaults, rope: Rope) -> Result<Architecture> {
-    let hidden_size = keys.required_size("hidden_size")?;
-    let query = keys.required_size("num_attention_heads")?;
+    let hidden_size = defaults.size(keys, "hidden_size")?;
+    let query = defaults.size(keys, "num_attention_heads")?;
     let kv_default = if keys.contains("num_key_value_heads") { None } else { defaults.kv_heads };
     let kv = keys.size("num_key_value_heads")?.or(kv_default).unwrap_or(query);
     let dim_default = if keys.contains("head_dim") { None } else { defaults.head_dim };
@@ -72,9 +83,9 @@ pub(super) fn common_with(keys: Keys<'_>, defaults: &Defaults, rope: Rope) -> Re
     };
     Ok(Architecture {
         hidden_size,
-        intermediate_size: keys.required_size("intermediate_size")?,
-        vocab_size: keys.required_size("vocab_size")?,
-        num_hidden_layers: keys.required_size("num_hidden_layers")?,
+        intermediate_size: defaults.size(keys, "intermediate_size")?,
+        vocab_size: defaults.size(keys, "vocab_size")?,
+        num_hidden_layers: defaults.size(keys, "num_hidden_layers")?,
         heads: Heads { query, kv, dim },
         max_position_embeddings: keys.size("max_position_embeddings")?.unwrap_or(defaults.positions),
         rms_norm_eps: keys.number("rms_norm_eps")?.unwrap_or(defaults.rms_norm_eps),
@@ -93,6 +104,7 @@ pub(super) fn common_with(keys: Keys<'_>, defaults: &Defaults, rope: Rope) -> Re
         residual_scale: None,
         head,
         logit_divisor: None,
+        modalities: Modalities::Text,
     })
 }
 

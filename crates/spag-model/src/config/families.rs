@@ -3,7 +3,9 @@
 use serde_json::Value;
 use spag_io::quote;
 
-use super::architecture::{Architecture, Embeddings, HeadNorm, NormWeights, Norms, OutputHead, Position, Projections};
+use super::architecture::{
+    Architecture, Embeddings, HeadNorm, Modalities, NormWeights, Norms, OutputHead, Position, Projections,
+};
 use super::common::{Defaults, biases, common, common_with, refuse};
 use super::family::{Computes, Family};
 use super::keys::{Keys, check_f32, fail};
@@ -24,19 +26,34 @@ const GRANITE: Computes = Computes {
 const PHI3: Computes = Computes { keys: &["partial_rotary_factor"], ..SILU };
 
 /// All families.
-pub(super) const FAMILIES: [Family; 11] = [
-    Family { model_type: "llama", class: "LlamaForCausalLM", parse: llama, computes: SILU },
-    Family { model_type: "mistral", class: "MistralForCausalLM", parse: mistral, computes: SILU },
-    Family { model_type: "qwen2", class: "Qwen2ForCausalLM", parse: qwen2, computes: SILU },
-    Family { model_type: "olmo2", class: "Olmo2ForCausalLM", parse: olmo2, computes: SILU },
-    Family { model_type: "olmo3", class: "Olmo3ForCausalLM", parse: olmo3, computes: SILU },
-    Family { model_type: "smollm3", class: "SmolLM3ForCausalLM", parse: smollm3, computes: SMOLLM3 },
-    Family { model_type: "granite", class: "GraniteForCausalLM", parse: granite, computes: GRANITE },
-    Family { model_type: "phi3", class: "Phi3ForCausalLM", parse: phi3, computes: PHI3 },
-    Family { model_type: "gemma3_text", class: "Gemma3ForCausalLM", parse: gemma3, computes: GEMMA3 },
-    Family { model_type: "qwen3", class: "Qwen3ForCausalLM", parse: qwen3, computes: SILU },
-    Family { model_type: "baichuan", class: "BaichuanForCausalLM", parse: baichuan2, computes: SILU },
+pub(super) const FAMILIES: [Family; 12] = [
+    text("llama", "LlamaForCausalLM", llama, SILU),
+    text("mistral", "MistralForCausalLM", mistral, SILU),
+    text("qwen2", "Qwen2ForCausalLM", qwen2, SILU),
+    text("olmo2", "Olmo2ForCausalLM", olmo2, SILU),
+    text("olmo3", "Olmo3ForCausalLM", olmo3, SILU),
+    text("smollm3", "SmolLM3ForCausalLM", smollm3, SMOLLM3),
+    text("granite", "GraniteForCausalLM", granite, GRANITE),
+    text("phi3", "Phi3ForCausalLM", phi3, PHI3),
+    text("gemma3_text", "Gemma3ForCausalLM", gemma3, GEMMA3),
+    Family {
+        modalities: Modalities::TextAndImages,
+        text_type: "gemma3_text",
+        ..text("gemma3", "Gemma3ForConditionalGeneration", gemma3, GEMMA3)
+    },
+    text("qwen3", "Qwen3ForCausalLM", qwen3, SILU),
+    text("baichuan", "BaichuanForCausalLM", baichuan2, SILU),
 ];
+
+/// A family of text models.
+const fn text(
+    model_type: &'static str,
+    class: &'static str,
+    parse: fn(Keys<'_>) -> Result<Architecture>,
+    computes: Computes,
+) -> Family {
+    Family { model_type, class, parse, computes, modalities: Modalities::Text, text_type: model_type }
+}
 
 /// LLaMA 1 to 3, SmolLM2, and every other model that transformers implements as `LlamaForCausalLM`.
 fn llama(keys: Keys<'_>) -> Result<Architecture> {
@@ -178,6 +195,14 @@ fn gemma3(keys: Keys<'_>) -> Result<Architecture> {
         head_dim: Some(256),
         theta: 1_000_000.0,
         head: OutputHead::Tied,
+        // The published configurations of models with images name some of these.
+        sizes: &[
+            ("hidden_size", 2304),
+            ("intermediate_size", 9216),
+            ("num_hidden_layers", 26),
+            ("num_attention_heads", 8),
+            ("vocab_size", 262_208),
+        ],
         ..Defaults::default()
     };
     let base_in_window = keys.number("rope_local_base_freq")?.unwrap_or(10_000.0);
@@ -195,6 +220,16 @@ fn gemma3(keys: Keys<'_>) -> Result<Architecture> {
     let period = keys.size("sliding_window_pattern")?.or(keys.size("_sliding_window_pattern")?).unwrap_or(6);
     model.windows = windows::of_kinds(keys, &model, period.max(1))?;
     Ok(model)
+}
+
+/// What the keys outside of `text_config` change in its model.
+pub(super) fn of_multimodal(keys: Keys<'_>, model: &mut Architecture) -> Result<()> {
+    model.modalities = Modalities::TextAndImages;
+    model.head = match keys.truth("tie_word_embeddings")?.unwrap_or(true) {
+        true => OutputHead::Tied,
+        false => OutputHead::Plain,
+    };
+    Ok(())
 }
 
 /// Baichuan2-7B and 13B. Their configurations differ in one key: 7B, with RoPE, has `max_position_embeddings`; 13B,

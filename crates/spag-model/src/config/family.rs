@@ -3,7 +3,7 @@
 use serde_json::Value;
 use spag_io::quote;
 
-use super::architecture::Architecture;
+use super::architecture::{Architecture, Modalities};
 use super::families::FAMILIES;
 use super::keys::{Keys, fail};
 use crate::error::Result;
@@ -18,6 +18,9 @@ pub(super) struct Family {
     pub(super) parse: fn(Keys<'_>) -> Result<Architecture>,
     /// The options that this family supports and others do not.
     pub(super) computes: Computes,
+    pub(super) modalities: Modalities,
+    /// `model_type` of the text model.
+    pub(super) text_type: &'static str,
 }
 
 /// The options that a family supports and others do not.
@@ -37,6 +40,19 @@ impl Computes {
 }
 
 impl Family {
+    /// The keys of the text model.
+    pub(super) fn text_keys<'a>(&self, keys: Keys<'a>) -> Result<Keys<'a>> {
+        const TEXT: &str = "text_config";
+        match self.modalities {
+            Modalities::Text => Ok(keys),
+            Modalities::TextAndImages => match keys.object(TEXT)? {
+                Some(text) if [None, Some(self.text_type)].contains(&text.text("model_type")?) => Ok(text),
+                Some(_) => fail(format!("`model_type` in `{TEXT}` is not \"{}\"", self.text_type)),
+                None => fail(format!("`{TEXT}` is missing")),
+            },
+        }
+    }
+
     /// The family of a configuration: by `model_type`, else by the class in `architectures`. Without either, LLaMA.
     pub(super) fn of(keys: Keys<'_>) -> Result<&'static Self> {
         if let Some(kind) = keys.text("model_type")? {

@@ -21,7 +21,7 @@ use self::keys::Keys;
 use crate::error::{Error, Result};
 
 pub use architecture::{
-    Architecture, Biases, Embeddings, HeadNorm, NormWeights, Norms, OutputHead, Position, Projections,
+    Architecture, Biases, Embeddings, HeadNorm, Modalities, NormWeights, Norms, OutputHead, Position, Projections,
 };
 pub use rope::{LongRope, Rope, RopeScaling, Yarn};
 
@@ -91,7 +91,13 @@ impl ModelConfig {
         let keys = Keys(&map);
         let family = Family::of(keys)?;
         unsupported::check(keys, family.computes)?;
-        let mut architecture = (family.parse)(keys)?;
+        // The keys of the text model, which are all keys in most families.
+        let text = family.text_keys(keys)?;
+        unsupported::check(text, family.computes)?;
+        let mut architecture = (family.parse)(text)?;
+        if family.modalities == Modalities::TextAndImages {
+            families::of_multimodal(keys, &mut architecture)?;
+        }
         architecture.check()?;
         architecture.windows.resize(architecture.num_hidden_layers, None);
         let initializer_range = keys.number("initializer_range")?.unwrap_or(0.02);
@@ -99,12 +105,12 @@ impl ModelConfig {
             let why = format!("`initializer_range` is {initializer_range}; it must lie between 0 and 1e6");
             return Err(Error::Config(why));
         }
-        let (bos_token_id, eos_token_ids) = (keys.id("bos_token_id")?, keys.ids("eos_token_id")?);
-        for (key, value) in [
-            ("architectures", Value::from(vec![family.class])),
-            ("model_type", Value::from(family.model_type)),
-            (family.computes.activation_key(), Value::from(family.computes.activations[0])),
-        ] {
+        let ids = if keys.get("eos_token_id").is_some() { keys } else { text };
+        let (bos_token_id, eos_token_ids) =
+            (keys.id("bos_token_id")?.or(text.id("bos_token_id")?), ids.ids("eos_token_id")?);
+        let activation = (family.computes.activation_key(), Value::from(family.computes.activations[0]));
+        let own = [("architectures", Value::from(vec![family.class])), ("model_type", Value::from(family.model_type))];
+        for (key, value) in own.into_iter().chain(Some(activation).filter(|_| family.modalities == Modalities::Text)) {
             map.entry(key).or_insert(value);
         }
         Ok(Self { architecture, initializer_range, bos_token_id, eos_token_ids, keys: map })

@@ -110,6 +110,39 @@ fn a_configuration_without_model_type_is_told_by_its_class() {
     assert!(error.contains("\"qwen3\" and \"baichuan\""), "{error}");
 }
 
+/// As published: most sizes are defaults of the text model, and the ids of tokens are outside of it.
+#[test]
+fn multimodal_configurations_have_the_text_model_inside() {
+    let of = |text: Value, rest: Value| {
+        let mut keys = json!({"model_type": "gemma3", "text_config": text, "vision_config": {"hidden_size": 3}});
+        keys.as_object_mut().unwrap().extend(rest.as_object().unwrap().clone());
+        ModelConfig::from_keys(keys.as_object().unwrap().clone())
+    };
+    let text = json!({"model_type": "gemma3_text", "hidden_size": 16, "num_hidden_layers": 7, "sliding_window": 9,
+        "rope_scaling": {"rope_type": "linear", "factor": 8.0}});
+    let read = of(text.clone(), json!({"eos_token_id": [1, 106]})).unwrap();
+    let model = &read.architecture;
+    assert_eq!(
+        (model.modalities, model.head, model.vocab_size),
+        (Modalities::TextAndImages, OutputHead::Tied, 262_208)
+    );
+    assert_eq!((model.heads.query, model.heads.kv, model.heads.dim), (8, 4, 256));
+    assert_eq!((model.windows[4], model.windows[5], model.windows[6]), (Some(9), None, Some(9)));
+    assert_eq!((model.rope(0).unwrap(), model.rope(5).unwrap().theta), (&Rope::new(1e4), 1e6));
+    assert_eq!((read.eos_token_ids.as_slice(), read.keys().contains_key("hidden_activation")), (&[1, 106][..], false));
+    let untied = of(text, json!({"tie_word_embeddings": false})).unwrap();
+    assert_eq!(untied.architecture.head, OutputHead::Plain);
+    for (text, rest, part) in [
+        (json!(null), json!({}), "`text_config` is missing"),
+        (json!({"model_type": "llama"}), json!({}), "\"gemma3_text\""),
+        (json!({"final_logit_softcapping": 30.0}), json!({}), "`final_logit_softcapping`"),
+        (json!({}), json!({"quantization_config": {"bits": 4}}), "`quantization_config`"),
+    ] {
+        let error = of(text, rest).unwrap_err().to_string();
+        assert!(error.contains(part), "{error}");
+    }
+}
+
 /// Keys of transformers' configuration classes that change the computation, each with a value that does.
 #[test]
 fn computations_that_are_not_implemented_are_refused_by_name_in_every_family() {

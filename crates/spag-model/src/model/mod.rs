@@ -3,6 +3,7 @@
 pub(crate) mod block;
 mod head;
 mod init;
+mod lengths;
 mod linear;
 mod network;
 mod quantisation;
@@ -23,6 +24,7 @@ use crate::packed_weights::PackedWeights;
 use crate::params::{FlatBuffers, GradientSink, Layout};
 
 pub(crate) use init::RandomWeights;
+pub(crate) use lengths::{LengthClass, LengthClasses};
 pub use network::{Activations, Forward, Network};
 pub use quantisation::Quantisation;
 pub(crate) use quantisation::QuantisedModel;

@@ -9,7 +9,7 @@ use super::scale::{EmbeddingScale, LogitScale};
 use super::shape::{AttentionShape, BatchShape};
 use super::train_block::{self, BlockActivations};
 use super::weights::{BlockGradients, BlockWeights};
-use crate::batch::{PackedBatch, Targets};
+use crate::batch::{PackedBatch, Rows, Targets};
 use crate::config::ModelConfig;
 use crate::error::{Error, Result};
 use crate::params::{AdapterWeights, GradientSink, Layout, Part, Unsharded, Update, WeightSource};
@@ -130,6 +130,13 @@ impl Network {
             return Err(Error::Config("the parameters have another layout than the configuration".into()));
         }
         targets.check(batch)?;
+        if batch.rows == Rows::Merged && self.config.architecture.long_after().is_some() {
+            return Err(Error::Batch(
+                "sequences with common rows cannot be computed: the frequencies of the model's LongRoPE depend on the length of each \
+                 sequence"
+                    .into(),
+            ));
+        }
         let longest = batch.positions.iter().max().map_or(0, |p| *p as usize + 1);
         let limit = self.config.architecture.max_position_embeddings;
         if longest > limit {

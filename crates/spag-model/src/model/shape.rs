@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use candle_core::{Device, Result, Tensor, bail};
 
+use super::lengths::{LengthClass, LengthClasses};
 use super::scale;
 use crate::batch::PackedBatch;
 use crate::config::{Architecture, Norms, Position, Rope};
@@ -22,6 +23,7 @@ pub(crate) struct AttentionShape {
     pub(crate) heads: Heads,
     /// The RoPE table of each block, all with the same positions; `None` with other position encodings.
     pub(crate) ropes: Arc<[Option<Arc<RopeTable>>]>,
+    pub(crate) lengths: LengthClasses,
     /// The mask of each block.
     pub(crate) masks: Arc<[Mask]>,
     /// The constants of every norm.
@@ -52,6 +54,7 @@ impl AttentionShape {
         Ok(Self {
             heads: model.heads,
             ropes: tables(model)?,
+            lengths: LengthClasses::of(model),
             masks: model.windows.iter().map(mask).collect::<Result<_>>()?,
             norm: scale::norm(model),
             norms: model.norms,
@@ -60,13 +63,19 @@ impl AttentionShape {
         })
     }
 
-    /// The positions of rows on `device`, if RoPE is used.
-    pub(crate) fn positions(&self, positions: &[u32], device: &Device) -> Result<Option<Positions>> {
-        // All tables have the same positions.
-        match self.ropes.iter().flatten().next() {
-            Some(table) => Ok(Some(Positions::new(positions, table, device)?)),
-            None => Ok(None),
-        }
+    /// The positions of rows on `device`, each with the class of its sequence, if RoPE is used.
+    pub(crate) fn positions(
+        &self,
+        rows: impl Iterator<Item = (u32, LengthClass)>,
+        device: &Device,
+    ) -> Result<Option<Positions>> {
+        // All tables have the same rows.
+        let Some(table) = self.ropes.iter().flatten().next() else { return Ok(None) };
+        let row = |(position, class)| match class {
+            LengthClass::Usual => table.row(position, 0),
+            LengthClass::Long => table.row(position, 1),
+        };
+        Ok(Some(Positions::new(&rows.map(row).collect::<Vec<_>>(), table, device)?))
     }
 }
 
@@ -78,11 +87,12 @@ fn tables(model: &Architecture) -> Result<Arc<[Option<Arc<RopeTable>>]>> {
         if let Some((_, table)) = known.iter().find(|(other, _)| *other == rope) {
             return Ok(Some(table.clone()));
         }
-        if rope.long_after().is_some() {
-            bail!("LongRoPE is not computed");
-        }
         let table = RopeTable::new(rope.frequencies(model.heads.dim), model.max_position_embeddings);
-        let table = Arc::new(table.in_heads(model.heads.dim)?.with_factor(rope.factor() as f32));
+        let table = table.in_heads(model.heads.dim)?.with_factor(rope.factor() as f32);
+        let table = Arc::new(match rope.long_frequencies(model.heads.dim) {
+            Some(long) => table.with_set(long)?,
+            None => table,
+        });
         known.push((rope, table.clone()));
         Ok(Some(table))
     };
@@ -114,7 +124,7 @@ impl BatchShape {
             masks: shape.masks.clone(),
             sequences: Sequences::tree(&batch.bounds, &batch.parents, device)?,
             ropes: shape.ropes.clone(),
-            positions: shape.positions(&batch.positions, device)?,
+            positions: shape.positions(rows(shape, batch), device)?,
         })
     }
 
@@ -158,6 +168,16 @@ impl BatchShape {
         heads.into_iter().try_for_each(recycle)?;
         Ok(vec![joined])
     }
+}
+
+/// The position of each row, with the class of its sequence. Classes are told apart in batches of whole sequences only.
+fn rows<'a>(shape: &AttentionShape, batch: &'a PackedBatch) -> impl Iterator<Item = (u32, LengthClass)> + 'a {
+    let lengths = shape.lengths;
+    batch.bounds.windows(2).flat_map(move |bounds| {
+        let (first, end) = (bounds[0] as usize, bounds[1] as usize);
+        let class = lengths.class(end - first);
+        batch.positions[first..end].iter().map(move |position| (*position, class))
+    })
 }
 
 /// The product of fused layers.

@@ -19,7 +19,7 @@ use crate::families::families;
 use crate::family_samples::{Expected, batch};
 
 /// Together these cover every option that distinguishes families.
-const DIFFERENT: [&str; 11] = [
+const DIFFERENT: [&str; 13] = [
     "qwen2",
     "qwen3",
     "mistral",
@@ -31,6 +31,8 @@ const DIFFERENT: [&str; 11] = [
     "smollm3",
     "granite",
     "phi3",
+    "phi3-longrope",
+    "gemma3-mm",
 ];
 
 /// The folders of the families; in the emulator only [`DIFFERENT`].
