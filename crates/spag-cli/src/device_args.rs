@@ -4,7 +4,7 @@ use std::path::Path;
 
 use clap::Args;
 use spag_dist::LaunchEnv;
-use spag_model::checkpoint::{LoadOptions, is_quantised, load_config, load_quantised, own_head_note};
+use spag_model::checkpoint::{LoadOptions, is_quantised, load_config, load_notes, load_quantised};
 use spag_model::dtype::{DtypeChoice, WeightDtype};
 use spag_model::model::{BlockFormat, Quantisation};
 use spag_model::tokenizer::BosRule;
@@ -179,7 +179,7 @@ impl LoadArgs {
                 "note: {path}: quantised matrices stay as in the file; --quantize none dequantises them"
             ));
         }
-        if let Some(note) = own_head_note(path)? {
+        for note in load_notes(path)? {
             exit::note(format_args!("note: {note}"));
         }
         let options = LoadOptions { device, dtype };

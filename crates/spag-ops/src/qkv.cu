@@ -18,14 +18,16 @@ struct Columns {
 };
 
 // Writes N columns of a row. Those of queries and keys are rotated as in `rope.cuh`, with `sign` −1 in the backward pass, unless
-// `cos` is null. Row n has position positions[n]; cos, sin [positions, half]. A thread also reads the other halves of its pairs.
+// `cos` is null. Row n has position positions[n]; cos, sin [positions, half]; heads have `dim` elements. A thread also reads the
+// other halves of its pairs.
 template <class T, int N>
 __device__ void transfer(const T* from, T* to, Columns columns, const unsigned* positions, const float* cos, const float* sin,
-                     unsigned half, float sign) {
+                     unsigned half, unsigned dim, float sign) {
   auto x = load_several<N>(from, N);
-  if (cos != nullptr && !columns.is_value) {
-    const unsigned i = columns.first % half;
-    const bool leads = columns.first / half % 2 == 0;
+  const unsigned inside = columns.first % dim;
+  if (cos != nullptr && !columns.is_value && inside < 2 * half) {
+    const unsigned i = inside % half;
+    const bool leads = inside < half;
     const size_t angle = size_t(positions[blockIdx.x]) * half + i;
     const auto other = load_several<N>(leads ? from + half : from - half, N);
     const auto c = load_several<N>(cos + angle, N), s = load_several<N>(sin + angle, N);
@@ -39,36 +41,36 @@ __device__ void transfer(const T* from, T* to, Columns columns, const unsigned* 
 // Block (n, c) handles part c of row n.
 template <class T, int N>
 __device__ void split(const T* x, T* q, T* k, T* v, const unsigned* positions, const float* cos, const float* sin,
-                      unsigned q_size, unsigned kv_size, unsigned half) {
+                      unsigned q_size, unsigned kv_size, unsigned half, unsigned dim) {
   const unsigned at = (blockIdx.y * blockDim.x + threadIdx.x) * N, width = q_size + 2 * kv_size;
   if (at >= width) return;
   const Columns columns(at, q_size, kv_size);
   T* to = (columns.is_query ? q : columns.is_value ? v : k) + size_t(blockIdx.x) * columns.size + columns.first;
-  transfer<T, N>(x + size_t(blockIdx.x) * width + at, to, columns, positions, cos, sin, half, 1.0f);
+  transfer<T, N>(x + size_t(blockIdx.x) * width + at, to, columns, positions, cos, sin, half, dim, 1.0f);
 }
 
 template <class T, int N>
 __device__ void join(T* x, const T* q, const T* k, const T* v, const unsigned* positions, const float* cos, const float* sin,
-                     unsigned q_size, unsigned kv_size, unsigned half) {
+                     unsigned q_size, unsigned kv_size, unsigned half, unsigned dim) {
   const unsigned at = (blockIdx.y * blockDim.x + threadIdx.x) * N, width = q_size + 2 * kv_size;
   if (at >= width) return;
   const Columns columns(at, q_size, kv_size);
   const T* from = (columns.is_query ? q : columns.is_value ? v : k) + size_t(blockIdx.x) * columns.size + columns.first;
-  transfer<T, N>(from, x + size_t(blockIdx.x) * width + at, columns, positions, cos, sin, half, -1.0f);
+  transfer<T, N>(from, x + size_t(blockIdx.x) * width + at, columns, positions, cos, sin, half, dim, -1.0f);
 }
 
 }  // namespace
 
-// `vectors`: N adjacent columns per thread, if N divides `half`, or without RoPE the sizes of queries and keys.
+// `vectors`: N adjacent columns per thread, if N divides the sizes of queries and keys, and with RoPE `half` and `dim` / 2.
 #define EXPORT_OF(how, T, N, suffix)                                                                                    \
   EXPORT_BOUNDS(qkv_split_##how##_##suffix, 256, 4,                                                                     \
                 (const T* x, T* q, T* k, T* v, const unsigned* positions, const float* cos, const float* sin,           \
-                 unsigned q_size, unsigned kv_size, unsigned half),                                                     \
-                (split<T, N>(x, q, k, v, positions, cos, sin, q_size, kv_size, half)))                                  \
+                 unsigned q_size, unsigned kv_size, unsigned half, unsigned dim),                                       \
+                (split<T, N>(x, q, k, v, positions, cos, sin, q_size, kv_size, half, dim)))                                  \
   EXPORT_BOUNDS(qkv_join_##how##_##suffix, 256, 4,                                                                      \
                 (T * x, const T* q, const T* k, const T* v, const unsigned* positions, const float* cos,                \
-                 const float* sin, unsigned q_size, unsigned kv_size, unsigned half),                                   \
-                (join<T, N>(x, q, k, v, positions, cos, sin, q_size, kv_size, half)))
+                 const float* sin, unsigned q_size, unsigned kv_size, unsigned half, unsigned dim),                     \
+                (join<T, N>(x, q, k, v, positions, cos, sin, q_size, kv_size, half, dim)))
 #define EXPORT_FOR(T, suffix)                     \
   EXPORT_OF(vectors, T, Vector<T>::SIZE, suffix) \
   EXPORT_OF(single, T, 1, suffix)

@@ -67,8 +67,8 @@ pub fn join(parts: [&Tensor; 3], heads: Heads, rotation: Option<Rotation<'_>>) -
 
 fn check(rows: usize, heads: Heads, rotation: Option<Rotation<'_>>) -> Result<()> {
     let Some((positions, table)) = rotation else { return Ok(()) };
-    if heads.dim != 2 * table.half() {
-        bail!("qkv: a rotation of heads of {} for {heads:?}", 2 * table.half());
+    if heads.dim != table.head() {
+        bail!("qkv: a rotation of heads of {} for {heads:?}", table.head());
     }
     positions.check(rows, table)
 }
@@ -88,7 +88,8 @@ fn launch(
     let half = rotation.map_or(0, |(_, table)| table.half());
     let dtype = x.dtype();
     let vector = vector_len(dtype);
-    let whole = [half, q_size, kv_size].iter().all(|size| size.is_multiple_of(vector));
+    let whole = [q_size, kv_size].iter().all(|size| size.is_multiple_of(vector))
+        && rotation.is_none_or(|(_, table)| table.has_whole(vector));
     let (each, how) = if whole { (vector, "vectors") } else { (1, "single") };
     let threads = width.div_ceil(each) as u32;
     let block = threads.next_multiple_of(32).clamp(32, THREADS);
@@ -103,12 +104,12 @@ fn launch(
         Some((positions, (cos, sin))) => [positions, cos, sin].map(Arg::In),
         None => [Arg::Null; 3],
     };
-    let sizes = [q_size, kv_size, half].map(|size| Arg::U32(size as u32));
+    let sizes = [q_size, kv_size, half, heads.dim].map(|size| Arg::U32(size as u32));
     kernels.launch(&Launch {
         kernel: format!("qkv_{what}_{how}_{}", suffix(dtype)?),
         grid: [n as u32, threads.div_ceil(block), 1],
         block,
-        args: &[x, q, k, v, positions, cos, sin, sizes[0], sizes[1], sizes[2]],
+        args: &[x, q, k, v, positions, cos, sin, sizes[0], sizes[1], sizes[2], sizes[3]],
         ..Launch::of(MODULE)
     })
 }

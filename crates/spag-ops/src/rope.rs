@@ -1,4 +1,5 @@
-//! RoPE in the half-split layout of LLaMA: element i of a head is rotated with element i + half.
+//! RoPE in the half-split layout of LLaMA: element i of a head is rotated with element i + half. A partial rotation leaves
+//! the elements after these pairs as they are.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -14,12 +15,17 @@ use crate::memory::require_room;
 /// On a CPU, positions are computed on first use: a configuration may allow many more than a run reaches.
 #[derive(Clone, Debug)]
 pub struct RopeTable {
+    /// Rotated pairs of a head's elements.
     half: usize,
-    /// Number of positions.
+    /// Elements of a head.
+    head: usize,
+    /// Number of rows: positions × sets of frequencies.
     positions: usize,
-    /// The frequency of each pair of a head's elements.
-    frequencies: Vec<f32>,
-    /// The positions computed so far, shared by clones.
+    /// The frequency of each pair, in every set.
+    frequencies: Vec<Vec<f32>>,
+    /// The factor of cosines and sines.
+    factor: f32,
+    /// The rows computed so far, shared by clones.
     rows: Arc<Mutex<Arc<Rows>>>,
     /// Copies on devices, shared by clones.
     copies: Arc<Mutex<Vec<(Tensor, Tensor)>>>,
@@ -31,7 +37,8 @@ struct Rows {
     sin: Vec<f32>,
 }
 
-/// The positions of a batch's rows, validated and uploaded once.
+/// The positions of a batch's rows, validated and uploaded once. With several sets of frequencies these are rows of the table
+/// ([`RopeTable::row`]).
 #[derive(Clone, Debug)]
 pub struct Positions {
     values: Vec<u32>,
@@ -97,7 +104,53 @@ impl RopeTable {
     /// Angles position × frequency for `positions` positions, in f32, with one frequency per pair of a head's
     /// elements.
     pub fn new(frequencies: Vec<f32>, positions: usize) -> Self {
-        Self { half: frequencies.len(), positions, frequencies, rows: Arc::default(), copies: Arc::default() }
+        let half = frequencies.len();
+        Self {
+            half,
+            head: 2 * half,
+            positions,
+            frequencies: vec![frequencies],
+            factor: 1.0,
+            rows: Arc::default(),
+            copies: Arc::default(),
+        }
+    }
+
+    /// Multiplies all cosines and sines by a factor, and so the rotated elements.
+    pub fn with_factor(mut self, factor: f32) -> Self {
+        self.factor = factor;
+        self
+    }
+
+    /// Sets the head size. Elements of a head after the pairs are not rotated.
+    ///
+    /// # Errors
+    /// Heads that are smaller than the pairs, or odd.
+    pub fn in_heads(mut self, head: usize) -> Result<Self> {
+        if head < 2 * self.half || !head.is_multiple_of(2) {
+            bail!("rope: {} pairs in heads of {head}", self.half);
+        }
+        self.head = head;
+        Ok(self)
+    }
+
+    /// Adds another set of frequencies for the same pairs. Every row of a batch selects its set.
+    ///
+    /// # Errors
+    /// Another number of frequencies.
+    pub fn with_set(mut self, frequencies: Vec<f32>) -> Result<Self> {
+        if frequencies.len() != self.half {
+            bail!("rope: sets of {} and {} frequencies", self.half, frequencies.len());
+        }
+        let sets = self.frequencies.len();
+        self.positions = self.positions / sets * (sets + 1);
+        self.frequencies.push(frequencies);
+        Ok(self)
+    }
+
+    /// The row of a position in a set. A position's rows are adjacent, so that a short text needs a short table.
+    pub fn row(&self, position: u32, set: u32) -> u32 {
+        position * self.frequencies.len() as u32 + set
     }
 
     /// Checks that all positions before `end` are in the table.
@@ -116,16 +169,32 @@ impl RopeTable {
         if known < end {
             // Doubles each time, so that a growing text does not extend it at every step.
             let count = end.next_power_of_two().max(FIRST_ROWS).min(self.positions);
-            let angles = (0..count).flat_map(|p| self.frequencies.iter().map(move |f| p as f32 * f));
-            let (sin, cos) = angles.map(|a| a.sin_cos()).unzip();
+            let sets = self.frequencies.len();
+            let angles =
+                (0..count).flat_map(|row| self.frequencies[row % sets].iter().map(move |f| (row / sets) as f32 * f));
+            let scaled = |angle: f32| {
+                let (sin, cos) = angle.sin_cos();
+                (sin * self.factor, cos * self.factor)
+            };
+            let (sin, cos) = angles.map(scaled).unzip();
             *rows = Arc::new(Rows { cos, sin });
         }
         Ok(rows.clone())
     }
 
-    /// Elements of half a head.
+    /// Rotated pairs of a head's elements.
     pub(crate) fn half(&self) -> usize {
         self.half
+    }
+
+    /// Elements of a head.
+    pub(crate) fn head(&self) -> usize {
+        self.head
+    }
+
+    /// Whether kernels can handle `vector` adjacent pairs at once.
+    pub(crate) fn has_whole(&self, vector: usize) -> bool {
+        [self.half, self.head / 2].iter().all(|pairs| pairs.is_multiple_of(vector))
     }
 
     /// Cosines and sines on `device`, uploaded on first use.
@@ -167,10 +236,10 @@ pub fn rotate_leading(
     direction: Direction,
 ) -> Result<()> {
     let (n, width) = x.dims2()?;
-    let half = table.half;
+    let (half, head_size) = (table.half, table.head);
     let rows = &positions.values;
-    if half == 0 || columns > width || !columns.is_multiple_of(2 * half) {
-        bail!("rope: x is [{n}, {width}], {columns} columns, head size {}", 2 * half);
+    if half == 0 || columns > width || !columns.is_multiple_of(head_size) {
+        bail!("rope: x is [{n}, {width}], {columns} columns, head size {head_size}");
     }
     positions.check(n, table)?;
     if let Some(kernels) = kernels::of(x.device())? {
@@ -189,8 +258,8 @@ pub fn rotate_leading(
                     for (row, p) in x.chunks_exact_mut(width).zip(positions) {
                         let at = *p as usize * half;
                         let (cos, sin) = (&known.cos[at..at + half], &known.sin[at..at + half]);
-                        for head in row[..columns].chunks_exact_mut(2 * half) {
-                            let (a, b) = head.split_at_mut(half);
+                        for head in row[..columns].chunks_exact_mut(head_size) {
+                            let (a, b) = head[..2 * half].split_at_mut(half);
                             for i in 0..half {
                                 let (u, v, s) = (a[i], b[i], sin[i] * sign);
                                 a[i] = u * cos[i] - v * s;
@@ -220,9 +289,9 @@ fn launch_rotate(
     let (n, width) = x.dims2()?;
     let positions = positions.on(x.device())?;
     let (cos, sin) = table.on(x.device())?;
-    let (half, pairs) = (table.half, columns / 2);
+    let (half, pairs) = (table.half, columns / table.head * table.half);
     let vector = vector_len(x.dtype());
-    let (each, how) = if half.is_multiple_of(vector) { (vector, "vectors") } else { (1, "single") };
+    let (each, how) = if table.has_whole(vector) { (vector, "vectors") } else { (1, "single") };
     let threads = pairs.div_ceil(each) as u32;
     let block = threads.next_multiple_of(32).clamp(32, THREADS);
     let sign = match direction {
@@ -241,6 +310,7 @@ fn launch_rotate(
             Arg::U32(width as u32),
             Arg::U32(pairs as u32),
             Arg::U32(half as u32),
+            Arg::U32(table.head as u32),
             Arg::F32(sign),
         ],
         ..Launch::of(MODULE)

@@ -172,6 +172,8 @@ impl Learner {
         schedule: Schedule,
     ) -> Result<Self> {
         config.check()?;
+        let layout = PassLayout::of(config);
+        let layout = PassLayout { packing: layout.packing.of_model(&network.config().architecture), ..layout };
         Ok(Self {
             network,
             base,
@@ -179,7 +181,7 @@ impl Learner {
             loss: loss::build(config),
             schedule,
             activations: config.activations(),
-            layout: PassLayout::of(config),
+            layout,
             micro_batch: config.per_device_train_batch_size,
             max_grad_norm: config.max_grad_norm,
             optim_grad_dtype: config.optim_grad_dtype,

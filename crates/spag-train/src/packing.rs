@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 use spag_model::batch::PackedBatch;
+use spag_model::config::Architecture;
 
 use crate::trajectory::{Span, Trajectory};
 
@@ -14,11 +15,16 @@ pub enum Packing {
     #[default]
     None,
     /// As trees of their common prefixes: tokens that trajectories have in common are computed once, and those after the last
-    /// prediction are not computed.
+    /// prediction are not computed. Models with LongRoPE are trained without trees: it depends on the length of whole sequences.
     Tree,
 }
 
 impl Packing {
+    /// This packing, or none if the model's RoPE depends on the length of a whole sequence.
+    pub(crate) fn of_model(self, model: &Architecture) -> Self {
+        if model.long_after().is_some() { Self::None } else { self }
+    }
+
     /// The tokens of a trajectory that are computed if it is packed alone.
     pub(crate) fn computed(self, trajectory: &Trajectory) -> &[u32] {
         match self {

@@ -58,7 +58,7 @@ pub fn reference_log_probs(model: &Model, samples: &[Trajectory], progress: &mut
 pub fn add_reference(network: &Network, weights: &dyn WeightSource, trajectories: &mut [Trajectory]) -> Result<()> {
     for range in passes(trajectories, 0) {
         let part = &mut trajectories[range];
-        let batch = Batch::new(&*part, PACKING);
+        let batch = Batch::new(&*part, PACKING.of_model(&network.config().architecture));
         let log_probs = network.log_probs(weights, &batch.packed, &batch.targets)?;
         let means = means(&batch, &log_probs, &RowOrigins::default())?;
         let (mut log_probs, mut means) = (log_probs.into_iter(), means.into_iter());
@@ -90,7 +90,7 @@ fn passes(samples: &[Trajectory], start: usize) -> Vec<Range<usize>> {
 
 /// ℓ_ref of the spans of one pass, whose rows are named by `origins`.
 fn pass(model: &Model, samples: &[Trajectory], origins: &RowOrigins) -> Result<Vec<f64>> {
-    let batch = Batch::new(samples, PACKING);
+    let batch = Batch::new(samples, PACKING.of_model(&model.config().architecture));
     means(&batch, &model.log_probs(&batch.packed, &batch.targets)?, origins)
 }
 

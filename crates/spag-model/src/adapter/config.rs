@@ -6,7 +6,7 @@ use serde_json::Value;
 use spag_io::quote;
 
 use super::modules::{ALL_LINEAR, Pattern, Targets, ends_with};
-use super::names::matrix_names;
+use super::names::{matrix_names, module_of_weight};
 use crate::config::{Architecture, Projections};
 use crate::error::{Error, Result};
 use crate::params::Layout;
@@ -59,6 +59,7 @@ impl LoraConfig {
         let names: &[&str] = match model.projections {
             Projections::Split => &["q_proj", "v_proj"],
             Projections::Packed => &["W_pack"],
+            Projections::Fused => &["qkv_proj"],
         };
         names.iter().map(|name| (*name).to_owned()).collect()
     }
@@ -125,13 +126,12 @@ impl LoraConfig {
     /// A target is not a linear layer of a block, or there are no targets.
     pub(super) fn layout(&self, model: &Architecture) -> Result<Layout, String> {
         let base = Layout::new(model);
-        let module_of = |name: &str| name.strip_suffix(".weight").map(str::to_owned);
         let is_linear = |shape: &[usize]| shape.len() == 2;
         let blocks = base.layers.get(1..base.layers.len().saturating_sub(1)).unwrap_or_default();
         let linear: Vec<String> = blocks
             .iter()
             .flat_map(|block| &block.views)
-            .filter_map(|view| module_of(&view.name).filter(|_| is_linear(&view.shape)))
+            .filter_map(|view| module_of_weight(&view.name).filter(|_| is_linear(&view.shape)))
             .collect();
         if let Targets::Named(names) = &self.targets {
             let unmatched = |name: &&String| !linear.iter().any(|module| ends_with(module, name));
@@ -165,7 +165,7 @@ impl LoraConfig {
             ));
         }
         Ok(base.of_matrices(|name, shape| {
-            let module = module_of(name)?;
+            let module = module_of_weight(name)?;
             let (rank, [a, b]) = (*targets.get(&module)?, matrix_names(&module));
             Some([(a, [rank, shape[1]]), (b, [shape[0], rank])])
         }))

@@ -1,7 +1,7 @@
 //! The places of an adapter's matrices in a model.
 
 use super::config::LoraConfig;
-use super::names::module_of;
+use super::names::{module_of, weight_of};
 use crate::config::Architecture;
 use crate::params::{AdapterPlaces, Layout, Place};
 
@@ -18,7 +18,7 @@ impl AdapterPlaces {
             for (at, pair) in own.views.chunks_exact(2).enumerate() {
                 let module = module_of(&pair[0]);
                 let scale = config.scale(module)?;
-                let parts = base.layers[layer].parts_of(&format!("{module}.weight"));
+                let parts = base.layers[layer].parts_of(&weight_of(module));
                 places.extend(parts.into_iter().map(|(part, rows)| Place { part, view: 2 * at, rows, scale }));
             }
             layers.push(places);

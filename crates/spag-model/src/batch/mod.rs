@@ -26,6 +26,18 @@ pub struct PackedBatch {
     pub bounds: Vec<u32>,
     /// The parent segment that each segment continues, in depth-first order; `None` at the start of a sequence.
     pub parents: Vec<Option<u32>>,
+    /// Whether sequences have rows in common.
+    pub rows: Rows,
+}
+
+/// Whether the sequences of a batch have rows in common.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Rows {
+    /// No: every segment is a whole sequence.
+    #[default]
+    Apart,
+    /// Yes: a segment's length is not that of its sequences.
+    Merged,
 }
 
 impl PackedBatch {

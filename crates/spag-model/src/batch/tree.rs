@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use super::PackedBatch;
+use super::{PackedBatch, Rows};
 
 /// Tokens shared by the same sequences.
 #[derive(Debug)]
@@ -100,6 +100,9 @@ impl PrefixTree {
             open.extend(children.iter().rev().map(|child| (*child, Some(segment))));
         }
         let rows = sequences.iter().map(|sequence| self.rows(sequences, &first_rows, sequence)).collect();
+        if packed.len() < sequences.iter().map(|sequence| sequence.len()).sum() {
+            packed.rows = Rows::Merged;
+        }
         (packed, rows)
     }
 

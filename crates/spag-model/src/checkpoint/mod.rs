@@ -30,8 +30,8 @@ pub use options::{LoadOptions, WriteOptions};
 pub use quantised::{is_quantised, load_quantised, load_quantised_layers};
 pub(crate) use read::read_adapter;
 pub use read::{
-    check_checkpoint, load_config, load_model, load_model_with, load_tokenizer, own_head_note, read_buffers,
-    read_tensors, weights_digest,
+    check_checkpoint, load_config, load_model, load_model_with, load_notes, load_tokenizer, read_buffers, read_tensors,
+    weights_digest,
 };
 pub use shard_size::ShardSize;
 pub use shards::{ShardFiles, write_buffers};

@@ -29,13 +29,14 @@ pub fn load_config(path: impl AsRef<Path>) -> Result<ModelConfig> {
     Source::find(path.as_ref())?.config()
 }
 
-/// A note for the user if the configuration ties the output head but the weights contain one, as written by older versions of
-/// PEFT and transformers; `None` otherwise. The head is used unless it equals the embedding.
+/// Notes for the user on weights that are not read as the configuration alone says: an output head although the configuration
+/// ties it to the embedding, as written by older versions of PEFT and transformers, which is used unless it equals the embedding;
+/// and the tensors of a multimodal model that are skipped.
 ///
 /// # Errors
 /// As [`load_config`].
-pub fn own_head_note(path: impl AsRef<Path>) -> Result<Option<String>> {
-    Source::find(path.as_ref())?.own_head_note()
+pub fn load_notes(path: impl AsRef<Path>) -> Result<Vec<String>> {
+    Source::find(path.as_ref())?.notes()
 }
 
 /// Reads the tokenizer of a checkpoint, including the files copied when saving.

@@ -7,7 +7,7 @@ use super::missing::{missing, part_of_folder};
 use super::source_files::python_files;
 use super::tied_head::has_own_head;
 use super::weight_files::{self, MODEL, WeightFiles};
-use crate::config::ModelConfig;
+use crate::config::{Modalities, ModelConfig};
 use crate::error::Result;
 use crate::gguf::Gguf;
 use crate::tokenizer::{SpecialIds, Tokenizer};
@@ -42,16 +42,22 @@ impl<'a> Source<'a> {
         if self.has_own_head(&config)? { config.with("tie_word_embeddings", false) } else { Ok(config) }
     }
 
-    /// A note if the configuration ties an output head that the weights contain.
-    pub(super) fn own_head_note(self) -> Result<Option<String>> {
-        let note = match self {
-            Self::Folder(dir) if self.has_own_head(&self.stored_config()?)? => Some(format!(
-                "{}: lm_head.weight is used as it is, since it differs from the embedding, to which config.json ties it",
-                dir.display()
-            )),
-            _ => None,
-        };
-        Ok(note)
+    /// Notes if the configuration ties an output head that the weights contain, and on tensors that are skipped.
+    pub(super) fn notes(self) -> Result<Vec<String>> {
+        let Self::Folder(dir) = self else { return Ok(Vec::new()) };
+        let (path, config) = (dir.display(), self.stored_config()?);
+        let mut notes = Vec::new();
+        if self.has_own_head(&config)? {
+            notes.push(format!(
+                "{path}: lm_head.weight is used as it is, since it differs from the embedding, to which config.json ties it"
+            ));
+        }
+        if config.architecture.modalities == Modalities::TextAndImages {
+            // Damaged weights are reported when they are read.
+            let skipped = WeightFiles::open(dir, MODEL).map_or(0, |files| files.count_of_images());
+            notes.push(format!("{path}: the text model is read, and its {skipped} tensors for images are skipped"));
+        }
+        Ok(notes)
     }
 
     fn has_own_head(self, config: &ModelConfig) -> Result<bool> {

@@ -23,7 +23,8 @@ pub(super) fn has_own_head(dir: &Path, config: &ModelConfig) -> Result<bool> {
     }
     // Folders without weights have a configuration too. Damaged weights are reported when they are read.
     let Ok(files) = WeightFiles::open(dir, MODEL) else { return Ok(false) };
-    match (files.find(HEAD), files.find(EMBEDDING)) {
+    let find = |name: &str| files.find(&format!("{}{name}", config.architecture.modalities.prefix()));
+    match (find(HEAD), find(EMBEDDING)) {
         (Some(head), Some(embedding)) => differs(&head, &embedding),
         _ => Ok(false),
     }

@@ -19,6 +19,8 @@ use crate::params::names::HEAD;
 const MAX_INDEX: u64 = 64 << 20;
 /// Buffers saved by older versions of transformers, which are derived from the configuration.
 const COMPUTED: [&str; 3] = [".rotary_emb.inv_freq", ".rotary_emb.cos_cached", ".rotary_emb.sin_cached"];
+/// Prefixes of tensors of multimodal models that the text model does not have.
+const OF_IMAGES: [&str; 2] = ["vision_tower.", "multi_modal_projector."];
 /// The stem of a model's weights.
 pub const MODEL: &str = "model";
 /// The stem of an adapter's weights in a PEFT folder.
@@ -94,6 +96,11 @@ fn read_index(path: &Path, format: Format) -> Result<BTreeMap<String, String>> {
     Ok(weight_map)
 }
 
+/// Whether a tensor of a multimodal model belongs to its part for images.
+fn is_of_images(name: &str) -> bool {
+    OF_IMAGES.iter().any(|prefix| name.starts_with(prefix))
+}
+
 /// The location of a tensor.
 pub(super) struct Located<'a> {
     pub(super) file: &'a WeightFile,
@@ -159,6 +166,11 @@ impl WeightFiles {
         Some(Located { file, name: name.to_owned() })
     }
 
+    /// The number of tensors of a multimodal model's part for images.
+    pub(super) fn count_of_images(&self) -> usize {
+        self.files.iter().flat_map(|file| file.tensors.keys()).filter(|name| is_of_images(name)).count()
+    }
+
     /// Requirements on the values of the tensors.
     pub(super) fn values(&self) -> Values {
         self.values
@@ -214,7 +226,14 @@ impl WeightFiles {
                 missing.insert(&view.name, (l, v));
             }
         }
-        let is_tied = !missing.contains_key(HEAD);
+        let head = format!("{}{HEAD}", layout.prefix());
+        let is_tied = !missing.contains_key(head.as_str());
+        let is_multimodal = !layout.prefix().is_empty();
+        let is_skipped = |name: &str| {
+            COMPUTED.iter().any(|end| name.ends_with(end))
+                || (is_tied && name == head)
+                || (is_multimodal && is_of_images(name))
+        };
         let mut unused: Option<(&Path, &str)> = None;
         let mut others = 0;
         for file in &self.files {
@@ -227,7 +246,7 @@ impl WeightFiles {
                     }
                     file.check_dtype(name, info)?;
                     each(file, name, info, at)?;
-                } else if COMPUTED.iter().any(|end| name.ends_with(end)) || (is_tied && name == HEAD) {
+                } else if is_skipped(name) {
                     continue;
                 } else if unused.is_some() {
                     others += 1;

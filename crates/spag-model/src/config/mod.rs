@@ -1,6 +1,9 @@
 //! The model configuration: Hugging Face's `config.json`.
 
 mod architecture;
+mod common;
+mod families;
+mod family;
 mod keys;
 mod rope;
 mod sizes;
@@ -13,14 +16,14 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use spag_io::{quote, read_whole};
 
-use self::architecture::Family;
+use self::family::Family;
 use self::keys::Keys;
 use crate::error::{Error, Result};
 
 pub use architecture::{
-    Architecture, Biases, Embeddings, HeadNorm, NormWeights, Norms, OutputHead, Position, Projections,
+    Architecture, Biases, Embeddings, HeadNorm, Modalities, NormWeights, Norms, OutputHead, Position, Projections,
 };
-pub use rope::{Rope, RopeScaling};
+pub use rope::{LongRope, Rope, RopeScaling, Yarn};
 
 /// Maximum bytes of a `config.json`. Those of published models have a few thousand.
 const MAX_BYTES: u64 = 4 << 20;
@@ -88,7 +91,13 @@ impl ModelConfig {
         let keys = Keys(&map);
         let family = Family::of(keys)?;
         unsupported::check(keys, family.computes)?;
-        let mut architecture = (family.parse)(keys)?;
+        // The keys of the text model, which are all keys in most families.
+        let text = family.text_keys(keys)?;
+        unsupported::check(text, family.computes)?;
+        let mut architecture = (family.parse)(text)?;
+        if family.modalities == Modalities::TextAndImages {
+            families::of_multimodal(keys, &mut architecture)?;
+        }
         architecture.check()?;
         architecture.windows.resize(architecture.num_hidden_layers, None);
         let initializer_range = keys.number("initializer_range")?.unwrap_or(0.02);
@@ -96,12 +105,12 @@ impl ModelConfig {
             let why = format!("`initializer_range` is {initializer_range}; it must lie between 0 and 1e6");
             return Err(Error::Config(why));
         }
-        let (bos_token_id, eos_token_ids) = (keys.id("bos_token_id")?, keys.ids("eos_token_id")?);
-        for (key, value) in [
-            ("architectures", Value::from(vec![family.class])),
-            ("model_type", Value::from(family.model_type)),
-            (family.computes.activation_key(), Value::from(family.computes.activations[0])),
-        ] {
+        let ids = if keys.get("eos_token_id").is_some() { keys } else { text };
+        let (bos_token_id, eos_token_ids) =
+            (keys.id("bos_token_id")?.or(text.id("bos_token_id")?), ids.ids("eos_token_id")?);
+        let activation = (family.computes.activation_key(), Value::from(family.computes.activations[0]));
+        let own = [("architectures", Value::from(vec![family.class])), ("model_type", Value::from(family.model_type))];
+        for (key, value) in own.into_iter().chain(Some(activation).filter(|_| family.modalities == Modalities::Text)) {
             map.entry(key).or_insert(value);
         }
         Ok(Self { architecture, initializer_range, bos_token_id, eos_token_ids, keys: map })

@@ -1,6 +1,6 @@
 //! Range checks of sizes and numbers.
 
-use super::architecture::{Architecture, Position};
+use super::architecture::{Architecture, HeadNorm, Position};
 use super::keys::{check_f32, fail};
 use crate::error::Result;
 use spag_ops::attention::Heads;
@@ -41,8 +41,14 @@ impl Architecture {
         if !query.is_multiple_of(kv) {
             return fail(format!("`num_attention_heads` {query} is not a multiple of `num_key_value_heads` {kv}"));
         }
-        if !dim.is_multiple_of(2) && matches!(self.position, Position::Rope(_)) {
-            return fail(format!("the head size {dim} is odd; RoPE needs an even head size"));
+        if let Position::Rope(rope) = &self.position {
+            if !dim.is_multiple_of(2) {
+                return fail(format!("the head size {dim} is odd; RoPE needs an even head size"));
+            }
+            rope.check(dim)?;
+        }
+        if self.residual_scale.is_some() && (self.norms.after() || self.head_norm != HeadNorm::None) {
+            return fail("a factor of branches is not supported with norms after them or of heads".into());
         }
         let parameters = self.count_parameters();
         if parameters > MAX_PARAMETERS {

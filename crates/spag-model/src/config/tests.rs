@@ -13,7 +13,8 @@ fn config(model_type: &str, changes: Value) -> Result<ModelConfig> {
     ModelConfig::from_keys(map.clone())
 }
 
-const FAMILIES: [&str; 7] = ["llama", "mistral", "qwen2", "qwen3", "olmo2", "gemma3_text", "baichuan"];
+const FAMILIES: [&str; 11] =
+    ["llama", "mistral", "qwen2", "qwen3", "olmo2", "olmo3", "smollm3", "granite", "phi3", "gemma3_text", "baichuan"];
 
 #[test]
 fn families_differ_in_their_architecture() {
@@ -37,6 +38,22 @@ fn families_differ_in_their_architecture() {
     assert_eq!(
         of("olmo2"),
         Architecture { norms: Norms::After, head_norm: HeadNorm::WholeWidth, rms_norm_eps: 1e-5, ..llama.clone() }
+    );
+    let olmo3 = of("olmo3");
+    assert_eq!((olmo3.position.clone(), &olmo3.windows), (Position::Rope(Rope::new(5e5)), &vec![Some(4096); 3]));
+    assert_eq!((olmo3.window_rope, olmo3.rms_norm_eps), (Some(Rope::new(5e5)), 1e-5));
+    let smollm3 = of("smollm3");
+    assert_eq!((smollm3.without_rope, smollm3.head), (Vec::new(), OutputHead::Tied));
+    assert_eq!((smollm3.position, smollm3.windows), (Position::Rope(Rope::new(2e6)), vec![None; 3]));
+    assert_eq!(of("granite"), Architecture { attention_scale: Some(1.0), ..llama.clone() });
+    assert_eq!(
+        of("phi3"),
+        Architecture {
+            projections: Projections::Fused,
+            max_position_embeddings: 4096,
+            rms_norm_eps: 1e-5,
+            ..llama.clone()
+        }
     );
     let gemma = of("gemma3_text");
     assert_eq!((gemma.heads.dim, gemma.attention_scale, gemma.head), (256, None, OutputHead::Tied));
@@ -66,8 +83,15 @@ fn windows_follow_the_keys_of_the_family() {
     let every_other = json!({"sliding_window": 7, "sliding_window_pattern": 2});
     assert_eq!(windows("gemma3_text", every_other).unwrap(), [Some(7), None, Some(7)]);
     let listed = json!({"sliding_window": 7, "layer_types": [full, sliding, full]});
-    assert_eq!(windows("gemma3_text", listed).unwrap(), [None, Some(7), None]);
+    assert_eq!(windows("gemma3_text", listed.clone()).unwrap(), [None, Some(7), None]);
     assert!(windows("gemma3_text", json!({"layer_types": [full, "linear_attention", full]})).is_err());
+    assert!(windows("gemma3_text", json!({"sliding_window": null})).is_err());
+    assert_eq!(windows("olmo3", listed.clone()).unwrap(), [None, Some(7), None]);
+    assert_eq!(windows("phi3", json!({"sliding_window": 7})).unwrap(), [Some(7); 3]);
+    let without_rope = json!({"sliding_window": 7, "use_sliding_window": true, "no_rope_layers": [1, 0, 1]});
+    assert_eq!(windows("smollm3", without_rope).unwrap(), [None, Some(7), None]);
+    assert_eq!(windows("smollm3", json!({"sliding_window": 7, "no_rope_layers": [1, 0, 1]})).unwrap(), [None; 3]);
+    assert!(windows("smollm3", listed).is_err());
     assert!(windows("mistral", json!({"sliding_window": 0})).is_err());
     assert!(windows("mistral", json!({"num_hidden_layers": u32::MAX})).is_err());
 }
@@ -86,6 +110,39 @@ fn a_configuration_without_model_type_is_told_by_its_class() {
     assert!(error.contains("\"qwen3\" and \"baichuan\""), "{error}");
 }
 
+/// As published: most sizes are defaults of the text model, and the ids of tokens are outside of it.
+#[test]
+fn multimodal_configurations_have_the_text_model_inside() {
+    let of = |text: Value, rest: Value| {
+        let mut keys = json!({"model_type": "gemma3", "text_config": text, "vision_config": {"hidden_size": 3}});
+        keys.as_object_mut().unwrap().extend(rest.as_object().unwrap().clone());
+        ModelConfig::from_keys(keys.as_object().unwrap().clone())
+    };
+    let text = json!({"model_type": "gemma3_text", "hidden_size": 16, "num_hidden_layers": 7, "sliding_window": 9,
+        "rope_scaling": {"rope_type": "linear", "factor": 8.0}});
+    let read = of(text.clone(), json!({"eos_token_id": [1, 106]})).unwrap();
+    let model = &read.architecture;
+    assert_eq!(
+        (model.modalities, model.head, model.vocab_size),
+        (Modalities::TextAndImages, OutputHead::Tied, 262_208)
+    );
+    assert_eq!((model.heads.query, model.heads.kv, model.heads.dim), (8, 4, 256));
+    assert_eq!((model.windows[4], model.windows[5], model.windows[6]), (Some(9), None, Some(9)));
+    assert_eq!((model.rope(0).unwrap(), model.rope(5).unwrap().theta), (&Rope::new(1e4), 1e6));
+    assert_eq!((read.eos_token_ids.as_slice(), read.keys().contains_key("hidden_activation")), (&[1, 106][..], false));
+    let untied = of(text, json!({"tie_word_embeddings": false})).unwrap();
+    assert_eq!(untied.architecture.head, OutputHead::Plain);
+    for (text, rest, part) in [
+        (json!(null), json!({}), "`text_config` is missing"),
+        (json!({"model_type": "llama"}), json!({}), "\"gemma3_text\""),
+        (json!({"final_logit_softcapping": 30.0}), json!({}), "`final_logit_softcapping`"),
+        (json!({}), json!({"quantization_config": {"bits": 4}}), "`quantization_config`"),
+    ] {
+        let error = of(text, rest).unwrap_err().to_string();
+        assert!(error.contains(part), "{error}");
+    }
+}
+
 /// Keys of transformers' configuration classes that change the computation, each with a value that does.
 #[test]
 fn computations_that_are_not_implemented_are_refused_by_name_in_every_family() {
@@ -96,10 +153,10 @@ fn computations_that_are_not_implemented_are_refused_by_name_in_every_family() {
         ("final_logit_softcapping", json!(30.0)),
         ("query_pre_attn_scalar", json!(256)),
         ("partial_rotary_factor", json!(0.5)),
-        ("rope_scaling", json!({"type": "yarn", "factor": 4.0, "original_max_position_embeddings": 64})),
         ("rope_scaling", json!({"rope_type": "longrope", "short_factor": [1.0], "long_factor": [2.0]})),
         ("rope_scaling", json!({"type": "dynamic", "factor": 4.0})),
-        ("rope_parameters", json!({"rope_type": "yarn", "rope_theta": 1e4, "factor": 4.0})),
+        ("rope_scaling", json!({"type": "yarn"})),
+        ("rope_parameters", json!({"rope_type": "dynamic", "rope_theta": 1e4, "factor": 4.0})),
         ("num_experts", json!(8)),
         ("num_local_experts", json!(8)),
         ("num_experts_per_tok", json!(2)),
@@ -125,9 +182,15 @@ fn computations_that_are_not_implemented_are_refused_by_name_in_every_family() {
         ("use_parallel_residual", json!(true)),
         ("qkv_bias", json!(true)),
     ] {
-        // Supported by Gemma 3.
-        let computed = ["query_pre_attn_scalar", "sliding_window_pattern"].contains(&key);
-        for family in FAMILIES.into_iter().filter(|family| !(computed && *family == "gemma3_text")) {
+        let computed = match key {
+            "query_pre_attn_scalar" | "sliding_window_pattern" => "gemma3_text",
+            "no_rope_layers" => "smollm3",
+            "partial_rotary_factor" => "phi3",
+            "rope_scaling" if value["rope_type"] == "longrope" => "phi3",
+            "embedding_multiplier" | "attention_multiplier" | "residual_multiplier" | "logits_scaling" => "granite",
+            _ => "",
+        };
+        for family in FAMILIES.into_iter().filter(|family| *family != computed) {
             let change: Map<String, Value> = [(key.to_owned(), value.clone())].into_iter().collect();
             let error = config(family, Value::Object(change)).unwrap_err().to_string();
             assert!(error.contains(&format!("`{key}`")), "{family}, {key}: {error}");
@@ -146,6 +209,17 @@ fn keys_of_other_families_are_refused() {
         ("qwen2", "mlp_bias", json!(true)),
         ("qwen2", "attention_bias", json!(false)),
         ("qwen3", "mlp_bias", json!(true)),
+        ("olmo3", "sliding_window", json!(null)),
+        ("olmo3", "rope_parameters", json!({"rope_theta": 1e4})),
+        ("smollm3", "no_rope_layers", json!([1, 0])),
+        ("smollm3", "no_rope_layers", json!([1, 0, 2])),
+        ("smollm3", "no_rope_layer_interval", json!(0)),
+        ("granite", "sliding_window", json!(16)),
+        ("granite", "logits_scaling", json!(0.0)),
+        ("granite", "residual_multiplier", json!(-1.0)),
+        ("phi3", "attention_bias", json!(true)),
+        ("phi3", "partial_rotary_factor", json!(0.01)),
+        ("phi3", "rope_scaling", json!({"type": "longrope", "short_factor": [1.0], "long_factor": [2.0, 3.0]})),
         ("baichuan", "attention_bias", json!(true)),
         ("baichuan", "sliding_window", json!(16)),
         ("baichuan", "tie_word_embeddings", json!(true)),

@@ -4,7 +4,7 @@
 use serde_json::Value;
 use spag_io::quote;
 
-use super::architecture::Computes;
+use super::family::Computes;
 use super::keys::{Keys, fail};
 use crate::error::Result;
 

@@ -14,28 +14,41 @@ pub(super) fn of_qwen(keys: Keys<'_>, model: &Architecture) -> Result<Vec<Option
         true => Some(4096),
         false => None,
     };
-    let Some(sliding) = sliding(keys, model)? else {
-        let full = keys.size("max_window_layers")?.unwrap_or(28);
-        return of_blocks(model, window, |layer| layer >= full);
-    };
-    if window.is_none() && sliding.contains(&true) {
+    let full = keys.size("max_window_layers")?.unwrap_or(28);
+    of_types(keys, model, window, |layer| layer >= full)
+}
+
+/// The window applies to blocks by `layer_types`, or to those without RoPE, if `use_sliding_window` is true.
+pub(super) fn of_smollm3(keys: Keys<'_>, model: &Architecture) -> Result<Vec<Option<usize>>> {
+    let window = keys.size("sliding_window")?;
+    let window = if keys.truth("use_sliding_window")?.unwrap_or(false) { window } else { None };
+    of_types(keys, model, window, |layer| model.without_rope.contains(&layer))
+}
+
+/// The window applies to blocks by `layer_types`, or to all but every `period`-th.
+pub(super) fn of_kinds(keys: Keys<'_>, model: &Architecture, period: usize) -> Result<Vec<Option<usize>>> {
+    let window = if keys.contains("sliding_window") { keys.size("sliding_window")? } else { Some(4096) };
+    if window.is_none() {
+        return fail("`sliding_window` is null; models of this `model_type` have windows".into());
+    }
+    of_types(keys, model, window, |layer| (layer + 1) % period != 0)
+}
+
+/// The window applies to blocks by `layer_types`; without the key to those selected by `sliding`.
+fn of_types(
+    keys: Keys<'_>,
+    model: &Architecture,
+    window: Option<usize>,
+    sliding: impl Fn(usize) -> bool,
+) -> Result<Vec<Option<usize>>> {
+    let Some(listed) = self::sliding(keys, model)? else { return of_blocks(model, window, sliding) };
+    if window.is_none() && listed.contains(&true) {
         return fail(
             "`layer_types` has \"sliding_attention\", which is supported with `use_sliding_window` and `sliding_window`"
                 .into(),
         );
     }
-    of_blocks(model, window, |layer| sliding[layer])
-}
-
-/// The window applies to blocks by `layer_types`, or to all but every `sliding_window_pattern`-th.
-pub(super) fn of_gemma(keys: Keys<'_>, model: &Architecture) -> Result<Vec<Option<usize>>> {
-    let window = Some(keys.size("sliding_window")?.unwrap_or(4096));
-    let Some(sliding) = sliding(keys, model)? else {
-        let pattern =
-            keys.size("sliding_window_pattern")?.or(keys.size("_sliding_window_pattern")?).unwrap_or(6).max(1);
-        return of_blocks(model, window, |layer| (layer + 1) % pattern != 0);
-    };
-    of_blocks(model, window, |layer| sliding[layer])
+    of_blocks(model, window, |layer| listed[layer])
 }
 
 /// Which blocks have a window by `layer_types`, if the key is present.

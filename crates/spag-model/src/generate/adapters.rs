@@ -10,7 +10,6 @@ use std::sync::Arc;
 use candle_core::{DType, Device, Tensor};
 
 use super::generation_config::AdapterChoice;
-use super::kv::PrefixRoot;
 use crate::error::{Error, RequestError, Result};
 use crate::packed_weights::Place;
 use crate::params::{AdapterWeights, LayerLayout, Layout, Unsharded};
@@ -20,7 +19,8 @@ use spag_ops::low_rank::{AdaptedRows, LowRank, PackedLowRank};
 
 /// An adapter, packed for generation.
 pub(super) struct PackedAdapter {
-    root: PrefixRoot,
+    /// Its number in prefix-sharing roots.
+    root: u64,
     /// The matrices of each block, in the order of [`Place::ALL`].
     blocks: Vec<[Option<PackedLowRank>; 4]>,
 }
@@ -31,7 +31,7 @@ impl PackedAdapter {
         adapter: AdapterWeights<'_>,
         base: &Layout,
         (device, dtype): (&Device, DType),
-        root: PrefixRoot,
+        root: u64,
     ) -> Result<Self> {
         let matrices = adapter.places.layout();
         if matrices.layers.len() != base.layers.len() {
@@ -59,8 +59,8 @@ impl PackedAdapter {
         Ok(Self { root, blocks: blocks.collect::<Result<_>>()? })
     }
 
-    /// The prefix-sharing root of its sequences.
-    pub(super) fn root(&self) -> PrefixRoot {
+    /// Its number in the prefix-sharing roots of its sequences.
+    pub(super) fn root(&self) -> u64 {
         self.root
     }
 }
@@ -155,9 +155,9 @@ impl Adapters {
         self.named.keys().map(|name| &**name)
     }
 
-    pub(super) fn next_root(&mut self) -> PrefixRoot {
+    pub(super) fn next_root(&mut self) -> u64 {
         self.roots += 1;
-        PrefixRoot(self.roots)
+        self.roots
     }
 }
 

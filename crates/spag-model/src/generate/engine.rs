@@ -16,6 +16,7 @@ use super::stats::GenerationStats;
 use super::weight_state::WeightState;
 use crate::checkpoint::Checkpoint;
 use crate::error::{Error, RequestError, Result};
+use crate::model::LengthClasses;
 use crate::tokenizer::Tokenizer;
 use spag_ops::kernels;
 
@@ -71,6 +72,7 @@ pub(super) struct State {
     /// In admission order.
     pub(super) running: Vec<Sequence>,
     pub(super) stats: GenerationStats,
+    pub(super) lengths: LengthClasses,
     next_id: u64,
 }
 
@@ -104,6 +106,7 @@ impl Engine {
             waiting: VecDeque::new(),
             running: Vec::new(),
             stats: GenerationStats::default(),
+            lengths: runner.lengths(),
             next_id: 0,
         };
         let (weights, adapters) = (WeightState::default(), Adapters::default());

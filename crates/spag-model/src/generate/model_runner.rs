@@ -7,10 +7,10 @@ use candle_core::{DType, Device, Tensor};
 
 use super::adapters::{AdapterRows, PackedAdapter};
 use super::graphs::{self, GraphCache, Inputs};
-use super::kv::{KvCache, PrefixRoot};
+use super::kv::KvCache;
 use crate::error::{Error, Result};
 use crate::model::block::{self, BlockPass, Used};
-use crate::model::{AttentionShape, EmbeddingScale, Model, Quantisation};
+use crate::model::{AttentionShape, EmbeddingScale, LengthClass, LengthClasses, Model, Quantisation};
 use crate::packed_weights::{PackedBlock, PackedWeights, Place};
 use crate::params::{AdapterWeights, Layout, Part, WeightSource};
 use spag_ops::cast::round_columns;
@@ -207,31 +207,36 @@ impl ModelRunner {
     ///
     /// # Errors
     /// The adapter is for another architecture, or out of memory.
-    pub(super) fn pack_adapter(&self, adapter: AdapterWeights<'_>, root: PrefixRoot) -> Result<PackedAdapter> {
+    pub(super) fn pack_adapter(&self, adapter: AdapterWeights<'_>, root: u64) -> Result<PackedAdapter> {
         PackedAdapter::new(adapter, &self.layout, (&self.device, self.dtype), root)
     }
 
-    /// Runs the model on the tokens `ids` of the `spans`, writes their keys and values to the cache, and returns the
+    /// Tells the classes of sequences.
+    pub(super) fn lengths(&self) -> LengthClasses {
+        self.shape.lengths
+    }
+
+    /// Runs the model on the tokens `ids` of the `spans`, each with the class of its sequence, writes their keys and values to the cache, and returns the
     /// logits and log-probabilities of `rows`.
     pub(super) fn forward(
         &self,
         ids: &[u32],
-        spans: &[Span<'_>],
+        (spans, classes): (&[Span<'_>], &[LengthClass]),
         adapters: &AdapterRows<'_>,
         rows: &LogitRows<'_>,
         cache: &KvCache,
     ) -> Result<ForwardOutput> {
         match kernels::of(&self.device)? {
             // Graphs keep the memory of their tensors, but residual additions would replace it.
-            Some(_) => self.pass(ids, spans, adapters, rows, cache),
-            None => self.pool.during(|| self.pass(ids, spans, adapters, rows, cache)),
+            Some(_) => self.pass(ids, (spans, classes), adapters, rows, cache),
+            None => self.pool.during(|| self.pass(ids, (spans, classes), adapters, rows, cache)),
         }
     }
 
     fn pass(
         &self,
         ids: &[u32],
-        spans: &[Span<'_>],
+        (spans, classes): (&[Span<'_>], &[LengthClass]),
         adapters: &AdapterRows<'_>,
         rows: &LogitRows<'_>,
         cache: &KvCache,
@@ -249,7 +254,7 @@ impl ModelRunner {
         let embedded = self.weights.embed(&ids)?;
         let inputs = Inputs {
             x: self.embedding_scale.apply(embedded, self.dtype)?,
-            positions: self.positions(spans, padded)?,
+            positions: self.positions((spans, classes), padded)?,
             plan: cache.plan(spans, padded)?,
         };
         if repeats {
@@ -295,11 +300,14 @@ impl ModelRunner {
     }
 
     /// The positions of `padded` rows, for RoPE.
-    fn positions(&self, spans: &[Span<'_>], padded: usize) -> Result<Option<Positions>> {
-        let mut positions: Vec<u32> =
-            spans.iter().flat_map(|span| (span.position..).take(span.rows.len()).map(|at| at as u32)).collect();
-        positions.resize(padded, 0);
-        Ok(self.shape.positions(&positions, self.device())?)
+    fn positions(&self, (spans, classes): (&[Span<'_>], &[LengthClass]), padded: usize) -> Result<Option<Positions>> {
+        let of_span = |(span, class): (&Span<'_>, &LengthClass)| {
+            let (positions, class) = (span.position..span.position + span.rows.len(), *class);
+            positions.map(move |at| (at as u32, class))
+        };
+        let rows = spans.iter().zip(classes).flat_map(of_span);
+        let padding = std::iter::repeat((0, LengthClass::default()));
+        Ok(self.shape.positions(rows.chain(padding).take(padded), self.device())?)
     }
 
     /// The output of the last block, and the time of attention.

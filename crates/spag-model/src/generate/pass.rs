@@ -49,6 +49,7 @@ impl Engine {
         let began = Instant::now();
         let State { cache, running, stats, .. } = &mut self.state;
         let (mut ids, mut spans, mut last, mut scored) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+        let mut classes = Vec::with_capacity(chunks.len());
         let mut adapters = AdapterRows::default();
         // (rows, attended keys) of prompts and of decoding.
         let (mut prompt, mut decode) = ((0usize, 0usize), (0usize, 0usize));
@@ -62,6 +63,7 @@ impl Engine {
             kind.0 += rows.len();
             kind.1 += chunk.tokens.clone().map(|position| position + 1).sum::<usize>();
             spans.push(Span { rows, position: chunk.tokens.start, pages: &sequence.table.pages });
+            classes.push(sequence.table.root.class);
             scored.extend(sequence.scored_rows(&chunk.tokens).map(|position| ScoreParams {
                 row: first + position - chunk.tokens.start,
                 token: sequence.tokens[position + 1],
@@ -72,7 +74,7 @@ impl Engine {
             }
         }
         let wanted = LogitRows { last: &last, scored: &scored };
-        let output = self.runner.forward(&ids, &spans, &adapters, &wanted, cache)?;
+        let output = self.runner.forward(&ids, (&spans, &classes), &adapters, &wanted, cache)?;
         cache.mark_computed();
         let all = began.elapsed();
         stats.steps += 1;

@@ -27,6 +27,7 @@ impl ScheduledChunk {
 ///
 /// Older sequences go first and are never preempted for younger ones, so at least the oldest advances.
 pub(super) fn schedule(state: &mut State, config: &EngineConfig) -> Result<Vec<ScheduledChunk>> {
+    (0..state.running.len()).for_each(|index| follow_length(state, index));
     let decoding = state.running.iter().filter(|sequence| sequence.uncomputed() == 1).count();
     // Prompts get at least one page of tokens, however many sequences decode.
     let mut budget = config.max_step_tokens.saturating_sub(decoding).max(config.page_size.min(config.max_step_tokens));
@@ -48,6 +49,8 @@ pub(super) fn schedule(state: &mut State, config: &EngineConfig) -> Result<Vec<S
     }
     while !preempted && budget > 0 && state.running.len() < config.max_running {
         let Some(mut sequence) = state.waiting.pop_front() else { break };
+        // It holds no pages.
+        sequence.table.root.class = state.lengths.class(sequence.tokens.len());
         let cacheable = sequence.cacheable();
         let found = state.cache.match_full_pages(&mut sequence.table, &sequence.tokens[..cacheable]);
         let held = sequence.table.pages.len();
@@ -83,6 +86,19 @@ pub(super) fn schedule(state: &mut State, config: &EngineConfig) -> Result<Vec<S
         key(a).cmp(&key(b)).then_with(|| table(a).pages.cmp(&table(b).pages))
     });
     Ok(chunks)
+}
+
+/// Starts a running sequence anew if it has become long: its keys in the cache have other frequencies.
+fn follow_length(state: &mut State, index: usize) {
+    let sequence = &mut state.running[index];
+    let class = state.lengths.class(sequence.tokens.len());
+    if sequence.table.root.class == class {
+        return;
+    }
+    state.cache.release(&mut sequence.table, &sequence.tokens);
+    sequence.table.root.class = class;
+    sequence.preempted = true;
+    state.stats.recomputed_tokens += sequence.uncomputed() as u64;
 }
 
 enum Scheduled {

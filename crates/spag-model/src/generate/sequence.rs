@@ -10,7 +10,7 @@ use super::adapters::PackedAdapter;
 use super::completion::{Completion, FinishReason, RequestId};
 use super::generation_config::{EosRule, GenerationConfig, Streamed};
 use super::grammar::{GrammarState, SharedGrammar};
-use super::kv::{PageTable, PrefixRoot};
+use super::kv::PageTable;
 use super::logit_rules::TokenUse;
 use super::prompt_scores::PromptScores;
 use super::reasoning::ReasoningState;
@@ -88,7 +88,7 @@ impl Sequence {
 
     /// Sets the adapter of a new sequence.
     pub(super) fn set_adapter(&mut self, adapter: Option<Arc<PackedAdapter>>) {
-        self.table.root = adapter.as_ref().map_or(PrefixRoot::default(), |adapter| adapter.root());
+        self.table.root.adapter = adapter.as_ref().map_or(0, |adapter| adapter.root());
         self.adapter = adapter;
     }
 

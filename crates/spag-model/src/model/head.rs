@@ -2,7 +2,8 @@
 
 use candle_core::Tensor;
 
-use crate::config::OutputHead;
+use super::scale::LogitScale;
+use crate::config::{Architecture, OutputHead};
 use crate::error::Result;
 use crate::params::{Layout, Part, Unsharded, WeightSource};
 use spag_ops::cast::in_compute_dtype;
@@ -12,6 +13,7 @@ use spag_ops::row_norm;
 
 /// The final norm and the output head, with the layers that hold them.
 pub(super) struct Head<'a> {
+    /// With the factor of logits.
     pub(super) norm: Tensor,
     /// The matrix of the product, [V, D].
     pub(super) matrix: Tensor,
@@ -25,20 +27,21 @@ impl<'a> Head<'a> {
     pub(super) fn new(
         weights: &'a dyn WeightSource,
         layout: &Layout,
-        head: OutputHead,
+        model: &Architecture,
         next: Option<usize>,
     ) -> Result<Self> {
-        let tied = head == OutputHead::Tied;
+        let tied = model.is_tied();
         let last = layout.layers.len().saturating_sub(1);
         let layer = Unsharded::new(weights, last, if tied { Some(0) } else { next })?;
         let norm = in_compute_dtype(&layout.required(&layer.buffer, last, &[Part::FinalNorm])?)?;
+        let norm = LogitScale::of(model).fold(norm)?;
         if tied {
             let first = Unsharded::new(weights, 0, next)?;
             let matrix = layout.required(&first.buffer, 0, &[Part::Embedding])?;
             return Ok(Self { norm, matrix, stored: None, _layers: vec![layer, first] });
         }
         let matrix = layout.required(&layer.buffer, last, &[Part::Head])?;
-        let (matrix, stored) = match head {
+        let (matrix, stored) = match model.head {
             OutputHead::Normalised => (row_norm::forward(&matrix)?, Some(in_compute_dtype(&matrix)?)),
             OutputHead::Plain | OutputHead::Tied => (matrix, None),
         };

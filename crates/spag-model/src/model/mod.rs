@@ -1,12 +1,13 @@
 //! Decoder-only language models with hand-written forward and backward passes.
 
 pub(crate) mod block;
-mod embedding_scale;
 mod head;
 mod init;
+mod lengths;
 mod linear;
 mod network;
 mod quantisation;
+mod scale;
 mod shape;
 mod train_block;
 mod weights;
@@ -22,11 +23,12 @@ use crate::error::{Error, Result};
 use crate::packed_weights::PackedWeights;
 use crate::params::{FlatBuffers, GradientSink, Layout};
 
-pub(crate) use embedding_scale::EmbeddingScale;
 pub(crate) use init::RandomWeights;
+pub(crate) use lengths::{LengthClass, LengthClasses};
 pub use network::{Activations, Forward, Network};
 pub use quantisation::Quantisation;
 pub(crate) use quantisation::QuantisedModel;
+pub(crate) use scale::{EmbeddingScale, LogitScale};
 pub(crate) use shape::AttentionShape;
 pub use spag_ops::matmul::Arithmetic;
 pub use spag_ops::quantised::BlockFormat;

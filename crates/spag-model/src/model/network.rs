@@ -4,12 +4,12 @@ use std::sync::Arc;
 
 use candle_core::{DType, Device, Tensor};
 
-use super::embedding_scale::EmbeddingScale;
 use super::head::{Head, zeros};
+use super::scale::{EmbeddingScale, LogitScale};
 use super::shape::{AttentionShape, BatchShape};
 use super::train_block::{self, BlockActivations};
 use super::weights::{BlockGradients, BlockWeights};
-use crate::batch::{PackedBatch, Targets};
+use crate::batch::{PackedBatch, Rows, Targets};
 use crate::config::ModelConfig;
 use crate::error::{Error, Result};
 use crate::params::{AdapterWeights, GradientSink, Layout, Part, Unsharded, Update, WeightSource};
@@ -130,6 +130,13 @@ impl Network {
             return Err(Error::Config("the parameters have another layout than the configuration".into()));
         }
         targets.check(batch)?;
+        if batch.rows == Rows::Merged && self.config.architecture.long_after().is_some() {
+            return Err(Error::Batch(
+                "sequences with common rows cannot be computed: the frequencies of the model's LongRoPE depend on the length of each \
+                 sequence"
+                    .into(),
+            ));
+        }
         let longest = batch.positions.iter().max().map_or(0, |p| *p as usize + 1);
         let limit = self.config.architecture.max_position_embeddings;
         if longest > limit {
@@ -176,7 +183,7 @@ impl Network {
 
     /// The final norm and the head. Prefetches layer `next`.
     fn head<'a>(&self, weights: &'a dyn WeightSource, next: Option<usize>) -> Result<Head<'a>> {
-        Head::new(weights, &self.layout, self.config.architecture.head, next)
+        Head::new(weights, &self.layout, &self.config.architecture, next)
     }
 
     /// ln p(target) of each target under its distribution, without saving activations.
@@ -313,7 +320,9 @@ impl Network {
                 // A by-product of the gradient of the norm's input, which is dropped.
                 None => Tensor::zeros(end.norm.shape(), DType::F32, end.norm.device())?,
             };
-            let drows = rms_norm::backward(&rows_md, &end.norm, shape.norm, &dnormed, None, &norm_grad)?;
+            let drows = LogitScale::of(&self.config.architecture).backward(&norm_grad, |norm_grad| {
+                rms_norm::backward(&rows_md, &end.norm, shape.norm, &dnormed, None, norm_grad)
+            })?;
             for tensor in [normed_md, rows_md, dnormed] {
                 recycle(tensor)?;
             }

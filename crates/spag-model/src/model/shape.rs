@@ -5,6 +5,8 @@ use std::sync::Arc;
 
 use candle_core::{Device, Result, Tensor, bail};
 
+use super::lengths::{LengthClass, LengthClasses};
+use super::scale;
 use crate::batch::PackedBatch;
 use crate::config::{Architecture, Norms, Position, Rope};
 use spag_ops::attention::{Heads, Mask, Sequences, Slopes};
@@ -21,6 +23,7 @@ pub(crate) struct AttentionShape {
     pub(crate) heads: Heads,
     /// The RoPE table of each block, all with the same positions; `None` with other position encodings.
     pub(crate) ropes: Arc<[Option<Arc<RopeTable>>]>,
+    pub(crate) lengths: LengthClasses,
     /// The mask of each block.
     pub(crate) masks: Arc<[Mask]>,
     /// The constants of every norm.
@@ -35,14 +38,10 @@ pub(crate) struct AttentionShape {
 
 impl AttentionShape {
     pub(crate) fn new(model: &Architecture) -> Result<Self> {
-        let table =
-            |rope: Rope| Arc::new(RopeTable::new(rope.frequencies(model.heads.dim), model.max_position_embeddings));
-        let (rope, slopes) = match model.position {
-            Position::Rope(rope) => (Some(table(rope)), None),
-            Position::Alibi => (None, Some(Slopes::alibi(model.heads.query))),
+        let slopes = match model.position {
+            Position::Rope(_) => None,
+            Position::Alibi => Some(Slopes::alibi(model.heads.query)),
         };
-        let in_window = model.window_rope.map(table).or_else(|| rope.clone());
-        let rope_of = |window: &Option<usize>| if window.is_some() { in_window.clone() } else { rope.clone() };
         // A window that no sequence can reach has no effect.
         let reached = |window: &usize| *window < model.max_position_embeddings;
         let mask = |window: &Option<usize>| {
@@ -54,22 +53,50 @@ impl AttentionShape {
         };
         Ok(Self {
             heads: model.heads,
-            ropes: model.windows.iter().map(rope_of).collect(),
+            ropes: tables(model)?,
+            lengths: LengthClasses::of(model),
             masks: model.windows.iter().map(mask).collect::<Result<_>>()?,
-            norm: RmsNorm { eps: model.rms_norm_eps as f32, offset: model.norm_weights.offset() },
+            norm: scale::norm(model),
             norms: model.norms,
             activation: model.activation,
             attention: Arithmetic::Bf16,
         })
     }
 
-    /// The positions of rows on `device`, if RoPE is used.
-    pub(crate) fn positions(&self, positions: &[u32], device: &Device) -> Result<Option<Positions>> {
-        match self.ropes.first() {
-            Some(Some(table)) => Ok(Some(Positions::new(positions, table, device)?)),
-            _ => Ok(None),
-        }
+    /// The positions of rows on `device`, each with the class of its sequence, if RoPE is used.
+    pub(crate) fn positions(
+        &self,
+        rows: impl Iterator<Item = (u32, LengthClass)>,
+        device: &Device,
+    ) -> Result<Option<Positions>> {
+        // All tables have the same rows.
+        let Some(table) = self.ropes.iter().flatten().next() else { return Ok(None) };
+        let row = |(position, class)| match class {
+            LengthClass::Usual => table.row(position, 0),
+            LengthClass::Long => table.row(position, 1),
+        };
+        Ok(Some(Positions::new(&rows.map(row).collect::<Vec<_>>(), table, device)?))
     }
+}
+
+/// The RoPE table of each block. Blocks with the same RoPE share one.
+fn tables(model: &Architecture) -> Result<Arc<[Option<Arc<RopeTable>>]>> {
+    let mut known: Vec<(&Rope, Arc<RopeTable>)> = Vec::new();
+    let mut of_block = |layer| {
+        let Some(rope) = model.rope(layer) else { return Ok(None) };
+        if let Some((_, table)) = known.iter().find(|(other, _)| *other == rope) {
+            return Ok(Some(table.clone()));
+        }
+        let table = RopeTable::new(rope.frequencies(model.heads.dim), model.max_position_embeddings);
+        let table = table.in_heads(model.heads.dim)?.with_factor(rope.factor() as f32);
+        let table = Arc::new(match rope.long_frequencies(model.heads.dim) {
+            Some(long) => table.with_set(long)?,
+            None => table,
+        });
+        known.push((rope, table.clone()));
+        Ok(Some(table))
+    };
+    (0..model.num_hidden_layers).map(&mut of_block).collect()
 }
 
 /// The shared inputs of a training pass.
@@ -97,7 +124,7 @@ impl BatchShape {
             masks: shape.masks.clone(),
             sequences: Sequences::tree(&batch.bounds, &batch.parents, device)?,
             ropes: shape.ropes.clone(),
-            positions: shape.positions(&batch.positions, device)?,
+            positions: shape.positions(rows(shape, batch), device)?,
         })
     }
 
@@ -141,6 +168,16 @@ impl BatchShape {
         heads.into_iter().try_for_each(recycle)?;
         Ok(vec![joined])
     }
+}
+
+/// The position of each row, with the class of its sequence. Classes are told apart in batches of whole sequences only.
+fn rows<'a>(shape: &AttentionShape, batch: &'a PackedBatch) -> impl Iterator<Item = (u32, LengthClass)> + 'a {
+    let lengths = shape.lengths;
+    batch.bounds.windows(2).flat_map(move |bounds| {
+        let (first, end) = (bounds[0] as usize, bounds[1] as usize);
+        let class = lengths.class(end - first);
+        batch.positions[first..end].iter().map(move |position| (*position, class))
+    })
 }
 
 /// The product of fused layers.

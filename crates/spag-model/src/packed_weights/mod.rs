@@ -11,6 +11,7 @@ use candle_core::{DType, Device, Result as CandleResult, Tensor};
 
 use crate::config::{Architecture, OutputHead};
 use crate::error::Result;
+use crate::model::LogitScale;
 use crate::params::{FlatBuffers, Layout, Part, Unsharded, WeightSource};
 use embedding::Embedding;
 use head::Head;
@@ -32,7 +33,9 @@ pub(crate) use memory::PackedMemory;
 pub(crate) struct PackedWeights {
     embedding: Embedding,
     pub(crate) blocks: Vec<PackedBlock>,
+    /// The final norm, with the factor of logits.
     pub(crate) norm: Tensor,
+    logit_scale: LogitScale,
     pub(crate) head: Head,
 }
 
@@ -70,7 +73,8 @@ impl PackedWeights {
             parameters.release(layer)?;
         }
         let norm = parameters.required(layers + 1, &[Part::FinalNorm])?;
-        let norm = block::unshared(&in_compute_dtype(&norm)?)?;
+        let logit_scale = LogitScale::of(architecture);
+        let norm = logit_scale.fold(block::unshared(&in_compute_dtype(&norm)?)?)?;
         let (matrix, memory) = match architecture.head {
             OutputHead::Tied => (parameters.required(0, &[Part::Embedding])?, memory),
             OutputHead::Plain => (parameters.required(layers + 1, &[Part::Head])?, memory),
@@ -88,7 +92,7 @@ impl PackedWeights {
             true => Embedding::Head,
             false => Embedding::shared(parameters.required(0, &[Part::Embedding])?),
         };
-        Ok(Self { embedding, blocks, norm, head })
+        Ok(Self { embedding, blocks, norm, logit_scale, head })
     }
 
     /// Packs layers for `device` while loading: `read` returns a layer of the model on the host.
@@ -120,7 +124,8 @@ impl PackedWeights {
         let block = |layer| PackedBlock::new(&read(layer)?.parts(device), memory);
         let blocks = (1..last).map(block).collect::<Result<_>>()?;
         let layer = read(last)?;
-        let norm = layer.parts(device).norm(Part::FinalNorm)?;
+        let logit_scale = LogitScale::of(architecture);
+        let norm = logit_scale.fold(layer.parts(device).norm(Part::FinalNorm)?)?;
         let weight = match (tied, layer.stored.first(), architecture.head) {
             (Some(weight), _, _) => weight,
             (None, Some(matrix), _) => matrix.pack()?,
@@ -129,7 +134,7 @@ impl PackedWeights {
             }
             (None, None, OutputHead::Plain | OutputHead::Tied) => pack(&layer.parts(device).matrix(Part::Head)?)?,
         };
-        Ok(Self { embedding, blocks, norm, head: Head::of_weight(architecture.head, weight) })
+        Ok(Self { embedding, blocks, norm, logit_scale, head: Head::of_weight(architecture.head, weight) })
     }
 
     /// Rows of the embedding, [N, D].
@@ -164,7 +169,7 @@ impl PackedWeights {
                     }
                 }
                 None => {
-                    self.norm = parts.norm(Part::FinalNorm)?;
+                    self.norm = self.logit_scale.fold(parts.norm(Part::FinalNorm)?)?;
                     if !self.head.is_tied() {
                         self.head.refresh(&parts.matrix(Part::Head)?, dtype)?;
                     }

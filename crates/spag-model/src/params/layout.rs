@@ -92,8 +92,9 @@ impl LayerLayout {
     /// The layer of block `index`.
     fn block(model: &Architecture, index: usize) -> Self {
         let mut layer = Self::default();
+        let prefix = model.modalities.prefix();
         for (name, parts) in names::of_block(model) {
-            layer.push_joined(&format!("model.layers.{index}.{name}"), &parts);
+            layer.push_joined(&format!("{prefix}model.layers.{index}.{name}"), &parts);
         }
         layer
     }
@@ -142,15 +143,22 @@ impl Layout {
     /// The layout of an architecture. With tied embeddings the head layer holds only the final norm.
     pub fn new(model: &Architecture) -> Self {
         let (d, v) = (model.hidden_size, model.vocab_size);
+        let named = |name: &str| format!("{}{name}", model.modalities.prefix());
         let mut embedding = LayerLayout::default();
-        embedding.push(names::EMBEDDING, Part::Embedding, &[v, d]);
+        embedding.push(&named(names::EMBEDDING), Part::Embedding, &[v, d]);
         let mut head = LayerLayout::default();
-        head.push(names::NORM, Part::FinalNorm, &[d]);
+        head.push(&named(names::NORM), Part::FinalNorm, &[d]);
         if !model.is_tied() {
-            head.push(names::HEAD, Part::Head, &[v, d]);
+            head.push(&named(names::HEAD), Part::Head, &[v, d]);
         }
         let blocks = (0..model.num_hidden_layers).map(|index| LayerLayout::block(model, index));
         Self { layers: [embedding].into_iter().chain(blocks).chain([head]).collect() }
+    }
+
+    /// The prefix of the names of a model's tensors.
+    pub(crate) fn prefix(&self) -> &str {
+        let embedding = self.layers.first().and_then(|layer| layer.views.first());
+        embedding.and_then(|view| view.name.strip_suffix(names::EMBEDDING)).unwrap_or_default()
     }
 
     /// A layout with the same layers, in which `of` maps each tensor's name and shape to its matrices.

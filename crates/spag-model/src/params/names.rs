@@ -92,6 +92,9 @@ pub(super) fn of_block(model: &Architecture) -> Vec<BlockTensor> {
     let (d, f) = (model.hidden_size, model.intermediate_size);
     let (q, kv) = (model.query_size(), model.kv_size());
     let one = |name, part, shape: &[usize]| (name, vec![(part, shape.to_vec())]);
+    let stacked =
+        |name, rows: &[(Part, usize)]| (name, rows.iter().map(|(part, rows)| (*part, vec![*rows, d])).collect());
+    let qkv = [(Part::Query, q), (Part::Key, kv), (Part::Value, kv)];
     let mut all = Vec::new();
     if model.norms.before() {
         all.push(one("input_layernorm.weight", Part::AttentionNorm, &[d]));
@@ -102,10 +105,8 @@ pub(super) fn of_block(model: &Architecture) -> Vec<BlockTensor> {
             one("self_attn.k_proj.weight", Part::Key, &[kv, d]),
             one("self_attn.v_proj.weight", Part::Value, &[kv, d]),
         ]),
-        Projections::Packed => {
-            let rows = [(Part::Query, q), (Part::Key, kv), (Part::Value, kv)];
-            all.push(("self_attn.W_pack.weight", rows.map(|(part, rows)| (part, vec![rows, d])).to_vec()));
-        }
+        Projections::Packed => all.push(stacked("self_attn.W_pack.weight", &qkv)),
+        Projections::Fused => all.push(stacked("self_attn.qkv_proj.weight", &qkv)),
     }
     if model.biases.qkv {
         all.extend([
@@ -135,8 +136,12 @@ pub(super) fn of_block(model: &Architecture) -> Vec<BlockTensor> {
             one("pre_feedforward_layernorm.weight", Part::MlpNorm, &[d]),
         ]),
     }
-    all.push(one("mlp.gate_proj.weight", Part::Gate, &[f, d]));
-    all.push(one("mlp.up_proj.weight", Part::Up, &[f, d]));
+    match model.projections {
+        Projections::Split | Projections::Packed => {
+            all.extend([one("mlp.gate_proj.weight", Part::Gate, &[f, d]), one("mlp.up_proj.weight", Part::Up, &[f, d])])
+        }
+        Projections::Fused => all.push(stacked("mlp.gate_up_proj.weight", &[(Part::Gate, f), (Part::Up, f)])),
+    }
     if model.biases.mlp {
         all.push(one("mlp.gate_proj.bias", Part::GateBias, &[f]));
         all.push(one("mlp.up_proj.bias", Part::UpBias, &[f]));

@@ -235,12 +235,14 @@ fn close(found: &Tensor, wanted: &Tensor, what: &str) {
     }
 }
 
-/// With separate linear layers, with fused queries, keys and values, and with head norms.
+/// With separate linear layers, with fused ones, and with head norms.
 #[test]
 fn passes_with_an_adapter_are_those_of_the_sum() {
     for (family, modules) in [
         ("llama", &["q_proj", "v_proj", "o_proj", "gate_proj", "down_proj"][..]),
         ("baichuan2", &["W_pack", "up_proj", "down_proj"]),
+        ("phi3", &["qkv_proj", "o_proj", "gate_up_proj"]),
+        ("granite", &["q_proj", "o_proj", "up_proj", "down_proj"]),
         ("qwen3", &["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"]),
     ] {
         let folder = match family {

@@ -47,6 +47,16 @@ pub(crate) fn configs() -> Vec<ModelConfig> {
             "sliding_window": 3, "layer_types": ["sliding_attention", "full_attention", "sliding_attention"]}),
         json!({"model_type": "gemma3_text", "head_dim": 6, "query_pre_attn_scalar": 6, "sliding_window": 2,
             "sliding_window_pattern": 2, "attention_bias": true, "tie_word_embeddings": false}),
+        json!({"rope_scaling": {"type": "yarn", "factor": 4.0, "original_max_position_embeddings": 8}}),
+        json!({"model_type": "olmo3", "sliding_window": 3, "rope_theta": 100,
+            "rope_scaling": {"rope_type": "yarn", "factor": 8.0, "original_max_position_embeddings": 8}}),
+        json!({"model_type": "smollm3", "num_key_value_heads": 2, "no_rope_layers": [0, 1, 0],
+            "use_sliding_window": true, "sliding_window": 3}),
+        json!({"model_type": "granite", "attention_bias": true, "mlp_bias": true, "embedding_multiplier": 3.5,
+            "residual_multiplier": 0.4, "attention_multiplier": 0.2, "logits_scaling": 1.7}),
+        json!({"model_type": "granite", "tie_word_embeddings": true, "residual_multiplier": 0.3}),
+        json!({"model_type": "phi3", "num_key_value_heads": 2, "head_dim": 10, "partial_rotary_factor": 0.6}),
+        json!({"model_type": "phi3", "num_key_value_heads": 1, "sliding_window": 3, "tie_word_embeddings": true}),
     ]
     .map(config)
     .to_vec()

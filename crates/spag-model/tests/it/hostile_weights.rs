@@ -5,7 +5,7 @@ use std::path::Path;
 
 use serde_json::{Value, json};
 use spag_model::checkpoint::{
-    WriteOptions, check_checkpoint, load_config, load_model, own_head_note, save_model, write_random_model,
+    WriteOptions, check_checkpoint, load_config, load_model, load_notes, save_model, write_random_model,
 };
 use spag_model::config::OutputHead;
 use spag_model::dtype::WeightDtype;
@@ -112,9 +112,9 @@ fn pointers_and_compressed_files_are_named() {
 fn head_of_its_own_is_used_though_the_configuration_ties_it() {
     let folder = configured(&[("tie_word_embeddings", json!(true))]);
     let model = load_model(folder.path()).unwrap();
-    let note = own_head_note(folder.path()).unwrap().unwrap();
+    let note = load_notes(folder.path()).unwrap().remove(0);
     assert!(note.contains("lm_head.weight") && note.contains("config.json"), "{note}");
-    assert_eq!(own_head_note(fixture("tiny-llama")).unwrap(), None);
+    assert!(load_notes(fixture("tiny-llama")).unwrap().is_empty());
     let is_same = |a: &Model, b: &Model| {
         let weights = |model: &Model| -> Vec<Vec<f32>> {
             model.parameters().layers().iter().map(|layer| layer.to_vec1().unwrap()).collect()
@@ -127,7 +127,7 @@ fn head_of_its_own_is_used_though_the_configuration_ties_it() {
     save_model(&model, saved.path(), WriteOptions::new(WeightDtype::F32)).unwrap();
     assert_eq!(load_config(saved.path()).unwrap().keys()["tie_word_embeddings"], false);
     assert!(is_same(&model, &load_model(saved.path()).unwrap()));
-    assert_eq!(own_head_note(saved.path()).unwrap(), None);
+    assert!(load_notes(saved.path()).unwrap().is_empty());
     // A head that equals the embedding is tied.
     let (header, mut data) = parts();
     let range = |name: &str| {
@@ -137,8 +137,21 @@ fn head_of_its_own_is_used_though_the_configuration_ties_it() {
     data.copy_within(range("model.embed_tokens.weight"), range("lm_head.weight").start);
     write_parts(&folder.path().join("model.safetensors"), &header, &data);
     assert_eq!(load_config(folder.path()).unwrap().architecture.head, OutputHead::Tied);
-    assert_eq!(own_head_note(folder.path()).unwrap(), None);
+    assert!(load_notes(folder.path()).unwrap().is_empty());
     assert!(!is_same(&model, &load_model(folder.path()).unwrap()));
+}
+
+#[test]
+fn tensors_for_images_are_skipped_with_a_note() {
+    let notes = load_notes(fixture("families/gemma3-mm")).unwrap();
+    assert!(notes.len() == 1 && notes[0].contains("tensors for images are skipped"), "{notes:?}");
+    // Only those of a multimodal model.
+    let folder = configured(&[]);
+    let (mut header, data) = parts();
+    let empty = json!({"dtype": "F32", "shape": [0], "data_offsets": [data.len(), data.len()]});
+    header["vision_tower.bias"] = empty;
+    write_parts(&folder.path().join("model.safetensors"), &header, &data);
+    assert!(refused(folder.path()).contains("`vision_tower.bias`"));
 }
 
 #[test]

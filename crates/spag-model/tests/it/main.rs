@@ -25,6 +25,7 @@ mod hostile_pieces;
 mod hostile_tokenizer;
 mod hostile_weights;
 mod kernels;
+mod long_sequences;
 mod oracle;
 mod piece_model;
 mod prompt_log_probs;

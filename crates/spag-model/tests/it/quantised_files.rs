@@ -69,8 +69,9 @@ fn load(path: impl AsRef<Path>, dtype: WeightDtype, quantisation: Quantisation) 
 #[test]
 fn weights_quantised_as_they_are_read_are_those_quantised_as_they_are_packed() {
     let [plain, tied] = [false, true].map(|tied| folder(serde_json::json!({"tie_word_embeddings": tied})));
-    let mut folders: Vec<PathBuf> =
-        ["qwen2", "smollm", "baichuan2-7b", "gemma3"].map(|name| fixture("families").join(name)).into();
+    let mut folders: Vec<PathBuf> = ["qwen2", "smollm", "baichuan2-7b", "gemma3", "granite", "phi3"]
+        .map(|name| fixture("families").join(name))
+        .into();
     folders.extend([fixture("tiny-llama"), plain.path().into(), tied.path().into()]);
     for folder in &folders {
         for (format, dtype) in

@@ -1,4 +1,4 @@
-//! Compares the tokenizers of ten families with transformers and SentencePiece: prompt ids, decoded texts, EOS ids. Also
+//! Compares the tokenizers of the families with transformers and SentencePiece: prompt ids, decoded texts, EOS ids. Also
 //! runs on any folder of the same format.
 
 use std::collections::HashSet;
@@ -23,6 +23,8 @@ struct Expected {
     bos_token_id: Option<u32>,
     eos_token_ids: Vec<u32>,
     prompts: Vec<Prompt>,
+    /// Empty if the tokenizer is that of another family.
+    #[serde(default)]
     decode: Vec<Tokens>,
     greedy: Vec<Tokens>,
 }
@@ -54,7 +56,7 @@ fn families() -> Vec<(Expected, Tokenizer)> {
         fs::read_dir(fixture("families")).unwrap().map(|entry| entry.unwrap().path()).collect();
     names.retain(|path| path.extension().is_some_and(|extension| extension == "json"));
     names.sort();
-    assert_eq!(names.len(), 12);
+    assert!(names.len() >= 12);
     let read = |path: PathBuf| {
         let expected: Expected = serde_json::from_value(json(&path)).unwrap();
         // The fixtures have BOS prepended for every family that has one.
@@ -95,7 +97,10 @@ fn prompts_begin_with_bos_if_the_tokenizers_own_files_say_so() {
     for (expected, tokenizer) in families() {
         let (bos, family) = (tokenizer.bos_token(), expected.family.as_str());
         let own = tokenizer.clone().with_bos_rule(BosRule::AsTokenizer);
-        let adds = ["llama-linear-rope", "llama2-bin", "llama3", "mistral"].contains(&family);
+        // Those with the tokenizer of llama3 begin with one as well.
+        let adds =
+            ["llama-linear-rope", "llama2-bin", "llama3", "mistral", "llama-yarn", "smollm3", "phi3", "gemma3-mm"];
+        let adds = adds.contains(&family);
         assert_eq!(own.bos(), bos.filter(|_| adds), "{family}");
         let ids = own.encode_prompt("What is it?", SpecialTokens::Matched).unwrap();
         let bare = own.encode("What is it?").unwrap();

@@ -60,9 +60,9 @@ pub(super) fn append_rotated(
     plan: &Plan<'_>,
 ) -> Result<()> {
     let (positions, (cos, sin)) = (positions.on(qkv.device())?, rope.on(qkv.device())?);
-    let [heads, kv_heads, tokens, _] = sizes(plan.shape);
+    let [heads, kv_heads, tokens, dim] = sizes(plan.shape);
     let (half, vector) = (rope.half(), vector_len(qkv.dtype()));
-    let (each, how) = if half.is_multiple_of(vector) { (vector, "vectors") } else { (1, "single") };
+    let (each, how) = if rope.has_whole(vector) { (vector, "vectors") } else { (1, "single") };
     let threads = (plan.shape.joined() / 2 / each) as u32;
     let block = threads.next_multiple_of(32).clamp(32, COPY_THREADS);
     kernels.launch(&Launch {
@@ -81,6 +81,7 @@ pub(super) fn append_rotated(
             kv_heads,
             tokens,
             Arg::U32(half as u32),
+            dim,
         ],
         ..Launch::of(PAGES)
     })

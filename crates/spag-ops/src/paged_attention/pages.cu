@@ -25,31 +25,34 @@ __device__ void append(const T* qkv, T* keys, T* values, const unsigned* table, 
   }
 }
 
-// Applies RoPE to the queries of a row of qkv [rows, (heads + 2·kv_heads)·2·half] in place, and writes its rotated keys and its
+// Applies RoPE to the queries of a row of qkv [rows, (heads + 2·kv_heads)·dim] in place, and writes its rotated keys and its
 // values to its slot; keys in qkv are unchanged. Row n has position positions[n]; cos, sin [positions, half]. A thread handles N
-// elements of a head and those `half` after them; N divides `half`. Grid: (rows, parts of a row).
+// pairs of a head: element i < half and i + half, or with a partial rotation two of the elements after these. N divides `half`
+// and dim / 2. Grid: (rows, parts of a row).
 template <class T, int N>
 __device__ void append_rotated(T* qkv, T* keys, T* values, const unsigned* table, const unsigned* positions,
                                const float* cos, const float* sin, unsigned heads, unsigned kv_heads, unsigned tokens,
-                               unsigned half) {
-  const unsigned at = (blockIdx.y * blockDim.x + threadIdx.x) * N, head = at / half, inside = at % half;
+                               unsigned half, unsigned dim) {
+  const unsigned pairs = dim / 2, at = (blockIdx.y * blockDim.x + threadIdx.x) * N, head = at / pairs, pair = at % pairs;
   if (head >= heads + 2 * kv_heads) return;
-  T* from = qkv + (size_t(blockIdx.x) * (heads + 2 * kv_heads) + head) * 2 * half + inside;
+  const bool turns = pair < half;
+  const unsigned first = turns ? pair : pair + half, second = turns ? pair + half : pair + pairs;
+  T* from = qkv + (size_t(blockIdx.x) * (heads + 2 * kv_heads) + head) * dim;
   T* to = from;
   if (head >= heads) {
     const unsigned* place = paged::entry(table, paged::ROWS, blockIdx.x, 2);
     if (place == nullptr || place[0] == 0xffffffffu) return;
     const bool is_key = head < heads + kv_heads;
     const unsigned kv = head - heads - (is_key ? 0 : kv_heads);
-    to = (is_key ? keys : values) + ((size_t(place[0]) * kv_heads + kv) * tokens + place[1]) * 2 * half + inside;
+    to = (is_key ? keys : values) + ((size_t(place[0]) * kv_heads + kv) * tokens + place[1]) * dim;
   }
-  auto a = load_several<N>(from, N), b = load_several<N>(from + half, N);
-  if (head < heads + kv_heads) {
-    const size_t angle = size_t(positions[blockIdx.x]) * half + inside;
+  auto a = load_several<N>(from + first, N), b = load_several<N>(from + second, N);
+  if (turns && head < heads + kv_heads) {
+    const size_t angle = size_t(positions[blockIdx.x]) * half + pair;
     rotate_pairs(a, b, cos + angle, sin + angle, 1.0f);
   }
-  store_several(to, a, N);
-  store_several(to + half, b, N);
+  store_several(to + first, a, N);
+  store_several(to + second, b, N);
 }
 
 // Copies the first `count` tokens of page `from` to page `to`. Grid: (parts of a head, KV heads, keys or values).
@@ -71,12 +74,12 @@ __device__ void copy(T* keys, T* values, unsigned from, unsigned to, unsigned co
 
 }  // namespace
 
-// `vectors` if `half` is a multiple of a 16-byte vector, else `single`.
+// `vectors` if `half` and dim / 2 are multiples of a 16-byte vector, else `single`.
 #define EXPORT_ROTATED(name, T, N)                                                                                      \
   EXPORT_BOUNDS(name, 256, 4,                                                                                           \
                 (T * qkv, T* keys, T* values, const unsigned* table, const unsigned* positions, const float* cos,       \
-                 const float* sin, unsigned heads, unsigned kv_heads, unsigned tokens, unsigned half),                  \
-                (append_rotated<T, N>(qkv, keys, values, table, positions, cos, sin, heads, kv_heads, tokens, half)))
+                 const float* sin, unsigned heads, unsigned kv_heads, unsigned tokens, unsigned half, unsigned dim),    \
+                (append_rotated<T, N>(qkv, keys, values, table, positions, cos, sin, heads, kv_heads, tokens, half, dim)))
 #define EXPORT_FOR(T, suffix)                                                                                     \
   EXPORT_BOUNDS(paged_attention_append_##suffix, 256, 8,                                                           \
                 (const T* qkv, T* keys, T* values, const unsigned* table, unsigned heads, unsigned kv_heads,       \

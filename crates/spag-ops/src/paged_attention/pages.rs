@@ -53,8 +53,8 @@ pub fn append_rotated(
     };
     check(qkv, keys, values, plan)?;
     positions.check(plan.rows, table)?;
-    if 2 * table.half() != plan.shape.heads.dim {
-        bail!("paged attention: RoPE of heads of {} for {:?}", 2 * table.half(), plan.shape);
+    if table.head() != plan.shape.heads.dim {
+        bail!("paged attention: RoPE of heads of {} for {:?}", table.head(), plan.shape);
     }
     let Some(kernels) = kernels::of(qkv.device())? else { bail!("paged attention: a plan for another device") };
     device::append_rotated(&*kernels, qkv, (keys, values), (positions, table), tables, plan)

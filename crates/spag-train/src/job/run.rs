@@ -9,7 +9,7 @@ use serde_json::Value;
 use spag_chat::PromptEncoder;
 use spag_dist::{JoinOptions, LaunchEnv, ProcessGroup, agree, join_on};
 use spag_io::Progress;
-use spag_model::checkpoint::{LoadOptions, load_config, load_model_with, own_head_note};
+use spag_model::checkpoint::{LoadOptions, load_config, load_model_with, load_notes};
 use spag_model::model::Activations;
 use spag_model::{Model, ModelConfig};
 use spag_ops::OpenDevice;
@@ -112,7 +112,7 @@ fn train(
     let ignored = deepspeed.and_then(DeepSpeed::without_effect);
     let ignored =
         job.deepspeed.iter().zip(ignored).map(|(file, keys)| format!("{}: no effect here: {keys}", file.display()));
-    let notes = own_head_note(model_dir)?.into_iter().chain(notes(&job.config, &dataset)).chain(ignored);
+    let notes = load_notes(model_dir)?.into_iter().chain(notes(&job.config, &dataset)).chain(ignored);
     notes.for_each(|note| progress.message(&format!("note: {note}")));
     if let (KeptBlocks::Auto, Activations::KeepLast(kept)) = (job.config.keep_activations, plan.fitted.activations) {
         let blocks = plan.architecture.architecture.num_hidden_layers;

@@ -82,7 +82,7 @@ fn llama3(gguf: &Gguf, factors: &[f32], theta: f64, head: usize) -> Result<Value
     let factor = f64::from(factors.iter().copied().fold(1.0, f32::max));
     let gives = |original: usize| {
         let scaling = RopeScaling::Llama3 { factor, low_freq_factor: LOW, high_freq_factor: HIGH, original };
-        let scaled = Rope { theta, scaling }.frequencies(head.min(2 * MAX_FACTORS));
+        let scaled = Rope { scaling, ..Rope::new(theta) }.frequencies(head.min(2 * MAX_FACTORS));
         let quotients = plain.iter().zip(&scaled).map(|(plain, scaled)| plain / scaled);
         plain.len() == factors.len()
             && quotients.zip(factors).all(|(one, other)| (one - other).abs() <= TOLERANCE * other.abs())

@@ -15,6 +15,7 @@ use self::prefix::Parent;
 use super::config::{EngineConfig, PrefixSharing};
 use crate::config::ModelConfig;
 use crate::error::{Error, Result};
+use crate::model::LengthClass;
 use spag_ops::kernels;
 use spag_ops::kernels::SumOrder;
 use spag_ops::paged_attention::{self, PageShape, Plan, Span};
@@ -22,10 +23,13 @@ use spag_ops::paged_attention::{self, PageShape, Plan, Span};
 /// Index of a page in every layer's tensors.
 pub(crate) type PageId = u32;
 
-/// The group of sequences that share prefixes: those with the same adapter, or with none, since keys and values
-/// depend on it.
+/// The group of sequences that share prefixes: keys and values depend on all of these.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(crate) struct PrefixRoot(pub(crate) u64);
+pub(crate) struct PrefixRoot {
+    /// The adapter; 0 for none.
+    pub(crate) adapter: u64,
+    pub(crate) class: LengthClass,
+}
 
 /// A sequence's pages.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -19,7 +19,21 @@ use crate::families::families;
 use crate::family_samples::{Expected, batch};
 
 /// Together these cover every option that distinguishes families.
-const DIFFERENT: [&str; 7] = ["qwen2", "qwen3", "mistral", "baichuan2-13b", "smollm", "olmo2", "gemma3"];
+const DIFFERENT: [&str; 13] = [
+    "qwen2",
+    "qwen3",
+    "mistral",
+    "baichuan2-13b",
+    "smollm",
+    "olmo2",
+    "gemma3",
+    "qwen3-yarn",
+    "smollm3",
+    "granite",
+    "phi3",
+    "phi3-longrope",
+    "gemma3-mm",
+];
 
 /// The folders of the families; in the emulator only [`DIFFERENT`].
 fn folders(place: &Place) -> Vec<PathBuf> {

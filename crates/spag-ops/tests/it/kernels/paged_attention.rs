@@ -227,9 +227,11 @@ fn a_fixed_order_of_keys_has_the_bits_of_the_training_pass() {
 fn rotated_keys_have_the_bits_of_a_rotation_and_a_copy() {
     let place = &Place::of_this_build();
     let mut random = Random::new(8);
-    for (query, kv, dim) in [(4, 2, 128), (3, 3, 16), (2, 1, 10)] {
+    for (query, kv, dim, part) in
+        [(4, 2, 128, 128), (3, 3, 16, 16), (2, 1, 10, 10), (4, 2, 64, 32), (3, 3, 16, 12), (2, 1, 10, 4)]
+    {
         let shape = PageShape { tokens: 4, heads: Heads { query, kv, dim } };
-        let table = RopeTable::new((0..dim / 2).map(|i| 0.3f32.powi(i as i32)).collect(), 40);
+        let table = RopeTable::new((0..part / 2).map(|i| 0.3f32.powi(i)).collect(), 40).in_heads(dim).unwrap();
         let pages = [[2, 0], [1, 3]];
         // Rows 0 to 5 and 6, and a second span that writes the slot of row 6 again.
         let span = |rows, position, pages| Span { rows, position, pages };

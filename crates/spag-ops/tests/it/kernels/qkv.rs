@@ -14,10 +14,20 @@ fn kernels_match_the_cpu() {
     let mut random = Random::new(17);
     let n = 5;
     // Whole vectors, single elements, and sizes that are whole vectors only in total.
-    for (query, kv, dim) in [(9, 3, 64), (4, 4, 16), (3, 1, 6), (33, 11, 128), (8, 2, 12)] {
+    for (query, kv, dim, part) in [
+        (9, 3, 64, 64),
+        (4, 4, 16, 16),
+        (3, 1, 6, 6),
+        (33, 11, 128, 128),
+        (8, 2, 12, 12),
+        // Partial rotations.
+        (4, 2, 64, 32),
+        (4, 2, 16, 12),
+        (3, 1, 10, 4),
+    ] {
         let heads = Heads { query, kv, dim };
-        let frequencies = (0..dim / 2).map(|i| 10_000f32.powf(-2.0 * i as f32 / dim as f32)).collect();
-        let table = RopeTable::new(frequencies, 50);
+        let frequencies = (0..part / 2).map(|i| 10_000f32.powf(-2.0 * i as f32 / part as f32)).collect();
+        let table = RopeTable::new(frequencies, 50).in_heads(dim).unwrap();
         let positions: Vec<u32> = (0..n).map(|_| random.below(50) as u32).collect();
         let x = random.tensor(&[n, (query + 2 * kv) * dim]).unwrap();
         let at = Positions::new(&positions, &table, x.device()).unwrap();
