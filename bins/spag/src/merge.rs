@@ -6,7 +6,7 @@ use clap::Args;
 use spag_io::{CommandFiles, Contents};
 use spag_model::Checkpoint;
 use spag_model::adapter::Adapter;
-use spag_model::checkpoint::{ShardSize, WriteOptions, load_config, own_head_note};
+use spag_model::checkpoint::{ShardSize, WriteOptions, load_config, load_notes};
 use spag_model::dtype::WeightDtype;
 use spag_run::Provenance;
 
@@ -43,7 +43,7 @@ pub(crate) fn run(args: MergeArgs) -> Result<()> {
     let config = load_config(&args.model)?;
     let adapter = Adapter::load_for(&args.adapter, &args.model)?;
     let dtype = args.dtype.unwrap_or(WeightDtype::stored(&config));
-    if let Some(note) = own_head_note(&args.model)? {
+    for note in load_notes(&args.model)? {
         exit::note(format_args!("note: {note}"));
     }
     let checkpoint = Checkpoint::load(&args.model)?;
