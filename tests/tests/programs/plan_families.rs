@@ -63,7 +63,7 @@ fn baichuan2(size: [u64; 5], keys: Value) -> Value {
 
 #[test]
 fn parameters_and_cache_of_published_models_are_known_exactly() {
-    let models: [(&str, Value, u64, u64); 16] = [
+    let models: [(&str, Value, u64, u64); 21] = [
         ("LLaMA-2-7B", llama([4096, 11_008, 32, 32, 32_000], 32), 6_738_415_616, 524_288),
         ("LLaMA-2-13B", llama([5120, 13_824, 40, 40, 32_000], 40), 13_015_864_320, 819_200),
         ("LLaMA-2-70B", llama([8192, 28_672, 80, 64, 32_000], 8), 68_976_648_192, 327_680),
@@ -108,6 +108,60 @@ fn parameters_and_cache_of_published_models_are_known_exactly() {
             baichuan2([5120, 13_696, 40, 40, 125_696], json!({"gradient_checkpointing": false})),
             13_896_668_160,
             819_200,
+        ),
+        (
+            "OLMo-3-7B",
+            with(
+                [4096, 11_008, 32, 32, 100_278],
+                json!({"model_type": "olmo3", "num_key_value_heads": 32, "max_position_embeddings": 65_536,
+                "rms_norm_eps": 1e-6, "rope_theta": 500_000, "sliding_window": 4096, "tie_word_embeddings": false,
+                "rope_scaling": {"rope_type": "yarn", "factor": 8.0, "original_max_position_embeddings": 8192,
+                    "beta_fast": 32, "beta_slow": 1, "attention_factor": 1.207_944_154_167_983_6}}),
+            ),
+            7_298_011_136,
+            524_288,
+        ),
+        (
+            "SmolLM3-3B",
+            with(
+                [2048, 11_008, 36, 16, 128_256],
+                json!({"model_type": "smollm3", "num_key_value_heads": 4, "max_position_embeddings": 65_536,
+                "rms_norm_eps": 1e-6, "rope_theta": 5e6, "no_rope_layer_interval": 4, "use_sliding_window": false}),
+            ),
+            3_075_098_624,
+            73_728,
+        ),
+        (
+            "Granite-3.1-2B",
+            with(
+                [2048, 8192, 40, 32, 49_155],
+                json!({"model_type": "granite", "num_key_value_heads": 8, "max_position_embeddings": 131_072,
+                "rms_norm_eps": 1e-5, "rope_theta": 5e6, "tie_word_embeddings": true, "embedding_multiplier": 12.0,
+                "residual_multiplier": 0.22, "attention_multiplier": 0.015_625, "logits_scaling": 8.0}),
+            ),
+            2_533_531_648,
+            81_920,
+        ),
+        (
+            "Phi-3-mini-4k",
+            with(
+                [3072, 8192, 32, 32, 32_064],
+                json!({"model_type": "phi3", "num_key_value_heads": 32, "max_position_embeddings": 4096,
+                "original_max_position_embeddings": 4096, "rms_norm_eps": 1e-5, "rope_theta": 1e4,
+                "rope_scaling": null, "sliding_window": 2047, "tie_word_embeddings": false}),
+            ),
+            3_821_079_552,
+            393_216,
+        ),
+        (
+            "Gemma-3-4B",
+            json!({"model_type": "gemma3", "torch_dtype": "bfloat16", "eos_token_id": [1, 106],
+                "text_config": {"model_type": "gemma3_text", "hidden_size": 2560, "intermediate_size": 10_240,
+                    "num_hidden_layers": 34, "rope_scaling": {"factor": 8.0, "rope_type": "linear"},
+                    "sliding_window": 1024},
+                "vision_config": {"model_type": "siglip_vision_model"}}),
+            3_880_263_168,
+            139_264,
         ),
     ];
     for (name, config, parameters, bytes_per_token) in models {

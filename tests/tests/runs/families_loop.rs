@@ -1,4 +1,4 @@
-//! The whole loop with models of four families: imitation, play, rewards and policy optimisation, on one process and on two
+//! The whole loop with models of several families: imitation, play, rewards and policy optimisation, on one process and on two
 //! ranks that share everything (ZeRO-3).
 
 use std::path::Path;
@@ -9,8 +9,9 @@ use spag_game::read_episodes;
 use spag_model::checkpoint::{check_checkpoint, load_tokenizer};
 use spag_tests::{Ranks, fixture, json, json_lines, program, root, run};
 
-/// `.bin` files with `tokenizer.model`; biases; norms of heads; ALiBi with a normalised head.
-const FAMILIES: [&str; 4] = ["llama2-bin", "qwen2", "qwen3", "baichuan2-13b"];
+/// `.bin` files with `tokenizer.model`; biases; norms of heads; ALiBi with a normalised head; factors of branches and logits;
+/// LongRoPE; a text model inside a multimodal one.
+const FAMILIES: [&str; 7] = ["llama2-bin", "qwen2", "qwen3", "baichuan2-13b", "granite", "phi3-longrope", "gemma3-mm"];
 const WORDS: &str = "horse\npiano\nlemon\n";
 
 fn train(dir: &Path, model: &Path, method: &str, data: &str, output: &str, more: &str) -> Command {
@@ -140,6 +141,21 @@ fn qwen3_goes_through_the_loop() {
 #[test]
 fn baichuan2_goes_through_the_loop() {
     run_loop(FAMILIES[3]);
+}
+
+#[test]
+fn granite_goes_through_the_loop() {
+    run_loop(FAMILIES[4]);
+}
+
+#[test]
+fn phi3_with_long_rope_goes_through_the_loop() {
+    run_loop(FAMILIES[5]);
+}
+
+#[test]
+fn gemma3_inside_a_multimodal_model_goes_through_the_loop() {
+    run_loop(FAMILIES[6]);
 }
 
 /// Every pair of families, with one in each seat.
