@@ -25,8 +25,12 @@ impl GgufFile {
                 Some((_, heads)) if architecture(&config) == "llama" => interleave(&data, shape[0], *heads as usize),
                 _ => data,
             };
+            let (kind, data) = match architecture(&config) == "gemma3" && name.ends_with("norm.weight") {
+                true => (0, plus_one(kind, &data)),
+                false => (kind, data),
+            };
             let sizes = shape.iter().rev().map(|size| *size as u64).collect();
-            file.tensors.push(Tensor { name: ggml_name(&name), sizes, kind, data });
+            file.tensors.push(Tensor { name: ggml_name(architecture(&config), &name), sizes, kind, data });
         }
         file
     }
@@ -35,6 +39,7 @@ impl GgufFile {
 fn architecture(config: &Json) -> &str {
     match config["model_type"].as_str().unwrap() {
         "mistral" => "llama",
+        "gemma3_text" => "gemma3",
         other => other,
     }
 }
@@ -53,13 +58,14 @@ fn metadata(file: &mut GgufFile, config: &Json) {
         ("attention.key_length", int("head_dim")),
         ("attention.value_length", int("head_dim")),
         ("context_length", int("max_position_embeddings")),
-        ("attention.sliding_window", int("sliding_window").filter(|_| config["model_type"] == "mistral")),
+        ("attention.sliding_window", int("sliding_window").filter(|_| ["llama", "gemma3"].contains(&of))),
     ] {
         if let Some(value) = value {
             file.set(&format!("{of}.{key}"), value);
         }
     }
     let rope = if config["rope_parameters"].is_object() { &config["rope_parameters"] } else { &config["rope_scaling"] };
+    let rope = if rope["full_attention"].is_object() { &rope["full_attention"] } else { rope };
     let theta = config["rope_theta"].as_f64().or(rope["rope_theta"].as_f64()).unwrap_or(1e4);
     file.set(&format!("{of}.rope.freq_base"), Value::Float(theta as f32));
     let eps = config["rms_norm_eps"].as_f64().unwrap() as f32;
@@ -164,15 +170,25 @@ fn tokenizer(file: &mut GgufFile, folder: &Path, config: &Json) {
     }
 }
 
+/// Norm weights of Gemma in F32, as llama.cpp multiplies by them.
+fn plus_one(kind: u32, data: &[u8]) -> Vec<u8> {
+    assert_eq!(kind, 30, "the fixture is in BF16");
+    let number = |bytes: &[u8]| f32::from_bits(u32::from(u16::from_le_bytes([bytes[0], bytes[1]])) << 16);
+    data.chunks(2).flat_map(|bytes| (number(bytes) + 1.0).to_le_bytes()).collect()
+}
+
 /// The name of llama.cpp.
-fn ggml_name(name: &str) -> String {
+fn ggml_name(architecture: &str, name: &str) -> String {
     let whole = [("model.embed_tokens", "token_embd"), ("model.norm", "output_norm"), ("lm_head", "output")];
     if let Some((from, to)) = whole.iter().find(|(from, _)| name.starts_with(from)) {
         return name.replace(from, to);
     }
+    let after_attention = if architecture == "gemma3" { "post_attention_norm" } else { "ffn_norm" };
     let parts = [
         ("input_layernorm", "attn_norm"),
-        ("post_attention_layernorm", "ffn_norm"),
+        ("post_attention_layernorm", after_attention),
+        ("pre_feedforward_layernorm", "ffn_norm"),
+        ("post_feedforward_layernorm", "post_ffw_norm"),
         ("self_attn.q_norm", "attn_q_norm"),
         ("self_attn.k_norm", "attn_k_norm"),
         ("self_attn.q_proj", "attn_q"),

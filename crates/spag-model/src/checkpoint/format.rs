@@ -47,13 +47,15 @@ impl Format {
 }
 
 /// The location of a tensor in its file: little-endian elements, row-major.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub(super) struct TensorInfo {
     pub(super) dtype: StoredDtype,
     pub(super) shape: Vec<usize>,
     /// Byte offset in the file.
     pub(super) start: u64,
     pub(super) rows: RowOrder,
+    /// Added to every number.
+    pub(super) addend: f32,
 }
 
 /// The row order of a stored tensor.

@@ -51,7 +51,7 @@ pub(super) fn tensors(path: &Path, mut file: File, length_of_file: u64) -> Resul
             other => StoredDtype::Other(format!("{other:?}")),
         };
         let start = data + info.data_offsets.0 as u64;
-        (name, TensorInfo { dtype, shape: info.shape.clone(), start, rows: RowOrder::AsUsed })
+        (name, TensorInfo { dtype, shape: info.shape.clone(), start, rows: RowOrder::AsUsed, addend: 0.0 })
     };
     Ok(metadata.tensors().into_iter().map(located).collect())
 }

@@ -106,7 +106,9 @@ impl WeightFile {
             let finite = shares.map(|(out, bytes)| {
                 let numbers = format.from_data(bytes.into()).dequantize(out.len())?;
                 let numbers = numbers.as_slice::<f32>()?;
-                out.iter_mut().zip(numbers).for_each(|(out, number)| *out = T::rounded(*number));
+                // Adding 0 would change the sign of −0.
+                let added = |number: f32| if info.addend == 0.0 { number } else { number + info.addend };
+                out.iter_mut().zip(numbers).for_each(|(out, number)| *out = T::rounded(added(*number)));
                 // Without an early exit, so that it is vectorised.
                 Ok::<_, Error>(out.iter().fold(true, |finite, number| finite & number.to_f64().is_finite()))
             });

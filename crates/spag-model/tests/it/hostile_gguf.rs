@@ -147,7 +147,7 @@ fn places_of_tensors_are_checked() {
 #[test]
 fn what_is_not_supported_is_named() {
     for (key, value, named) in [
-        ("general.architecture", Value::Text("gemma3".into()), "\"gemma3\""),
+        ("general.architecture", Value::Text("gemma2".into()), "\"gemma2\""),
         ("general.architecture", Value::Text("a\nb\u{1b}[2J".into()), "\\n"),
         ("general.type", Value::Text("adapter".into()), "\"adapter\""),
         ("split.count", Value::Int(3), "one of 3 files"),

@@ -65,7 +65,6 @@ impl Gguf {
             "rope_scaling": rope::scaling(self, theta, head)?,
             "vocab_size": self.vocabulary()?,
             "tie_word_embeddings": !self.tensors.contains_key(names::HEAD),
-            "hidden_act": "silu",
             "torch_dtype": self.torch_dtype(),
         });
         let has = |part: &str| self.tensors.contains_key(&format!("blk.0.{part}.bias"));
@@ -77,6 +76,15 @@ impl Gguf {
             ("llama", None) => {
                 keys["attention_bias"] = has("attn_q").into();
                 keys["mlp_bias"] = has("ffn_up").into();
+            }
+            (names::GEMMA3, window) => {
+                keys["model_type"] = "gemma3_text".into();
+                keys["sliding_window"] = window.into();
+                keys["sliding_window_pattern"] = self.size("attention.sliding_window_pattern")?.unwrap_or(6).into();
+                keys["rope_local_base_freq"] = self.number("rope.freq_base_swa")?.unwrap_or(10_000.0).into();
+                // As in llama.cpp, which knows the model of 27B by its layers.
+                let is_27b = keys["num_hidden_layers"] == 62;
+                keys["query_pre_attn_scalar"] = (if is_27b { hidden / query } else { head }).into();
             }
             (_, Some(window)) => {
                 let key = format!("{architecture}.attention.sliding_window");

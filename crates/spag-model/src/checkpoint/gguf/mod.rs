@@ -17,9 +17,9 @@ impl Gguf {
     /// The architecture, if supported.
     pub(super) fn architecture(&self) -> Result<&str> {
         match self.metadata.text("general.architecture").map_err(|why| self.invalid(why))? {
-            Some(name @ ("llama" | "qwen2" | "qwen3")) => Ok(name),
+            Some(name @ ("llama" | "qwen2" | "qwen3" | names::GEMMA3)) => Ok(name),
             Some(other) => Err(self.invalid(format!(
-                "architecture \"{}\" is not supported; llama (with Mistral and SmolLM2), qwen2 and qwen3 are",
+                "architecture \"{}\" is not supported; llama (with Mistral and SmolLM2), qwen2, qwen3 and gemma3 are",
                 quote(other)
             ))),
             None => Err(self.invalid("it has no `general.architecture`".into())),
@@ -28,14 +28,15 @@ impl Gguf {
 
     /// The tensors with Hugging Face names.
     pub(super) fn weights(&self) -> Result<BTreeMap<String, TensorInfo>> {
-        let mut weights = BTreeMap::new();
+        let (architecture, mut weights) = (self.architecture()?, BTreeMap::new());
         for (name, Entry { dtype, shape, start, .. }) in &self.tensors {
             if name == names::ROPE_FREQS {
                 continue;
             }
             let rows = names::row_order(self, name, shape.first().copied().unwrap_or(1))?;
-            let info = TensorInfo { dtype: dtype.clone(), shape: shape.clone(), start: *start, rows };
-            let other = names::hugging_face(name);
+            let addend = names::addend(architecture, name);
+            let info = TensorInfo { dtype: dtype.clone(), shape: shape.clone(), start: *start, rows, addend };
+            let other = names::hugging_face(architecture, name);
             if weights.insert(other.clone(), info).is_some() {
                 return Err(self.invalid(format!("tensor `{}` is there under two names", quote(&other))));
             }

@@ -126,7 +126,7 @@ fn located(tensor: &PickledTensor<'_>, start: u64, end: u64) -> std::result::Res
         }
         first = start.saturating_add(offset.saturating_mul(size));
     }
-    Ok(TensorInfo { dtype, shape, start: first, rows: RowOrder::AsUsed })
+    Ok(TensorInfo { dtype, shape, start: first, rows: RowOrder::AsUsed, addend: 0.0 })
 }
 
 const UNTYPED: &str = "UntypedStorage";
