@@ -32,6 +32,25 @@ pub(crate) enum Scope {
     BetweenHosts = 2,
 }
 
+/// What a rank has moved in each [`Scope`].
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct ScopeTraffic([Traffic; 3]);
+
+impl ScopeTraffic {
+    pub(crate) fn add(&mut self, scope: Scope, moved: Traffic) {
+        let of_scope = &mut self.0[scope as usize];
+        *of_scope = of_scope.plus(moved);
+    }
+
+    /// The traffic of a scope; the ring of all ranks has that of all.
+    pub(crate) fn of(self, scope: Scope) -> Traffic {
+        match scope {
+            Scope::World => self.0.into_iter().fold(Traffic::default(), Traffic::plus),
+            scope => self.0[scope as usize],
+        }
+    }
+}
+
 /// A rank's place on its host, as its launcher gives it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct HostPlace {

@@ -16,7 +16,7 @@ use std::time::Duration;
 use candle_core::{Device, Tensor};
 
 use self::wire::{Job, Lane, Wire};
-use crate::hosts::{HostPlaces, Members, Scope};
+use crate::hosts::{HostPlaces, Members, Scope, ScopeTraffic};
 use crate::tcp::with_bytes;
 use crate::{Collective, Error, HostGroups, Pending, ProcessGroup, Result, Single, Traffic};
 
@@ -67,8 +67,7 @@ struct Run {
     link: Wire,
     /// Between hosts.
     network: Wire,
-    /// Of each [`Scope`].
-    traffic: Mutex<[Traffic; 3]>,
+    traffic: Mutex<ScopeTraffic>,
 }
 
 impl SimulatedGroup {
@@ -188,11 +187,8 @@ impl ProcessGroup for SimulatedGroup {
             return Ok(Pending::done());
         }
         let (sent, received) = collective.ring_traffic(0, self.size());
-        {
-            let mut traffic = self.run.traffic.lock().unwrap_or_else(PoisonError::into_inner);
-            let of_scope = &mut traffic[self.members.scope as usize];
-            *of_scope = of_scope.plus(self.members.traffic(sent, received));
-        }
+        let moved = self.members.traffic(sent, received);
+        self.run.traffic.lock().unwrap_or_else(PoisonError::into_inner).add(self.members.scope, moved);
         let time = self.time_of(sent);
         #[cfg(feature = "cuda")]
         if let (Some(lane), Some(buffer)) = (&self.device, collective.buffer().filter(|on| on.device().is_cuda())) {
@@ -203,11 +199,7 @@ impl ProcessGroup for SimulatedGroup {
     }
 
     fn traffic(&self) -> Traffic {
-        let traffic = *self.run.traffic.lock().unwrap_or_else(PoisonError::into_inner);
-        match self.members.scope {
-            Scope::World => traffic.into_iter().fold(Traffic::default(), Traffic::plus),
-            scope => traffic[scope as usize],
-        }
+        self.run.traffic.lock().unwrap_or_else(PoisonError::into_inner).of(self.members.scope)
     }
 
     fn with_priority(&self) -> Result<Arc<dyn ProcessGroup>> {

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use super::header::Header;
 use super::schedule::RingPosition;
-use crate::hosts::Scope;
+use crate::hosts::{Scope, ScopeTraffic};
 use crate::net::Waker;
 use crate::{Error, Result, Traffic};
 
@@ -52,8 +52,7 @@ struct State {
     idle: bool,
     /// The latest collectives that this rank has begun to run, newest first.
     begun: VecDeque<Header>,
-    /// Of each [`Scope`].
-    traffic: [Traffic; 3],
+    traffic: ScopeTraffic,
 }
 
 impl GroupState {
@@ -68,7 +67,7 @@ impl GroupState {
                 commands: Vec::new(),
                 idle: true,
                 begun: VecDeque::new(),
-                traffic: Default::default(),
+                traffic: ScopeTraffic::default(),
             }),
             changed: Condvar::new(),
             failed: AtomicBool::new(false),
@@ -222,16 +221,11 @@ impl GroupState {
     }
 
     pub(crate) fn add_traffic(&self, scope: Scope, moved: Traffic) {
-        let of_scope = &mut self.state().traffic[scope as usize];
-        *of_scope = of_scope.plus(moved);
+        self.state().traffic.add(scope, moved);
     }
 
     /// The traffic of a scope; the ring of all ranks has that of all.
     pub(crate) fn traffic(&self, scope: Scope) -> Traffic {
-        let traffic = self.state().traffic;
-        match scope {
-            Scope::World => traffic.into_iter().fold(Traffic::default(), Traffic::plus),
-            scope => traffic[scope as usize],
-        }
+        self.state().traffic.of(scope)
     }
 }
